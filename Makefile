@@ -1,0 +1,114 @@
+# Everything a person runs here. `make` alone prints the targets. Needs Python 3.11 or later and nothing else.
+#
+#   make serve ARGS="--port 9000"       hands arguments on
+#   make test PYTHON=python3.13         builds the environment (.venv) with another Python
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+INSTALL := $(PIP) install --constraint constraints.txt
+PINS := constraints.txt pyproject.toml client/pyproject.toml
+
+.PHONY: help serve demo test check bench clean setup constraints \
+	check-format check-lint check-types check-imports check-sizes check-migrations
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+
+serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
+	@$(BIN)/bots serve $(ARGS)
+
+demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
+	@$(BIN)/bots demo $(ARGS)
+
+test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --cov --cov-report=)
+	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
+		--include='*/bots_service/core/*,*/bots_service/usecases/*')
+
+check: check-format check-lint check-types check-imports check-sizes check-migrations ## Check format, style, types, imports, sizes, migrations
+
+bench: $(VENV)/.bench ## Measure speed, beside the published selector
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## Remove the environment and all caches; your data stays
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# The parts of `check`. `make -k check` runs them all, whatever fails; `make -j check` runs them side by side.
+
+check-format: $(VENV)/.dev
+	$(BIN)/ruff format --check
+
+check-lint: $(VENV)/.dev
+	$(BIN)/ruff check
+
+check-types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check-imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+check-sizes: $(VENV)/.dev
+	$(BIN)/python -m tools.check_sizes
+
+# Do the migrations make exactly the tables that the code declares? (what `alembic check` asks, on a fresh database)
+check-migrations: $(VENV)/.dev
+	$(BIN)/python -m tools.check_migrations
+
+# The environment, in layers, so that `make serve` fetches only what running needs.
+# Each stamp is newer than what it was made from; a failed install leaves none, and the next `make` tries again.
+
+setup: $(VENV)/.run
+
+$(VENV)/.made:
+	@$(PYTHON) -c pass 2>/dev/null || { \
+		echo "No '$(PYTHON)' that runs here. Install Python 3.11 or later, or name yours: make PYTHON=/path/to/python3"; exit 1; } >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or later is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+			"Name a newer one: make PYTHON=python3.13"; exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "This Python lacks its 'venv' module." \
+			"On Debian and Ubuntu: apt install python3-venv. Or name another: make PYTHON=python3.13"; exit 1; } >&2
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# --no-compile: Python compiles what it imports on first use; compiling all of scipy and pyarrow takes longer.
+$(VENV)/.run: $(VENV)/.made $(PINS)
+	@echo "Installing what the service needs (the first time about a minute)"
+	@$(INSTALL) --no-compile --editable client --editable .
+	@touch $@
+
+# Installing a dependency group takes pip 25.1; a Python may bring an older one.
+$(VENV)/.pip: $(VENV)/.run
+	@$(PIP) install 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.pip
+	@echo "Installing what tests and checks need"
+	@$(INSTALL) --group dev
+	@touch $@
+
+# Waits for .dev where both are being made: two pips in one environment would disturb each other.
+$(VENV)/.bench: $(VENV)/.pip | $(if $(filter test check%,$(MAKECMDGOALS)),$(VENV)/.dev)
+	@echo "Installing what the benchmarks need"
+	@$(INSTALL) --group bench
+	@touch $@
+
+# Pins the newest versions that pyproject.toml allows, tried in an environment of their own; keeps the header.
+constraints: $(VENV)/.made
+	rm -rf build/constraints && mkdir -p build/constraints
+	$(BIN)/python -m venv build/constraints/venv
+	build/constraints/venv/bin/python -m pip install --quiet 'pip>=25.1'
+	build/constraints/venv/bin/python -m pip install --quiet --editable client --editable . --group dev --group bench
+	grep '^#' constraints.txt >build/constraints/new
+	build/constraints/venv/bin/python -m pip freeze --exclude-editable >build/constraints/all
+	grep -E '^[A-Za-z0-9._-]+==[A-Za-z0-9.!]+$$' build/constraints/all >>build/constraints/new
+	mv build/constraints/new constraints.txt
+	rm -rf build/constraints

@@ -1,0 +1,108 @@
+"""Runs the benchmarks: python -m benchmarks [kernels|service|share|all] [--quick] [--out DIR]."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import kernels, service, trinity
+from benchmarks.machine import ROOT, commit, describe_machine
+from benchmarks.page import write_page
+from benchmarks.results import Results
+from benchmarks.running import running_service
+from benchmarks.service import LoadRow
+from benchmarks.tables import print_kernels, print_service, print_targets
+
+WIDTH = 180  # of a table where nobody watches, as in a file
+
+
+def main() -> None:
+    """Measure, print, and keep the figures."""
+    options = read_options()
+    words = Console(stderr=True)
+    tables = Console() if Console().is_terminal else Console(width=WIDTH)
+    results = Results(quick=options.quick)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), console=words, transient=True) as progress:
+        if options.part in ("kernels", "all"):
+            published = None if options.alone else published_selector(progress, options)
+            measure_kernels(results, progress, published)
+        if options.part in ("service", "share", "all"):
+            asyncio.run(measure_service(results, progress, loads=options.part != "share"))
+    name, dirty = commit()
+    machine = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
+    tables.print(f"Commit {name}{' with changes' if dirty else ''}: {machine}")
+    if results.kernels:
+        print_kernels(tables, results.kernels, results.topk)
+    if results.service:
+        print_service(tables, results.service)
+    print_targets(tables, results.targets())
+    out = options.out or ROOT / ("build/bench/results" if options.quick else "benchmarks/results")
+    words.print(f"Kept in {results.save(out)}")
+    if options.part == "all" and not options.quick:
+        draw(results, out / "latest.svg")
+        write_page(results, ROOT / "docs/benchmarks.md")
+
+
+def read_options() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast the selector is.")
+    parser.add_argument("part", nargs="?", choices=["kernels", "service", "share", "all"], default="all")
+    parser.add_argument("--quick", action="store_true", help="small pools, few repeats: does it run, not how fast")
+    parser.add_argument("--alone", action="store_true", help="fetch nothing: measure without trinity-rft")
+    parser.add_argument("--out", type=Path, help="folder for the figures (benchmarks/results)")
+    parser.add_argument(
+        "--torch",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="fetch torch for trinity-rft's topk (without this: where pip offers a CPU build)",
+    )
+    return parser.parse_args()
+
+
+def published_selector(progress: Progress, options: argparse.Namespace) -> trinity.Published | None:
+    """Fetch the published selector; None where it can't be had."""
+    fetching = progress.add_task("fetching trinity-rft", total=1)
+    # A quick run takes torch if it is there; fetching it would take longer than the run.
+    with_torch = False if options.quick and options.torch is None else options.torch
+    try:
+        trinity.fetch(with_torch=with_torch)
+        return trinity.load()
+    except trinity.NotFetchedError as error:
+        progress.console.print(f"Measuring ours alone: {error}")
+        return None
+    finally:
+        progress.advance(fetching)
+
+
+def measure_kernels(results: Results, progress: Progress, published: trinity.Published | None) -> None:
+    """Measure the kernels, beside the published selector if there is one."""
+    grid = kernels.QUICK if results.quick else kernels.FULL
+    results.topk = published.topk if published else None
+    bar = progress.add_task("kernels", total=kernels.cells(grid))
+    for rows in kernels.measure_kernels(grid, published):
+        results.kernels += rows
+        progress.advance(bar)
+
+
+async def measure_service(results: Results, progress: Progress, *, loads: bool) -> None:
+    """Measure the service over loopback."""
+    grid = service.QUICK if results.quick else service.FULL
+    bar = progress.add_task("service", total=service.rows_of(grid, loads=loads))
+    with running_service() as running:
+        async for row in service.measure_service(running, grid, loads=loads):
+            results.service.append(row)
+            progress.advance(bar)
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw the chart."""
+    from benchmarks.chart import draw_chart
+
+    draw_chart(results.kernels, [row for row in results.service if isinstance(row, LoadRow)], path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""One select and one update, beside the published selector, in one process and in turn.
+
+Both start from the same posterior, which ours learned (the reference traces in tests/ show that theirs would learn the
+same). What the service builds once per dataset is built before the clock starts; so are their arrays.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.pools import Grounds, References, make_grounds, outcomes, report, select, train
+from benchmarks.timing import Patience, Timing, in_turn
+from benchmarks.trinity import Published
+from bots_service.core.arrays import Tasks
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.state import RunState
+
+SELECTED = 512
+UPDATED = (512, 32)
+HISTORIES = ((0, 0), (200, 32), (200, 512))  # steps, tasks a step
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGrid:
+    """Which pools and histories are measured, and how patiently."""
+
+    sizes: tuple[int, ...]
+    histories: tuple[tuple[int, int], ...]
+    patience: Patience
+
+
+FULL = KernelGrid((10**4, 10**5, 10**6, 10**7), HISTORIES, Patience(seconds=3, fewest=5, most=200))
+QUICK = KernelGrid((10**4, 10**5), ((0, 0), (200, 32)), Patience(seconds=0.2, fewest=3, most=20))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One operation on one pool after one history.
+
+    operation: "select 512", "update 512" or "update 32".
+    steps, batch: the history. profiles: of the pool. tried: tasks with evidence of their own.
+    theirs: None where the published selector could not be fetched.
+    """
+
+    operation: str
+    references: References
+    tasks: int
+    profiles: int
+    steps: int
+    batch: int
+    tried: int
+    ours: Timing
+    theirs: Timing | None
+
+    @property
+    def times_faster(self) -> float | None:
+        """Their median over ours."""
+        return None if self.theirs is None else self.theirs.median_ms / self.ours.median_ms
+
+
+def measure_kernels(grid: KernelGrid, published: Published | None) -> Iterator[list[KernelRow]]:
+    """Yield the rows of each pool and history; there are `cells(grid)`."""
+    settings = RunSettings()
+    for tasks in grid.sizes:
+        for references in ("k/16", "real"):
+            grounds = make_grounds(tasks, references)
+            theirs = None if published is None else published.over(grounds.rates, settings)
+            for steps, batch in grid.histories:
+                state = train(grounds, settings, steps=steps, batch=batch)
+                if theirs is not None:
+                    set_posterior(theirs, state, grounds)
+                yield [
+                    KernelRow(
+                        operation,
+                        references,
+                        tasks,
+                        grounds.pool.profiles,
+                        steps,
+                        batch,
+                        len(state.belief.apart),
+                        *timings,
+                    )
+                    for operation, timings in measure_state(state, grounds, theirs, grid.patience)
+                ]
+
+
+def cells(grid: KernelGrid) -> int:
+    """Return how many pools and histories there are."""
+    return len(grid.sizes) * 2 * len(grid.histories)
+
+
+def set_posterior(theirs: Any, state: RunState, grounds: Grounds) -> None:
+    """Let the published selector believe what our state does."""
+    everything: Tasks = np.arange(len(grounds), dtype=np.int32)
+    theirs.diff_estimator.set(*state.belief.of_tasks(grounds.pool, everything))
+    theirs.diff_estimator.cap_coef = state.belief.capability
+
+
+def measure_state(
+    state: RunState, grounds: Grounds, theirs: Any, patience: Patience
+) -> Iterator[tuple[str, tuple[Timing, Timing | None]]]:
+    """Time select, then the updates: theirs changes its posterior, so its cost of a select is taken first."""
+    turn = iter(range(10**9))
+
+    def select_ours() -> Tasks:
+        # Like theirs, and like the service, each selection seeds a generator of its own.
+        return select(state, grounds, SELECTED, np.random.default_rng([1, next(turn)]))
+
+    def select_theirs() -> Any:
+        return theirs.get_indices(SELECTED)
+
+    yield f"select {SELECTED}", _compare(select_ours, select_theirs, theirs, patience)
+    for batch in UPDATED:
+        rng = np.random.default_rng([2, batch])
+        evidence = outcomes(grounds, np.sort(select(state, grounds, batch, rng)), state.step, rng)
+        indices, rates = evidence.tasks.tolist(), (evidence.successes / 16).tolist()
+
+        def update_ours(evidence: Any = evidence) -> RunState:
+            return report(state, evidence, grounds)
+
+        def update_theirs(indices: list[int] = indices, rates: list[float] = rates) -> None:
+            theirs.feedback(indices, rates)
+
+        yield f"update {batch}", _compare(update_ours, update_theirs, theirs, patience)
+
+
+def _compare(
+    ours: Callable[[], object], their: Callable[[], object], theirs: Any, patience: Patience
+) -> tuple[Timing, Timing | None]:
+    if theirs is None:
+        return in_turn([ours], patience)[0], None
+    first, second = in_turn([ours, their], patience)
+    return first, second

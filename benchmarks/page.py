@@ -1,0 +1,96 @@
+"""The figures as a page of the documents: docs/benchmarks.md is written by `make bench`, never by hand."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.kernels import KernelRow
+from benchmarks.machine import commit, describe_machine
+from benchmarks.results import Results
+from benchmarks.service import LoadRow, ShareRow
+from benchmarks.targets import Target, history_name
+
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench` at commit {commit}, on one machine in one run: {machine}. Raw figures:
+[benchmarks/results](../benchmarks/results). Trust the ratios; the machine is small, and the callers share its cores.
+
+![Median times of select and update by pool size, and requests a second](../benchmarks/results/latest.svg)
+
+Beside it runs the selector of trinity-rft 0.6.0, the reference implementation of BOTS, in the same process on the same
+arrays, five calls in turn (its topk by {topk}; its logger, ray, reader and config imports are stubbed). An update of
+ours includes what theirs does not: the tally of effective tasks, and the Brier score and log loss of the belief.
+"""
+KERNELS = """
+## Kernels
+
+Median milliseconds of one call; `k/16`: pass rates of two references as sixteenths, `real`: as real numbers, where
+every task is a profile of its own. `tried`: tasks with evidence of their own.
+
+| operation | references | tasks | history | tried | BOTS | trinity-rft | times faster |
+|---|---|---|---|---|---|---|---|
+"""
+LOADS = """
+## Service
+
+One process on SQLite, driven over loopback from another. A report is answered once it is on stable storage.
+
+| request | tasks | runs | callers | p50 ms | p99 ms | a second |
+|---|---|---|---|---|---|---|
+"""
+SHARES = """
+Share of a training step of 30 s that select and report take:
+
+| tasks | batch | select ms | report ms | share |
+|---|---|---|---|---|
+"""
+TARGETS = """
+## What was promised
+
+| promise | wanted | measured | decided by | |
+|---|---|---|---|---|
+"""
+
+
+def write_page(results: Results, path: Path) -> None:
+    """Write the page."""
+    machine = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
+    loads = [row for row in results.service if isinstance(row, LoadRow)]
+    shares = [row for row in results.service if isinstance(row, ShareRow)]
+    parts = [
+        INTRODUCTION.format(commit=commit()[0], machine=machine, topk=results.topk),
+        KERNELS,
+        *map(_kernel, results.kernels),
+        LOADS,
+        *map(_load, loads),
+        SHARES,
+        *(
+            _row(f"{row.tasks:,}", row.count, f"{row.select_ms:.2f}", f"{row.report_ms:.2f}", f"{row.share:.4%}")
+            for row in shares
+        ),
+        TARGETS,
+        *map(_target, results.targets()),
+    ]
+    path.write_text("".join(parts), encoding="utf-8")
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |\n"
+
+
+def _kernel(row: KernelRow) -> str:
+    theirs = ("", "") if row.theirs is None else (f"{row.theirs.median_ms:,.2f}", f"{row.times_faster:.1f}")
+    place: Iterable[object] = (row.operation, row.references, f"{row.tasks:,}", history_name(row), f"{row.tried:,}")
+    return _row(*place, f"{row.ours.median_ms:,.2f}", *theirs)
+
+
+def _load(row: LoadRow) -> str:
+    figures = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}", f"{row.per_second:,.0f}")
+    return _row(row.operation, f"{row.tasks:,}", row.runs, row.callers, *figures)
+
+
+def _target(target: Target) -> str:
+    measured = "not measured" if target.measured is None else f"{target.measured:,.2f} {target.unit}"
+    bound = "at least" if target.at_least else "at most"
+    reached = "reached" if target.reached else "**not reached**"
+    return _row(target.promise, f"{bound} {target.wanted:g} {target.unit}", measured, target.where, reached)

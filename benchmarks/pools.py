@@ -1,0 +1,84 @@
+"""Pools of tasks made up for timing, and training runs on them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.entries import Entry, Report
+from bots_service.core.evidence import Evidence
+from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.selection import SelectionRequest, select_tasks
+from bots_service.core.state import RunState, advance, fresh_state
+
+References = Literal["k/16", "real"]
+NO_TASKS: Tasks = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """A pool, and the pass rates it was made from: [N, 2], weak and strong."""
+
+    pool: Pool
+    rates: Floats
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+
+def make_rates(tasks: int, references: References, seed: int = 1) -> Floats:
+    """Make up [N, 2] pass rates of a weak and a strong reference model.
+
+    As k/16 they give up to 289 profiles; as real numbers each task is a profile of its own.
+    """
+    rng = np.random.default_rng([seed, tasks])
+    rates = np.stack([rng.beta(1, 2, tasks), rng.beta(2, 1, tasks)], axis=1)
+    return rng.binomial(16, rates) / 16 if references == "k/16" else rates
+
+
+def make_grounds(tasks: int, references: References) -> Grounds:
+    """Make a pool, with what the service builds once when it opens a dataset: tasks grouped by profile."""
+    rates = make_rates(tasks, references)
+    # Of real numbers no two are equal; finding that out takes a long sort.
+    alone = rates, np.arange(tasks, dtype=np.int32)
+    pool = Pool(*(number_profiles(rates) if references == "k/16" else alone))
+    pool.part()
+    return Grounds(pool, rates)
+
+
+def outcomes(grounds: Grounds, tasks: Tasks, step: int, rng: np.random.Generator) -> Evidence:
+    """Make up what 16 rollouts of each task show, of a model that learns over some 200 steps."""
+    weak, strong = grounds.rates[tasks].T
+    skill = 0.2 + 0.6 * min(step / 200, 1)
+    solved = np.clip(weak + skill * (strong - weak) + rng.normal(0, 0.15, len(tasks)), 0, 1)
+    successes = rng.binomial(16, solved).astype(float)
+    return Evidence(tasks, successes, 16 - successes)
+
+
+def select(state: RunState, grounds: Grounds, count: int, rng: np.random.Generator) -> Tasks:
+    """Select by Thompson sampling, nothing leased."""
+    request = SelectionRequest(count, target=state.settings.target)
+    return select_tasks(state.belief, grounds.pool, request, leased=NO_TASKS, position=0, rng=rng).tasks
+
+
+def report(state: RunState, evidence: Evidence, grounds: Grounds) -> RunState:
+    """Fold one step, receipt included."""
+    entry = Entry(state.seq + 1, state.epoch, grounds.pool.profiles, Report(evidence, None, True))
+    return advance(state, entry, grounds.pool)[0]
+
+
+def train(grounds: Grounds, settings: RunSettings, *, steps: int, batch: int) -> RunState:
+    """Return the state after so many steps of select and report.
+
+    Where each task is a profile, tasks are taken at random instead: which ones they are changes no cost there, and
+    selecting 200 times from 1e7 such tasks would take minutes.
+    """
+    rng = np.random.default_rng([steps, batch])
+    state = fresh_state(settings, grounds.pool.profiles)
+    alone = grounds.pool.profiles == len(grounds)
+    for step in range(steps):
+        tasks = rng.integers(0, len(grounds), batch) if alone else select(state, grounds, batch, rng)
+        state = report(state, outcomes(grounds, np.unique(tasks).astype(np.int32), step, rng), grounds)
+    return state

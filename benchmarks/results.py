@@ -1,0 +1,66 @@
+"""The figures as a file, kept by commit."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kernels import KernelRow
+from benchmarks.machine import commit, describe_machine
+from benchmarks.service import STEP_S, ImportRow, LoadRow, Row, ShareRow
+from benchmarks.targets import Target, check_targets
+
+
+@dataclass(slots=True)
+class Results:
+    """What one run of the benchmarks measured. topk: what the published selector's was, None where it ran not."""
+
+    quick: bool
+    topk: str | None = None
+    kernels: list[KernelRow] = field(default_factory=list)
+    service: list[Row] = field(default_factory=list)
+
+    def targets(self) -> list[Target]:
+        """Compare the figures with what is promised."""
+        return check_targets(self.kernels, self.service)
+
+    def save(self, folder: Path) -> Path:
+        """Write the figures to <commit>.json, beside the parts of that file that were not measured now."""
+        name, dirty = commit()
+        path = folder / f"{name}.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.exists() else {}
+        header = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "dirty": dirty, "machine": describe_machine()}
+        parts |= {part: {**header, **figures} for part, figures in self._parts().items()}
+        parts["targets"] = {**header, "rows": self._target_rows(parts.get("targets", {}).get("rows", []))}
+        content = {"commit": name, "quick": self.quick, "parts": parts}
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return path
+
+    def _parts(self) -> dict[str, dict[str, Any]]:
+        parts: dict[str, dict[str, Any]] = {}
+        if self.kernels:
+            rows = [{**asdict(row), "times_faster": row.times_faster} for row in self.kernels]
+            parts["kernels"] = {"beside": "trinity-rft 0.6.0", "topk": self.topk, "rows": rows}
+        loads = [row for row in self.service if isinstance(row, LoadRow)]
+        shares = [row for row in self.service if isinstance(row, ShareRow)]
+        imports = [row for row in self.service if isinstance(row, ImportRow)]
+        if loads:
+            parts["service"] = {"rows": _plain(loads)}
+        if shares:
+            parts["share"] = {"step_s": STEP_S, "rows": _plain(shares), "imports": _plain(imports)}
+        return parts
+
+    def _target_rows(self, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the targets measured now, and those measured earlier only."""
+        rows = {row["promise"]: row for row in earlier}
+        for target in self.targets():
+            if target.measured is not None:
+                rows[target.promise] = {**asdict(target), "reached": target.reached}
+        return list(rows.values())
+
+
+def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in rows]

@@ -1,0 +1,93 @@
+"""The speeds that the project promises, and whether these figures reach them. A table, never an assertion."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from benchmarks.kernels import KernelRow
+from benchmarks.service import ImportRow, LoadRow, Row
+
+MILLION = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One promise. measured: None where this run did not measure it. where: the case that decided."""
+
+    promise: str
+    wanted: float
+    at_least: bool
+    unit: str
+    measured: float | None
+    where: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the figure is as promised; None where there is none."""
+        if self.measured is None:
+            return None
+        return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
+
+
+def check_targets(kernels: list[KernelRow], service: list[Row]) -> list[Target]:
+    """Compare the figures with what is promised."""
+    return [*_kernel_targets(kernels), *_load_targets(service), *_import_targets(service)]
+
+
+def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
+    def worst(promise: str, wanted: float, keep: Callable[[KernelRow], bool]) -> Target:
+        """Return the target of the least favourable of some rows."""
+        factors = [(row.times_faster, _where(row)) for row in rows if keep(row) and row.times_faster is not None]
+        measured, where = min(factors, default=(None, ""))
+        return Target(promise, wanted, True, "x", measured, where)
+
+    def selects(row: KernelRow, tasks: int) -> bool:
+        return row.operation.startswith("select") and row.references == "k/16" and row.tasks == tasks
+
+    yield worst("select, 1e6, fresh", 10, lambda row: selects(row, MILLION) and row.steps == 0)
+    yield worst("select, 1e6, after 200 steps of 32", 10, lambda row: selects(row, MILLION) and row.batch == 32)
+    yield worst("select, 1e6, after 200 steps of 512", 4, lambda row: selects(row, MILLION) and row.batch == 512)
+    yield worst("select, 1e7, any history", 30, lambda row: selects(row, 10 * MILLION))
+    yield worst(
+        "update of 512, 1e6, any history",
+        20,
+        lambda row: row.operation == "update 512" and row.references == "k/16" and row.tasks == MILLION,
+    )
+    yield worst("select and update of 512 nowhere slower", 1, lambda row: row.operation.endswith(" 512"))
+    yield worst("update of 32 nowhere slower", 1, lambda row: row.operation == "update 32")
+    growth = [
+        (large.ours.median_ms / small.ours.median_ms, _where(large))
+        for large in rows
+        for small in rows
+        if selects(large, 10 * MILLION) and selects(small, MILLION // 10) and large.batch == small.batch
+    ]
+    measured, where = max(growth, default=(None, ""))
+    yield Target("select at 1e7 beside 1e5", 3, False, "x the cost", measured, where)
+
+
+def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:
+    loads = [row for row in rows if isinstance(row, LoadRow) and row.tasks == MILLION // 10]
+    selects = [row for row in loads if row.operation == "select 32"]
+    alone = [row.p50_ms for row in selects if row.callers == 1 and row.runs == 1]
+    yield Target("select(32) over HTTP, 1e5, p50", 5, False, "ms", min(alone, default=None), "1 caller, 1 run")
+    peak, where = max(
+        ((row.per_second, f"{row.callers} callers, {row.runs} runs") for row in selects), default=(None, "")
+    )
+    yield Target("select(32) over HTTP, 1e5", 400, True, "/s", peak, where)
+    reports = [row.per_second for row in loads if row.operation == "report 32" and row.callers == 64 and row.runs == 50]
+    yield Target("report(32) over HTTP", 1000, True, "/s", min(reports, default=None), "64 callers, 50 runs")
+
+
+def _import_targets(rows: Iterable[Row]) -> Iterator[Target]:
+    imports = [row for row in rows if isinstance(row, ImportRow) and row.tasks == MILLION]
+    yield Target("import 1e6 tasks from Parquet", 60, False, "s", min((row.seconds for row in imports), default=None))
+    peaks = [row.peak_mib / 1024 for row in imports if row.peak_mib is not None]
+    yield Target("memory of the service then", 1.5, False, "GiB", min(peaks, default=None))
+
+
+def _where(row: KernelRow) -> str:
+    return f"{row.operation}, {row.tasks:.0e}, {row.references}, {history_name(row)}".replace("e+0", "e")
+
+
+def history_name(row: KernelRow) -> str:
+    """Return the row's history in words."""
+    return f"after {row.steps} x {row.batch}" if row.steps else "fresh"

@@ -1,0 +1,81 @@
+"""Thin client of the BOTS selector: select tasks, report outcomes.
+
+from bots_client import Client, Outcome
+
+with Client() as bots:
+    selection = bots.select("guru", 32)
+    bots.report("guru", [Outcome.rewards(task, train(task)) for task in selection.ids], selection=selection)
+"""
+
+__version__ = "0.1.0"
+
+from bots_client._async_client import AsyncClient
+from bots_client._client import Client
+from bots_client._errors import (
+    AuthenticationError,
+    BotsClientError,
+    ConflictError,
+    DeadlineExceededError,
+    FieldError,
+    ForbiddenError,
+    InvalidRequestError,
+    NotFoundError,
+    Problem,
+    RequestError,
+    ServiceError,
+    StaleEpochError,
+    UnreachableError,
+)
+from bots_client._inputs import GivenSettings, Outcome, Task
+from bots_client._models import (
+    Dataset,
+    Fork,
+    HistoryStep,
+    PoolChange,
+    Receipt,
+    Run,
+    SelectedTask,
+    Selection,
+    Settings,
+    Snapshot,
+    TaskBelief,
+    Totals,
+    Version,
+)
+from bots_client._retry import Retries
+
+__all__ = [
+    "AsyncClient",
+    "AuthenticationError",
+    "BotsClientError",
+    "Client",
+    "ConflictError",
+    "Dataset",
+    "DeadlineExceededError",
+    "FieldError",
+    "ForbiddenError",
+    "Fork",
+    "GivenSettings",
+    "HistoryStep",
+    "InvalidRequestError",
+    "NotFoundError",
+    "Outcome",
+    "PoolChange",
+    "Problem",
+    "Receipt",
+    "RequestError",
+    "Retries",
+    "Run",
+    "SelectedTask",
+    "Selection",
+    "ServiceError",
+    "Settings",
+    "Snapshot",
+    "StaleEpochError",
+    "Task",
+    "TaskBelief",
+    "Totals",
+    "UnreachableError",
+    "Version",
+    "__version__",
+]

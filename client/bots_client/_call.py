@@ -1,0 +1,215 @@
+"""One call of the service as data: what to send, and how to read the answer. No I/O."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from bots_client._decode import page_of
+from bots_client._errors import InvalidRequestError, ServiceError
+from bots_client._inputs import plain
+
+T = TypeVar("T")
+
+CHUNK_BYTES = 256 * 1024  # of an upload; progress is told once a chunk
+PAGE = 100  # items; what the service gives unless asked, so that it never refuses it
+LONGEST_KEY = 128  # characters of an Idempotency-Key that the service takes
+
+Progress = Callable[[int, int | None], None]  # bytes sent, bytes in all (None: not known)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A body too large for memory; opened anew for each attempt.
+
+    length: in bytes; None if not known.
+    """
+
+    open: Callable[[], Iterable[bytes]]
+    length: int | None = None
+    on_progress: Progress | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body from its beginning.
+
+        Raises:
+            InvalidRequestError: it is longer or shorter than was said, so that its end would be lost.
+        """
+        source, sent = self.open(), 0
+        try:
+            for chunk in source:
+                sent += len(chunk)
+                self._require(self.length is None or sent <= self.length)
+                yield chunk
+                if self.on_progress is not None:
+                    self.on_progress(sent, self.length)
+            self._require(self.length in (None, sent))
+        finally:
+            close = getattr(source, "close", None)  # files and generators have one, lists do not
+            if close is not None:
+                close()
+
+    def _require(self, fits: bool) -> None:
+        if not fits:
+            raise InvalidRequestError(f"the file no longer has its {self.length} bytes: it changed while it was sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call. It only reads, or carries an Idempotency-Key: so it may always be sent again as it is.
+
+    parse: body of a successful answer -> result; raises ValueError if the body makes no sense.
+    deadline_s: for the whole call with its retries; None: the client's.
+    retried: False for probes, which ask how things are now.
+    """
+
+    method: str
+    path: str
+    parse: Callable[[bytes], T]
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | Upload | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    deadline_s: float | None = None
+    retried: bool = True
+
+    @property
+    def asked(self) -> str:
+        """Method and path, for messages."""
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the service did what was asked."""
+        return 200 <= self.status < 300
+
+
+class Pages(Generic[T]):
+    """A list that comes in pages: the call for the next one, until there is none.
+
+    limit: at most so many items in all; None: every one.
+    """
+
+    def __init__(self, call: Call[tuple[tuple[T, ...], str | None]], limit: int | None = None) -> None:
+        self._first = call
+        self._left = limit
+        self._cursor: str | None = None
+        self.next_call: Call[tuple[tuple[T, ...], str | None]] | None = (
+            None if limit is not None and limit < 1 else call
+        )
+
+    def take(self, page: tuple[tuple[T, ...], str | None]) -> tuple[T, ...]:
+        """Return the items of a page that are wanted, and turn to the next one.
+
+        Raises:
+            ServiceError: the next page is this one again; it would be followed for ever.
+        """
+        items, cursor = page
+        if self._left is not None:
+            items = items[: self._left]
+            self._left -= len(items)
+        if cursor is None or self._left == 0:
+            self.next_call = None
+            return items
+        if cursor == self._cursor:
+            raise ServiceError(f"{self._first.asked}: the cursor {cursor!r} leads to itself")
+        self._cursor = cursor
+        self.next_call = replace(self._first, params=(*self._first.params, ("cursor", cursor)))
+        return items
+
+
+def path(*parts: str) -> str:
+    """Return a path whose parts are names, whatever characters they hold.
+
+    Raises:
+        InvalidRequestError: a part that would lead to another path: empty, "." or "..".
+    """
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise InvalidRequestError(f"{part!r} is no name of a dataset or run")
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def listed(kind: type[T], name: str, where: str, limit: int | None, *params: tuple[str, str | int | None]) -> Pages[T]:
+    """Return the pages of a list.
+
+    Args:
+        kind: dataclass of its items.
+        name: the field that holds them.
+        where: path.
+        limit: at most so many items in all; None: every one.
+        params: query; those that are None are left out.
+    """
+    size = limit if limit is not None and 0 < limit < PAGE else None
+    query = tuple((key, str(value)) for key, value in (*params, ("limit", size)) if value is not None)
+    return Pages(Call("GET", where, page_of(kind, name), params=query), limit)
+
+
+def written(
+    method: str,
+    where: str,
+    parse: Callable[[bytes], T],
+    content: Mapping[str, Any] | None = None,
+    *,
+    key: str | None = None,
+    deadline_s: float | None = None,
+) -> Call[T]:
+    """Return a call that changes something: a JSON body, and one key over all its attempts.
+
+    Args:
+        key: Idempotency-Key; a fresh one if None.
+    """
+    headers = key_header(key)
+    if content is None:
+        return Call(method, where, parse, headers=headers, deadline_s=deadline_s)
+    headers["Content-Type"] = "application/json"
+    return Call(method, where, parse, body=json_bytes(content), headers=headers, deadline_s=deadline_s)
+
+
+def key_header(key: str | None) -> dict[str, str]:
+    """Return the header that makes a write happen once, however often it arrives."""
+    key = uuid4().hex if key is None else key
+    if not (1 <= len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise InvalidRequestError(f"idempotency key {key!r} is not 1 to {LONGEST_KEY} printable ASCII characters")
+    return {"Idempotency-Key": key}
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None: the service has its own defaults for the others."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a body, written once so that every attempt sends the same bytes."""
+    try:
+        # default: numpy's numbers, which trainers are full of
+        return json.dumps(content, allow_nan=False, separators=(",", ":"), default=plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from error
+
+
+def file_upload(file: str | os.PathLike[str], on_progress: Progress | None) -> Upload:
+    """Return the upload of a file.
+
+    Raises:
+        OSError: there is no such file.
+    """
+
+    def read() -> Iterator[bytes]:
+        with Path(file).open("rb") as opened:
+            while chunk := opened.read(CHUNK_BYTES):
+                yield chunk
+
+    return Upload(read, Path(file).stat().st_size, on_progress)

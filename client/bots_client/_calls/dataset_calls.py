@@ -1,0 +1,121 @@
+"""Datasets: make, describe, change and delete pools of tasks."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bots_client._call import Call, Pages, Progress, Upload, file_upload, given, key_header, listed, path, written
+from bots_client._decode import into, nothing
+from bots_client._errors import InvalidRequestError
+from bots_client._inputs import Task, strings
+from bots_client._models import Dataset, PoolChange
+
+UPLOAD_DEADLINE_S = 600.0  # a pool of a million tasks is some 100 MB, and the service checks every one
+
+_MEDIA_TYPES = {
+    ".ndjson": "application/x-ndjson",
+    ".jsonl": "application/x-ndjson",
+    ".parquet": "application/vnd.apache.parquet",
+}
+
+
+def create_dataset(
+    name: str,
+    tasks: Iterable[Task],
+    reference_models: Sequence[str] = (),
+    description: str = "",
+) -> Call[Dataset]:
+    """Make a dataset, or find that it exists with the same content.
+
+    Args:
+        name: letters, digits, ".", "_" and "-".
+        tasks: the pool; for more than some 100,000 tasks use `upload_dataset`.
+        reference_models: names of the models whose pass rates the tasks carry, in the order of the rates.
+        description: for people.
+
+    Raises:
+        ConflictError: it exists with another content.
+    """
+    content = _pool(tasks, reference_models=strings(reference_models, name="reference_models"), description=description)
+    return written("PUT", path("datasets", name), into(Dataset), content)
+
+
+def upload_dataset(
+    name: str,
+    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+    *,
+    media_type: str | None = None,
+    reference_models: Sequence[str] = (),
+    description: str = "",
+    on_progress: Progress | None = None,
+    deadline_s: float = UPLOAD_DEADLINE_S,
+) -> Call[Dataset]:
+    """Make a dataset from NDJSON or Parquet, streamed, so that pools of millions need no memory.
+
+    Args:
+        name: letters, digits, ".", "_" and "-".
+        source: path of a file, or a function that begins the bytes anew (an attempt may have to be repeated).
+        media_type: application/x-ndjson or application/vnd.apache.parquet; None: as the file's name says.
+        reference_models: names of the models whose pass rates the tasks carry; not needed where the file holds them.
+        description: for people.
+        on_progress: called with the bytes sent and the bytes in all (None: not known); counts anew after a failed
+            attempt. AsyncClient calls it from a thread.
+        deadline_s: for the whole upload with its retries.
+
+    Raises:
+        ConflictError: it exists with another content.
+        OSError: the file cannot be read.
+    """
+    upload = Upload(source, None, on_progress) if callable(source) else file_upload(source, on_progress)
+    if media_type is None:
+        media_type = None if callable(source) else _MEDIA_TYPES.get(Path(source).suffix.lower())
+    if media_type is None:
+        raise InvalidRequestError(f"pass media_type=, one of {', '.join(sorted(set(_MEDIA_TYPES.values())))}")
+    params = [("reference_model", model) for model in strings(reference_models, name="reference_models")]
+    if description:
+        params.append(("description", description))
+    headers = {**key_header(None), "Content-Type": media_type}
+    where = path("datasets", name)
+    return Call("PUT", where, into(Dataset), tuple(params), upload, headers, deadline_s)
+
+
+def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
+    """Add tasks to a dataset.
+
+    Raises:
+        ConflictError: one of the ids exists already; nothing was added.
+    """
+    return written("POST", path("datasets", dataset, "tasks"), into(PoolChange), _pool(tasks))
+
+
+def retire_tasks(dataset: str, ids: Iterable[str]) -> Call[PoolChange]:
+    """Take tasks out of all further selections; what was learned of them stays in the journal."""
+    content = {"ids": strings(ids, name="ids")}
+    return written("DELETE", path("datasets", dataset, "tasks"), into(PoolChange), content)
+
+
+def dataset(name: str) -> Call[Dataset]:
+    """Describe a dataset."""
+    return Call("GET", path("datasets", name), into(Dataset))
+
+
+def datasets(*, limit: int | None = None) -> Pages[Dataset]:
+    """Go through the datasets.
+
+    Args:
+        limit: at most so many; None: all.
+    """
+    return listed(Dataset, "datasets", path("datasets"), limit)
+
+
+def delete_dataset(name: str) -> Call[None]:
+    """Delete a dataset with its runs and their journals, for ever."""
+    return written("DELETE", path("datasets", name), nothing)
+
+
+def _pool(tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "") -> dict[str, Any]:
+    return {
+        **given(reference_models=reference_models or None, description=description or None),
+        "tasks": [task.as_wire() for task in tasks],
+    }

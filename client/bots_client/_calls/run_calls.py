@@ -1,0 +1,144 @@
+"""Runs: settings, beliefs, history, snapshots, and going back."""
+
+from collections.abc import Iterable
+from typing import Unpack
+
+from bots_client._call import Call, Pages, given, listed, path, written
+from bots_client._decode import into, nothing
+from bots_client._errors import InvalidRequestError
+from bots_client._inputs import GivenSettings, strings
+from bots_client._models import HistoryStep, Run, Snapshot, TaskBelief
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+ARROW_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
+
+
+def create_run(
+    dataset: str,
+    run: str,
+    *,
+    fork_run: str | None = None,
+    fork_step: int | None = None,
+    **settings: Unpack[GivenSettings],
+) -> Call[Run]:
+    """Make a run, or set all settings of one that has seen nothing yet (such as a fresh "default").
+
+    Args:
+        dataset: the pool it selects from.
+        run: its name.
+        fork_run: begin with the belief of this run instead of none.
+        fork_step: as it was after this step; None: as it is now.
+        settings: fields of `Settings`; the others take their defaults.
+
+    Raises:
+        ConflictError: it has a history; use `update_run`.
+    """
+    if fork_run is None and fork_step is not None:
+        raise InvalidRequestError("fork_step is a step of another run; pass fork_run= too")
+    fork = None if fork_run is None else given(run=fork_run, step=fork_step)
+    content = {**settings, **given(fork=fork)}
+    return written("PUT", path("datasets", dataset, "runs", run), into(Run), content)
+
+
+def update_run(dataset: str, run: str = "default", **settings: Unpack[GivenSettings]) -> Call[Run]:
+    """Change some settings from the next step on."""
+    return written("PATCH", path("datasets", dataset, "runs", run), into(Run), settings)
+
+
+def run(dataset: str, run: str = "default") -> Call[Run]:
+    """Describe a run: settings, step, capability, totals."""
+    return Call("GET", path("datasets", dataset, "runs", run), into(Run))
+
+
+def runs(dataset: str, *, limit: int | None = None) -> Pages[Run]:
+    """Go through the runs of a dataset.
+
+    Args:
+        dataset: their pool.
+        limit: at most so many; None: all.
+    """
+    return listed(Run, "runs", path("datasets", dataset, "runs"), limit)
+
+
+def delete_run(dataset: str, run: str) -> Call[None]:
+    """Delete a run with its journal, for ever; "default" is emptied instead."""
+    return written("DELETE", path("datasets", dataset, "runs", run), nothing)
+
+
+def tasks(
+    dataset: str,
+    run: str = "default",
+    *,
+    ids: Iterable[str] = (),
+    tag: str | None = None,
+    sort: str | None = None,
+    limit: int | None = None,
+) -> Pages[TaskBelief]:
+    """Go through what a run believes about its tasks, asking for a page at a time.
+
+    Args:
+        dataset: the pool.
+        run: whose belief.
+        ids: only these; empty: all.
+        tag: only tasks that bear it.
+        sort: index (as the pool was given), mean, distance (to the target), evidence or last_step; "-mean" descends.
+        limit: at most so many; None: all (for a large pool `tasks_arrow` is quicker).
+    """
+    chosen = [("ids", task) for task in strings(ids, name="ids")]
+    where = path("datasets", dataset, "runs", run, "tasks")
+    return listed(TaskBelief, "tasks", where, limit, *chosen, ("tag", tag), ("sort", sort))
+
+
+def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = ARROW_DEADLINE_S) -> Call[bytes]:
+    """Give the belief about the whole pool as the chunks of an Arrow stream (`pyarrow.ipc.open_stream` reads it).
+
+    Args:
+        dataset: the pool.
+        run: whose belief.
+        deadline_s: until the answer begins; after that, for each further chunk.
+    """
+    where = path("datasets", dataset, "runs", run, "tasks")
+    return Call("GET", where, bytes, headers={"Accept": ARROW_STREAM}, deadline_s=deadline_s)
+
+
+def history(
+    dataset: str,
+    run: str = "default",
+    *,
+    after_step: int | None = None,
+    limit: int | None = None,
+) -> Pages[HistoryStep]:
+    """Go through the closed steps of a run, oldest first.
+
+    Args:
+        dataset: the pool.
+        run: whose steps.
+        after_step: only later ones.
+        limit: at most so many; None: all.
+    """
+    where = path("datasets", dataset, "runs", run, "history")
+    return listed(HistoryStep, "history", where, limit, ("after_step", after_step))
+
+
+def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
+    """Take a run back to a step, as when a trainer resumes from its own checkpoint.
+
+    Selections made before count for nothing afterwards: reporting them raises StaleEpochError.
+    """
+    return written("POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": step})
+
+
+def snapshot(dataset: str, run: str = "default") -> Call[Snapshot]:
+    """Store the state of a run now, so that recovery has less to replay."""
+    return written("POST", path("datasets", dataset, "runs", run, "snapshots"), into(Snapshot))
+
+
+def snapshots(dataset: str, run: str = "default", *, limit: int | None = None) -> Pages[Snapshot]:
+    """Go through the stored states of a run.
+
+    Args:
+        dataset: the pool.
+        run: whose states.
+        limit: at most so many; None: all.
+    """
+    return listed(Snapshot, "snapshots", path("datasets", dataset, "runs", run, "snapshots"), limit)

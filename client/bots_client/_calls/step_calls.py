@@ -1,0 +1,83 @@
+"""One training step: select tasks, report what came of them."""
+
+from collections.abc import Iterable, Mapping
+
+from bots_client._call import Call, given, path, written
+from bots_client._decode import into
+from bots_client._inputs import Outcome, strings
+from bots_client._models import Receipt, Selection
+
+
+def select(  # noqa: PLR0913 - two that matter, the others by keyword
+    dataset: str,
+    count: int,
+    *,
+    run: str = "default",
+    tags: Iterable[str] | None = None,
+    quotas: Mapping[str, int] | None = None,
+    exclude: Iterable[str] | None = None,
+    uniform_share: float | None = None,
+    idempotency_key: str | None = None,
+    deadline_s: float | None = None,
+) -> Call[Selection]:
+    """Choose the tasks to train on next; they are kept from other selections of the run until reported.
+
+    Args:
+        dataset: the pool.
+        count: how many.
+        run: whose belief decides.
+        tags: only tasks that bear one of them.
+        quotas: how many of each tag.
+        exclude: ids that are not wanted.
+        uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
+        idempotency_key: the same key gives the same tasks again; None: a fresh one.
+        deadline_s: for the whole call with its retries; None: the client's.
+
+    Raises:
+        InvalidRequestError: among others, the pool has fewer such tasks.
+    """
+    content = given(
+        dataset=dataset,
+        run=run,
+        count=count,
+        tags=None if tags is None else strings(tags, name="tags"),
+        quotas=None if quotas is None else dict(quotas),
+        exclude=None if exclude is None else strings(exclude, name="exclude"),
+        uniform_share=uniform_share,
+    )
+    return written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
+
+
+def report(
+    dataset: str,
+    outcomes: Iterable[Outcome],
+    *,
+    run: str = "default",
+    selection: Selection | str | None = None,
+    close_step: bool | None = None,
+    idempotency_key: str | None = None,
+    deadline_s: float | None = None,
+) -> Call[Receipt]:
+    """Record what the rollouts showed; once it returns, it is on disk and counted once.
+
+    Args:
+        dataset: the pool.
+        outcomes: one or more per task; counts of one task within a step add up.
+        run: whose evidence it is.
+        selection: what the tasks were selected by, or its id, so that late evidence finds its step.
+        close_step: whether the training step ends with it; None: yes, unless the run has tasks_per_step.
+        idempotency_key: the same key counts once, however often it is sent; None: a fresh one.
+        deadline_s: for the whole call with its retries; None: the client's.
+
+    Raises:
+        InvalidRequestError: an outcome cannot be true; nothing was recorded.
+        StaleEpochError: the run was rewound since the selection; nothing was recorded.
+    """
+    content = given(
+        dataset=dataset,
+        run=run,
+        selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
+        close_step=close_step,
+        outcomes=[outcome.as_wire() for outcome in outcomes],
+    )
+    return written("POST", path("report"), into(Receipt), content, key=idempotency_key, deadline_s=deadline_s)

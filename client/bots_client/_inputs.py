@@ -1,0 +1,104 @@
+"""What a caller hands in: tasks, outcomes, settings."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsFloat, TypedDict
+
+from bots_client._errors import InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a pool.
+
+    reference_pass_rates: one per reference model of the dataset, in its order, in [0, 1]; None where not measured.
+    tags: such as the domain or the level; selections can ask for them.
+    """
+
+    id: str
+    reference_pass_rates: Sequence[float | None] = ()
+    tags: Sequence[str] = ()
+
+    def as_wire(self) -> dict[str, Any]:
+        """Return the task as the service reads it."""
+        wire: dict[str, Any] = {"id": self.id}
+        if len(self.reference_pass_rates):
+            wire["reference_pass_rates"] = [None if rate is None else plain(rate) for rate in self.reference_pass_rates]
+        if len(self.tags):
+            wire["tags"] = strings(self.tags, name=f"tags of task {self.id}")
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the rollouts of one task showed: counts, rewards, or that there were none.
+
+    Made by `Outcome.counts`, `Outcome.rewards` and `Outcome.aborted`.
+    """
+
+    task: str
+    evidence: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def counts(cls, task: str, successes: SupportsFloat, trials: SupportsFloat) -> "Outcome":
+        """Return the outcome of a task that was solved in some of its trials."""
+        return cls(task, (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task))))
+
+    @classmethod
+    def rewards(cls, task: str, rewards: Iterable[SupportsFloat]) -> "Outcome":
+        """Return the outcome of a task by the reward of each rollout, in the run's reward range."""
+        return cls(task, (("rewards", tuple(plain(reward, of=task) for reward in rewards)),))
+
+    @classmethod
+    def aborted(cls, task: str) -> "Outcome":
+        """Return the outcome of a task whose rollouts never finished: it may be selected again, nothing is learned."""
+        return cls(task, (("status", "aborted"),))
+
+    def as_wire(self) -> dict[str, Any]:
+        """Return the outcome as the service reads it."""
+        return {"task": self.task, **dict(self.evidence)}
+
+
+class GivenSettings(TypedDict, total=False):
+    """Any of the settings of a run; those left out keep their value. `Settings` says what each means."""
+
+    forgetting: float
+    implicit_weight: float
+    rollouts_per_task: float
+    target: float
+    prior: tuple[float, float]
+    capability_momentum: float
+    strategy: str
+    temperature: float
+    seed: int
+    tasks_per_step: int | None
+    reward_range: tuple[float, float]
+    lease_seconds: float
+
+
+def plain(number: SupportsFloat, *, of: str = "") -> int | float:
+    """Return a number that JSON can carry, from any kind of number (numpy's too); whole ones as int.
+
+    Raises:
+        InvalidRequestError: it is not a finite number.
+    """
+    where = f"task {of}: " if of else ""
+    try:
+        value = float(number)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"{where}{number!r} is not a number") from error
+    if not math.isfinite(value):
+        raise InvalidRequestError(f"{where}{value} is not a finite number")
+    return int(value) if value.is_integer() else value
+
+
+def strings(values: Iterable[str], *, name: str) -> list[str]:
+    """Return the strings as a list.
+
+    Raises:
+        InvalidRequestError: it is one string, which would be taken apart into its letters.
+    """
+    if isinstance(values, str):
+        raise InvalidRequestError(f"{name} is the text {values!r}; pass a list of texts")
+    return list(values)

@@ -1,0 +1,1 @@
+"""The service over HTTP: thin handlers over the use cases."""

@@ -1,0 +1,102 @@
+"""The web application."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from bots_service import __version__
+from bots_service.api import docs, openapi
+from bots_service.api.middleware import RequestScope
+from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
+from bots_service.api.routes import (
+    datasets,
+    health,
+    history,
+    pool_tasks,
+    reports,
+    run_tasks,
+    runs,
+    selections,
+    snapshots,
+)
+from bots_service.errors import BotsError, Flaw, InvalidInputError
+from bots_service.usecases import UseCases
+
+ROUTES = (selections, reports, datasets, pool_tasks, runs, run_tasks, history, snapshots, health, docs)
+
+
+def create_app(
+    open_use_cases: Callable[[], AbstractAsyncContextManager[UseCases]], *, max_upload_bytes: int, schema: str
+) -> FastAPI:
+    """Return the application.
+
+    Args:
+        open_use_cases: opens what the routes call when the application starts, and closes it at its end.
+        max_upload_bytes: the largest NDJSON or Parquet body.
+        schema: the revision of the database's tables, for /version.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with open_use_cases() as use_cases:
+            app.state.use_cases = use_cases
+            yield
+
+    app = FastAPI(
+        title="BOTS selector",
+        version=__version__,
+        description="Tells LLM reinforcement-finetuning jobs which tasks to train on next.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
+    )
+    app.state.max_upload_bytes = max_upload_bytes
+    app.state.schema = schema
+    for module in ROUTES:
+        app.include_router(module.router)
+    app.add_middleware(RequestScope)
+    app.add_exception_handler(BotsError, answer_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_http)
+    written = openapi.document(app)
+    app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to hand in one's own
+    return app
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """Answer path, query or headers that are not as declared."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
+    return await answer_error(request, InvalidInputError("the request is not as this route wants it", flaws))
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    """Answer what the framework refuses: no such route, no such method."""
+    if not isinstance(error, HTTPException):
+        raise error
+    path = request.url.path
+    if error.status_code == NO_SUCH_ROUTE.status:
+        return problem_response(request, NO_SUCH_ROUTE, f"there is nothing at {path[:200]}")
+    if error.status_code == METHOD_NOT_ALLOWED.status:
+        allowed = ", ".join(sorted(_methods(request)))
+        detail = f"{request.method[:20]} is not possible here, only {allowed}"
+        return problem_response(request, METHOD_NOT_ALLOWED, detail, headers={"Allow": allowed})
+    kind = Kind(error.status_code, "refused", "The request was refused") if error.status_code < 500 else INTERNAL
+    return problem_response(request, kind, str(error.detail)[:200])
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods of all routes at this address; the framework names those of the first one only."""
+    routes = [route for module in ROUTES for route in module.router.routes if isinstance(route, APIRoute)]
+    matching = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {method for methods in matching for method in methods}

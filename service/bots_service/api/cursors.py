@@ -1,0 +1,60 @@
+"""Opaque cursors: where the next page of a list begins, as base64url of JSON."""
+
+import base64
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from bots_service.api.parameters import NAME
+from bots_service.errors import Flaw, InvalidInputError
+
+# JSON numbers of this size are exact everywhere, and no index, step or seq comes near.
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class AfterName(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of a list by name begins behind this one."""
+
+    name: Annotated[str, Meta(pattern=NAME)]
+
+
+class AfterNumber(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of a list by step or seq begins behind this one."""
+
+    number: Number
+
+
+class AfterTask(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of tasks in this order begins behind the one with this value and index."""
+
+    sort: str
+    value: float
+    index: Number
+
+
+Position = TypeVar("Position", AfterName, AfterNumber, AfterTask)
+
+
+def write_cursor(position: AfterName | AfterNumber | AfterTask) -> str:
+    """Return the cursor of a position."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
+
+
+def read_cursor(cursor: str, kind: type[Position]) -> Position:
+    """Return the position of a cursor.
+
+    Raises:
+        InvalidInputError: no list of this kind gave it out.
+    """
+    padding = "=" * (-len(cursor) % 4)
+    try:
+        return msgspec.json.decode(base64.b64decode(cursor + padding, altchars=b"-_", validate=True), type=kind)
+    except ValueError as error:  # what base64, UTF-8 and msgspec complain with
+        raise broken_cursor() from error
+
+
+def broken_cursor() -> InvalidInputError:
+    """Return the refusal of a cursor."""
+    flaw = Flaw(("query", "cursor"), "this list did not give it out; leave it out for the first page")
+    return InvalidInputError("the cursor is broken", (flaw,))

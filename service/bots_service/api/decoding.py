@@ -1,0 +1,49 @@
+"""JSON into typed values, with refusals that say where and what."""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from bots_service.errors import Flaw, InvalidInputError, MalformedBodyError
+
+Value = TypeVar("Value")
+
+_PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_FIELD = re.compile(r"(?:unknown|required) field `(.+)`$")
+SHOWN = 200  # characters of a message that may hold what the client sent
+
+
+def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str | int, ...] = ("body",)) -> Value:
+    """Return the typed value.
+
+    Args:
+        decoder: of the type.
+        body: JSON.
+        where: the path to it, for messages.
+
+    Raises:
+        InvalidInputError: it is JSON of another shape.
+        MalformedBodyError: it is not JSON.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError("the body has another shape", (flaw_of(str(error), where),)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
+        raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
+
+
+def flaw_of(message: str, where: tuple[str | int, ...]) -> Flaw:
+    """Return msgspec's message as a flaw, as in "Expected `int`, got `str` - at `$.outcomes[3].trials`"."""
+    place = _PLACE.search(message)
+    text = message[: place.start()] if place else message
+    path: list[str | int] = []
+    for name, index in _PART.findall(place["path"] if place else ""):
+        path.append(name or (int(index) if index.isdecimal() else index))
+    field = _FIELD.search(text)
+    if field:
+        path.append(field[1][:SHOWN])
+    return Flaw((*where, *path), text[:SHOWN])

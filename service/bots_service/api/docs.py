@@ -1,0 +1,39 @@
+"""/docs: Swagger UI from an installed package, so that it needs no network."""
+
+from importlib.resources import files
+
+from fastapi import APIRouter
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
+
+router = APIRouter(include_in_schema=False)
+
+MEDIA_TYPES = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon.png": "image/png",
+}
+
+
+@router.get("/docs")
+async def show_documentation() -> HTMLResponse:
+    """Return the page."""
+    return get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="BOTS selector",
+        swagger_js_url="docs/swagger-ui-bundle.js",
+        swagger_css_url="docs/swagger-ui.css",
+        swagger_favicon_url="docs/favicon.png",
+    )
+
+
+@router.get("/docs/{name}")
+async def send_asset(request: Request, name: str) -> Response:
+    """Return a part of the page."""
+    if name not in MEDIA_TYPES:
+        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here")
+    content = files("fastapi_offline").joinpath("static", name).read_bytes()
+    return Response(content, media_type=MEDIA_TYPES[name], headers={"Cache-Control": "max-age=86400"})

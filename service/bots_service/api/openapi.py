@@ -1,0 +1,88 @@
+"""The OpenAPI document: FastAPI knows paths and parameters, msgspec the bodies."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from bots_service.api import answers, requests, training_answers
+from bots_service.api.parameters import KEYED
+from bots_service.api.problems import Problem
+from bots_service.api.task_formats import json_file
+from bots_service.api.task_formats.blocks import TaskRequest
+
+REFERENCE = "#/components/schemas/{name}"
+BODIES: tuple[type, ...] = (
+    Problem,
+    TaskRequest,
+    json_file.DatasetRequest,
+    json_file.AppendRequest,
+    requests.SelectRequest,
+    requests.ReportRequest,
+    requests.SettingsRequest,
+    requests.RunRequest,
+    requests.RewindRequest,
+    requests.RetireRequest,
+    answers.Dataset,
+    answers.Datasets,
+    answers.Appended,
+    answers.Retired,
+    answers.Run,
+    answers.Runs,
+    answers.History,
+    answers.Snapshot,
+    answers.Snapshots,
+    answers.Alive,
+    answers.Readiness,
+    answers.Version,
+    training_answers.SelectAnswer,
+    training_answers.ReportAnswer,
+    training_answers.Tasks,
+)
+
+
+def reference(kind: type) -> dict[str, Any]:
+    """Return a schema that points to the body's."""
+    return {"$ref": REFERENCE.format(name=kind.__name__)}
+
+
+Media = dict[str, dict[str, Any]]  # media type -> schema
+
+
+def reads(kind: type, other_media: Media | None = None) -> dict[str, Any]:
+    """Return what a write with a JSON body adds to its description.
+
+    Args:
+        kind: the body.
+        other_media: what else it reads.
+    """
+    return {**KEYED, "requestBody": {"required": True, "content": _content(kind, other_media)}}
+
+
+def answers_with(
+    kind: type, meanings: dict[int, str] | None = None, other_media: Media | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI responses with this body.
+
+    Args:
+        kind: the body.
+        meanings: statuses -> what each means; None for 200 alone.
+        other_media: what else it can answer with.
+    """
+    content = _content(kind, other_media)
+    meanings = meanings or {200: (kind.__doc__ or "").splitlines()[0]}
+    return {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
+
+
+def _content(kind: type, other_media: Media | None) -> dict[str, Any]:
+    schemas = {"application/json": reference(kind), **(other_media or {})}
+    return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the application's OpenAPI document."""
+    made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    _, components = msgspec.json.schema_components(BODIES, ref_template=REFERENCE)
+    made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
+    return made

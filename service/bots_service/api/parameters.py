@@ -1,0 +1,55 @@
+"""What routes take from the path, the query and the headers."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from starlette.requests import Request
+
+from bots_service.errors import Flaw, InvalidInputError
+from bots_service.usecases import UseCases
+
+NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+DatasetName = Annotated[str, Path(pattern=NAME, description="The dataset's name.")]
+RunName = Annotated[str, Path(pattern=NAME, description="The run's name; each dataset has a run `default`.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Cursor = Annotated[str | None, Query(max_length=1024, description="`next_cursor` of the page before.")]
+
+KEY_HEADER = "Idempotency-Key"
+KEY_PATTERN = "^[ -~]{1,128}$"  # printable ASCII
+KEYED: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": KEY_HEADER,
+            "in": "header",
+            "required": False,
+            "description": "Makes the write happen once: the same key and request get the first answer again.",
+            "schema": {"type": "string", "pattern": KEY_PATTERN},
+        }
+    ]
+}
+
+_KEY = re.compile(KEY_PATTERN.removesuffix("$"))
+
+
+# Read by hand, both of them: FastAPI's dependencies would cost the hot routes more than all the rest of the API code.
+
+
+def use_cases_of(request: Request) -> UseCases:
+    """Return what the application can do."""
+    use_cases: UseCases = request.app.state.use_cases
+    return use_cases
+
+
+def key_of(request: Request) -> str | None:
+    """Return the request's idempotency key, None without one.
+
+    Raises:
+        InvalidInputError: it is not 1 to 128 printable ASCII characters.
+    """
+    key = request.headers.get(KEY_HEADER)
+    if key is not None and not _KEY.fullmatch(key):
+        flaw = Flaw(("header", KEY_HEADER), "a key has 1 to 128 printable ASCII characters")
+        raise InvalidInputError("the idempotency key is not possible", (flaw,))
+    return key

@@ -1,0 +1,119 @@
+"""Errors as RFC 9457 problems: the one place that knows status codes."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service import errors
+from bots_service.errors import BotsError, Flaw, InvalidInputError, StorageUnavailableError
+
+MEDIA_TYPE = "application/problem+json"
+SOURCES = ("body", "query", "path", "header")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem. name: the last part of its type, "urn:bots:problem:<name>"."""
+
+    status: int
+    name: str
+    title: str
+
+
+INTERNAL = Kind(500, "internal", "The service failed")
+NO_SUCH_ROUTE = Kind(404, "not-found", "There is nothing at this address")
+METHOD_NOT_ALLOWED = Kind(405, "method-not-allowed", "This address has no such method")
+
+KINDS: dict[type[BotsError], Kind] = {
+    BotsError: INTERNAL,
+    errors.NotFoundError: NO_SUCH_ROUTE,
+    errors.UnknownDatasetError: Kind(404, "unknown-dataset", "There is no such dataset"),
+    errors.UnknownRunError: Kind(404, "unknown-run", "There is no such run"),
+    errors.UnknownStepError: Kind(404, "unknown-step", "The run's present history has no such step"),
+    errors.ConflictError: Kind(409, "conflict", "The request does not fit what stands"),
+    errors.DatasetExistsError: Kind(409, "dataset-exists", "The name is taken by other content"),
+    errors.TaskExistsError: Kind(409, "task-exists", "A task of that id exists"),
+    errors.RunHasHistoryError: Kind(409, "run-has-history", "The run's journal is not empty"),
+    errors.StaleEpochError: Kind(409, "stale-epoch", "The evidence is from before a rewind"),
+    errors.BusyError: Kind(409, "busy", "Another request is changing the same thing"),
+    errors.InvalidInputError: Kind(422, "invalid-request", "The request can't be true"),
+    errors.InvalidTasksError: Kind(422, "invalid-tasks", "The tasks can't be true"),
+    errors.InvalidOutcomesError: Kind(422, "invalid-outcomes", "The outcomes can't be true"),
+    errors.InvalidSettingsError: Kind(422, "invalid-settings", "The settings are not possible"),
+    errors.InvalidSelectionError: Kind(422, "invalid-selection", "The selection is not possible"),
+    errors.PoolTooSmallError: Kind(422, "pool-too-small", "Fewer tasks than asked for"),
+    errors.KeyReusedError: Kind(422, "key-reused", "The idempotency key came with another request"),
+    errors.MalformedBodyError: Kind(400, "malformed-body", "The body can't be read"),
+    errors.PayloadTooLargeError: Kind(413, "payload-too-large", "The body is too large"),
+    errors.UnsupportedMediaTypeError: Kind(415, "unsupported-media-type", "The body is of another kind"),
+    errors.DamagedStateError: Kind(500, "damaged-state", "Stored bytes are damaged"),
+    errors.StorageUnavailableError: Kind(503, "storage-unavailable", "The database does not answer"),
+}
+
+
+class FieldFlaw(msgspec.Struct, frozen=True):
+    """One thing that is wrong with the input. loc: the path to it; msg: what is wrong."""
+
+    loc: tuple[str | int, ...]
+    msg: str
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: tuple[FieldFlaw, ...] = ()
+
+
+def problem_response(
+    request: Request,
+    kind: Kind,
+    detail: str,
+    flaws: tuple[Flaw, ...] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return a problem as an answer."""
+    problem = Problem(
+        type=f"urn:bots:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=request.url.path,
+        errors=tuple(FieldFlaw(_location(flaw.where), flaw.what) for flaw in flaws),
+    )
+    return Response(msgspec.json.encode(problem), kind.status, headers, media_type=MEDIA_TYPE)
+
+
+def _location(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return the path with its source in front: use cases know the input's shape, and not always where it came from."""
+    return where if where and where[0] in SOURCES else ("body", *where)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Return the answer to a refusal."""
+    if not isinstance(error, BotsError):
+        raise error
+    flaws = error.flaws if isinstance(error, InvalidInputError) else ()
+    headers = None
+    if isinstance(error, StorageUnavailableError):
+        headers = {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
+    return problem_response(request, KINDS[type(error)], str(error), flaws, headers)
+
+
+def documented(*refusals: type[BotsError]) -> dict[int | str, dict[str, Any]]:
+    """Return the refusals as OpenAPI responses, by status."""
+    titles: dict[int | str, list[str]] = {}
+    for refusal in refusals:
+        kind = KINDS[refusal]
+        titles.setdefault(kind.status, []).append(f"{kind.name}: {kind.title}")
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}

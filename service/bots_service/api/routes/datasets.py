@@ -1,0 +1,99 @@
+"""Datasets: made from an upload, listed, deleted."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.answers import Dataset, Datasets, encode, json_response
+from bots_service.api.bodies import Body, NoBody
+from bots_service.api.cursors import AfterName, read_cursor, write_cursor
+from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.openapi import answers_with, reads
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
+from bots_service.api.problems import documented
+from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
+from bots_service.api.task_formats.json_file import DatasetRequest
+from bots_service.api.uploads import NDJSON, PARQUET, Said, header_of, open_tasks, upload_limits
+from bots_service.errors import DatasetExistsError, InvalidTasksError
+
+router = APIRouter(tags=["datasets"])
+
+ReferenceModels = Annotated[
+    list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
+]
+Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON and Parquet.")]
+UPLOADS = {NDJSON: {"type": "string"}, PARQUET: {"type": "string", "format": "binary"}}
+
+
+@router.put(
+    "/datasets/{dataset}",
+    response_class=Response,
+    openapi_extra=reads(DatasetRequest, UPLOADS),
+    responses={
+        **answers_with(Dataset, {200: "It existed with this very content.", 201: "It was created."}),
+        **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError),
+    },
+)
+async def put_dataset(
+    request: Request,
+    dataset: DatasetName,
+    reference_model: ReferenceModels = [],  # noqa: B006  # FastAPI copies it
+    description: Description = None,
+) -> Response:
+    """Create a dataset, with its run `default`, from JSON, NDJSON (one task a line) or Parquet."""
+    use_cases = use_cases_of(request)
+    body = Body(request, upload_limits(request.app.state.max_upload_bytes))
+    scope = f"PUT /datasets/{dataset}"
+
+    async def act() -> Response:
+        async with open_tasks(body) as file:
+            header = header_of(file.header, Said(tuple(reference_model), description))
+            blocks = file.blocks(len(header.reference_models))
+            row, created = await use_cases.import_dataset(
+                dataset, header, blocks, lambda: kept(scope, body, lambda row: (201, encode(Dataset.of(row))))
+            )
+        return json_response(Dataset.of(row), 201 if created else 200)
+
+    return await answered_once(use_cases.answers, scope, body, act)
+
+
+@router.get("/datasets", response_class=Response, responses={**answers_with(Datasets), **documented(*EVERY)})
+async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """Return datasets by name."""
+    use_cases = use_cases_of(request)
+    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    rows = await use_cases.datasets.after(after, limit + 1)
+    following = write_cursor(AfterName(rows[limit - 1].name)) if len(rows) > limit else None
+    return json_response(Datasets([Dataset.of(row) for row in rows[:limit]], following))
+
+
+@router.get(
+    "/datasets/{dataset}",
+    response_class=Response,
+    responses={**answers_with(Dataset), **documented(*EVERY, *DATASET)},
+)
+async def get_dataset(request: Request, dataset: DatasetName) -> Response:
+    """Return one dataset."""
+    use_cases = use_cases_of(request)
+    return json_response(Dataset.of(await use_cases.datasets.get(dataset)))
+
+
+@router.delete(
+    "/datasets/{dataset}",
+    status_code=204,
+    response_class=Response,
+    openapi_extra=KEYED,
+    responses=documented(*EVERY, *ONCE, *DATASET),
+)
+async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
+    """Delete a dataset with its runs, journals and snapshots."""
+    use_cases = use_cases_of(request)
+    scope, body = f"DELETE /datasets/{dataset}", NoBody(request)
+
+    async def act() -> Response:
+        await use_cases.delete_dataset(dataset, kept(scope, body, lambda _: (204, b"")))
+        return Response(status_code=204)
+
+    return await answered_once(use_cases.answers, scope, body, act)

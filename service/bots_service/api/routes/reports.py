@@ -1,0 +1,51 @@
+"""POST /report: what rollouts showed."""
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.answers import json_response
+from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
+from bots_service.api.decoding import decode
+from bots_service.api.direct_route import DirectRoute
+from bots_service.api.openapi import answers_with, reads
+from bots_service.api.parameters import use_cases_of
+from bots_service.api.problems import documented
+from bots_service.api.requests import ReportRequest
+from bots_service.api.routes.common import BODY, EVERY, ONCE, RUN
+from bots_service.api.training_answers import ReportAnswer
+from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, StaleEpochError
+from bots_service.usecases.report_outcomes import News
+
+router = APIRouter(tags=["training"], route_class=DirectRoute)
+
+_REPORT = msgspec.json.Decoder(ReportRequest)
+
+
+@router.post(
+    "/report",
+    response_class=Response,
+    openapi_extra=reads(ReportRequest),
+    responses={
+        **answers_with(ReportAnswer),
+        **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
+    },
+)
+async def report_outcomes(request: Request) -> Response:
+    """Append the outcomes to the run's journal; answered once that is committed.
+
+    Safe to retry under a key: the first answer comes again, with `duplicate` set, and nothing is counted twice.
+    """
+    use_cases = use_cases_of(request)
+    body = Body(request, {JSON: TRAINING_LIMIT})
+    report = decode(_REPORT, await body.whole())
+    news = News(
+        dataset=report.dataset,
+        run=report.run,
+        outcomes=report.outcomes,
+        selection_id=report.selection_id,
+        close_step=report.close_step,
+    )
+    receipt, again = await use_cases.report_outcomes(news, body.once())
+    return json_response(ReportAnswer.of(receipt, duplicate=again), replayed=again)

@@ -1,0 +1,129 @@
+"""Runs: made, read, changed, rewound, deleted."""
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.answers import Run, Runs, body_response, encode, json_response
+from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
+from bots_service.api.cursors import AfterName, read_cursor, write_cursor
+from bots_service.api.decoding import decode
+from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.openapi import answers_with, reads
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.problems import documented
+from bots_service.api.requests import RewindRequest, RunRequest, SettingsRequest
+from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
+from bots_service.errors import InvalidSettingsError, RunHasHistoryError, UnknownStepError
+from bots_service.usecases.describe_run import RunDescription
+
+router = APIRouter(tags=["runs"])
+
+_PUT = msgspec.json.Decoder(RunRequest)
+_PATCH = msgspec.json.Decoder(SettingsRequest)
+_REWIND = msgspec.json.Decoder(RewindRequest)
+
+
+@router.put(
+    "/datasets/{dataset}/runs/{run}",
+    response_class=Response,
+    openapi_extra=reads(RunRequest),
+    responses={
+        **answers_with(Run, {200: "Its settings were replaced, or were these.", 201: "It was created."}),
+        **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError),
+    },
+)
+async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Create a run, on its own or forked from another, or replace the settings of one whose journal is empty."""
+    use_cases = use_cases_of(request)
+    body = Body(request, {JSON: CONTROL_LIMIT})
+    scope = f"PUT /datasets/{dataset}/runs/{run}"
+    wanted = decode(_PUT, await body.whole())
+
+    async def act() -> Response:
+        keep = kept(scope, body, rendered)
+        described, created = await use_cases.put_run(dataset, run, wanted.given(), wanted.fork_from(), keep)
+        return body_response(*rendered((described, created)))
+
+    return await answered_once(use_cases.answers, scope, body, act)
+
+
+def rendered(put: tuple[RunDescription, bool]) -> tuple[int, bytes]:
+    """Return status and body of the answer to a PUT, for a run and whether it is new."""
+    described, created = put
+    return 201 if created else 200, encode(Run.of(described))
+
+
+@router.get(
+    "/datasets/{dataset}/runs",
+    response_class=Response,
+    responses={**answers_with(Runs), **documented(*EVERY, *DATASET)},
+)
+async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """Return a dataset's runs by name."""
+    use_cases = use_cases_of(request)
+    after = "" if cursor is None else read_cursor(cursor, AfterName).name
+    runs = await use_cases.describe_run.page(dataset, after, limit + 1)
+    following = write_cursor(AfterName(runs[limit - 1].row.name)) if len(runs) > limit else None
+    return json_response(Runs([Run.of(run) for run in runs[:limit]], following))
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}",
+    response_class=Response,
+    responses={**answers_with(Run), **documented(*EVERY, *RUN)},
+)
+async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Return a run as it stands."""
+    use_cases = use_cases_of(request)
+    return json_response(Run.of(await use_cases.describe_run(dataset, run)))
+
+
+@router.patch(
+    "/datasets/{dataset}/runs/{run}",
+    response_class=Response,
+    openapi_extra=reads(SettingsRequest),
+    responses={**answers_with(Run), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
+)
+async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Change settings from the next step on; written to the journal. The prior is fixed."""
+    use_cases = use_cases_of(request)
+    body = Body(request, {JSON: CONTROL_LIMIT})
+    values = decode(_PATCH, await body.whole()).given()
+    described, again = await use_cases.change_settings(dataset, run, values, body.once())
+    return json_response(Run.of(described), replayed=again)
+
+
+@router.post(
+    "/datasets/{dataset}/runs/{run}/rewind",
+    response_class=Response,
+    openapi_extra=reads(RewindRequest),
+    responses={**answers_with(Run), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
+)
+async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Go back to the state that stood when a step had just closed; evidence selected before is refused from then on."""
+    use_cases = use_cases_of(request)
+    body = Body(request, {JSON: CONTROL_LIMIT})
+    step = decode(_REWIND, await body.whole()).step
+    described, again = await use_cases.rewind_run(dataset, run, step, body.once())
+    return json_response(Run.of(described), replayed=again)
+
+
+@router.delete(
+    "/datasets/{dataset}/runs/{run}",
+    status_code=204,
+    response_class=Response,
+    openapi_extra=KEYED,
+    responses=documented(*EVERY, *ONCE, *RUN),
+)
+async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Delete a run; `default` is there again at once, empty."""
+    use_cases = use_cases_of(request)
+    scope, body = f"DELETE /datasets/{dataset}/runs/{run}", NoBody(request)
+
+    async def act() -> Response:
+        await use_cases.delete_run(dataset, run, kept(scope, body, lambda _: (204, b"")))
+        return Response(status_code=204)
+
+    return await answered_once(use_cases.answers, scope, body, act)

@@ -1,0 +1,1 @@
+"""The formats in which tasks come: JSON, NDJSON, Parquet."""

@@ -1,0 +1,199 @@
+"""Tasks as Parquet: spooled to a temporary file, because its index stands at the end, then read batch by batch."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bots_service.api.bodies import MIB
+from bots_service.api.decoding import decode
+from bots_service.api.task_formats.blocks import BLOCK_TASKS, SHOWN_FLAWS, Header, TaskFile, tidy, wrong_length
+from bots_service.api.task_formats.parquet_bounds import require_bounded
+from bots_service.core.arrays import Floats
+from bots_service.errors import Flaw, InvalidTasksError, MalformedBodyError
+from bots_service.ports.records import TaskBlock
+
+COLUMNS = {
+    "id": "string",
+    "reference_pass_rates": "list of double",
+    "tags": "list of string",
+}
+METADATA = b"bots"
+
+_HEADER = msgspec.json.Decoder(Header)
+
+
+@asynccontextmanager
+async def open_parquet(chunks: AsyncIterator[bytes]) -> AsyncIterator[TaskFile]:
+    """Yield the tasks of a Parquet body; the temporary file is gone afterwards.
+
+    Raises:
+        MalformedBodyError: it is not a whole Parquet file.
+        InvalidTasksError: its columns are others.
+    """
+    with tempfile.TemporaryFile() as spool:
+        await _fill(spool, chunks)
+        file, header = await asyncio.to_thread(_opened, spool)
+        yield TaskFile(header, lambda models: _blocks(file, models))
+
+
+async def _fill(spool: BinaryIO, chunks: AsyncIterator[bytes]) -> None:
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        pieces.append(chunk)
+        size += len(chunk)
+        if size >= MIB:  # a switch to a thread for each network packet would cost more than the writing
+            await asyncio.to_thread(spool.write, b"".join(pieces))
+            pieces, size = [], 0
+    await asyncio.to_thread(spool.write, b"".join(pieces))
+    spool.seek(0)
+
+
+def _opened(spool: BinaryIO) -> tuple[Any, Header]:
+    try:
+        # Without pre_buffer and with a small buffer_size, memory does not grow with the file's row groups.
+        file = pq.ParquetFile(spool, pre_buffer=False, buffer_size=MIB)
+        schema = file.schema_arrow
+        require_columns(schema)
+        require_bounded(spool, file.metadata)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(error) from error
+    said = (schema.metadata or {}).get(METADATA)
+    return file, Header() if said is None else decode(_HEADER, said, ("body", "metadata", "bots"))
+
+
+def require_columns(schema: Any) -> None:
+    """Check names and types of the columns.
+
+    Raises:
+        InvalidTasksError: one is missing, unknown, twice, or of another type.
+    """
+    flaws = []
+    for name in schema.names:
+        if name not in COLUMNS:
+            flaws.append(Flaw(("body", "columns", name[:80]), f"unknown column; known: {', '.join(COLUMNS)}"))
+        elif schema.names.count(name) > 1:
+            flaws.append(Flaw(("body", "columns", name), "there are several columns of this name"))
+        elif not _fits(name, schema.field(name).type):
+            flaws.append(
+                Flaw(("body", "columns", name), f"it is {str(schema.field(name).type)[:80]}, not {COLUMNS[name]}")
+            )
+    if "id" not in schema.names:
+        flaws.append(Flaw(("body", "columns", "id"), "there is no such column"))
+    if flaws:
+        raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
+
+
+def _fits(name: str, kind: Any) -> bool:
+    if name == "id":
+        return _is_text(kind)
+    if pa.types.is_null(kind):
+        return True
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    item = kind.value_type
+    if name == "tags":
+        return _is_text(item) or bool(pa.types.is_null(item))
+    return bool(pa.types.is_floating(item) or pa.types.is_integer(item) or pa.types.is_null(item))
+
+
+def _is_text(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+async def _blocks(file: Any, models: int) -> AsyncIterator[TaskBlock]:
+    batches = file.iter_batches(batch_size=BLOCK_TASKS, use_threads=False)
+    first = 0
+    while (block := await asyncio.to_thread(_next_block, batches, models, first)) is not None:
+        yield block
+        first += len(block)
+
+
+def _next_block(batches: Any, models: int, first: int) -> TaskBlock | None:
+    try:
+        batch = next(batches, None)
+        return None if batch is None else block_of_batch(batch, models, first)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(error) from error
+
+
+def block_of_batch(batch: Any, models: int, first: int) -> TaskBlock:
+    """Return a record batch as a block.
+
+    Raises:
+        InvalidTasksError: an id or a tag is null, a pass rate is NaN, or their number is wrong.
+    """
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    ids = _known(columns["id"], "a task has no id", lambda place: ("body", "tasks", first + place, "id"))
+    references = _references(columns.get("reference_pass_rates"), len(ids), models, first)
+    return TaskBlock(ids, references, _tags(columns.get("tags"), len(ids), first))
+
+
+def _known(column: Any, refusal: str, where: Callable[[int], tuple[str | int, ...]]) -> list[str]:
+    """Return a column's texts once none of them is null."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    found: list[str | None] = plain.to_pylist()
+    known = [text for text in found if text is not None]
+    if len(known) < len(found):
+        raise InvalidTasksError(refusal, (Flaw(where(found.index(None)), "it is null"),))
+    return known
+
+
+def _tags(column: Any, tasks: int, first: int) -> list[tuple[str, ...]]:
+    """Return the tags of each task; a null list is none."""
+    if column is None or column.null_count == tasks:
+        return [()] * tasks
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+
+    def where(place: int) -> tuple[str | int, ...]:
+        return ("body", "tasks", first + int(np.searchsorted(ends, place, side="right")), "tags")
+
+    tags = iter(_known(pc.list_flatten(column), "a tag is null", where))
+    tidied: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}  # few combinations occur, most of them often
+    labels = []
+    for length in lengths.tolist():
+        written = tuple(islice(tags, length))
+        if written not in tidied:
+            tidied[written] = tidy(written)
+        labels.append(tidied[written])
+    return labels
+
+
+def _references(column: Any, tasks: int, models: int, first: int) -> Floats:
+    """Return [tasks, models] pass rates; a null list or a null in it is unknown, as NaN."""
+    rows = np.full((tasks, models), np.nan)
+    if column is None or column.null_count == tasks:
+        return rows
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(column).fill_null(models).to_numpy(zero_copy_only=False)
+    flaws = [
+        wrong_length(first + place, int(lengths[place]), models)
+        for place in np.flatnonzero(lengths != models)[:SHOWN_FLAWS].tolist()
+    ]
+    if flaws:
+        raise InvalidTasksError("the number of reference pass rates is wrong", tuple(flaws))
+    values = pc.list_flatten(column).cast(pa.float64())
+    places = np.flatnonzero(known)
+    not_numbers = np.flatnonzero(pc.is_nan(values).fill_null(False).to_numpy(zero_copy_only=False))
+    if len(not_numbers):
+        task, model = divmod(int(not_numbers[0]), models)
+        flaw = Flaw(("body", "tasks", first + int(places[task]), "reference_pass_rates", model), "NaN; unknown is null")
+        raise InvalidTasksError("a reference pass rate is not a number", (flaw,))
+    rows[known] = values.to_numpy(zero_copy_only=False).reshape(len(places), models)
+    return rows
+
+
+def _unreadable(error: Exception) -> MalformedBodyError:
+    return MalformedBodyError(f"the Parquet file can't be read: {str(error)[:200]}")

@@ -1,0 +1,87 @@
+"""Uploads of tasks: one stream of blocks, whatever format they come in."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from bots_service.api.bodies import DATASET_LIMIT, JSON, Body
+from bots_service.api.task_formats.blocks import Header, TaskFile
+from bots_service.api.task_formats.json_file import read_json
+from bots_service.api.task_formats.ndjson import read_ndjson
+from bots_service.api.task_formats.parquet import open_parquet
+from bots_service.errors import Flaw, InvalidTasksError
+from bots_service.ports.records import TaskBlock
+from bots_service.usecases.dataset_builder import DatasetHeader
+
+NDJSON = "application/x-ndjson"
+PARQUET = "application/vnd.apache.parquet"
+
+
+def upload_limits(max_upload_bytes: int) -> dict[str, int]:
+    """Return how large a body of tasks may be, by media type."""
+    return {JSON: min(DATASET_LIMIT, max_upload_bytes), NDJSON: max_upload_bytes, PARQUET: max_upload_bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the query says of a dataset, where its body can't."""
+
+    reference_models: tuple[str, ...]
+    description: str | None
+
+
+@asynccontextmanager
+async def open_tasks(body: Body, *, append: bool = False) -> AsyncIterator[TaskFile]:
+    """Yield the tasks of a body.
+
+    Args:
+        body: one of the media types in `upload_limits`.
+        append: whether the tasks are appended to a dataset.
+    """
+    async with AsyncExitStack() as stack:
+        if body.media_type == JSON:
+            yield await read_json(body, append=append)
+        elif body.media_type == NDJSON:
+            yield await read_ndjson(body.chunks())
+        else:
+            yield await stack.enter_async_context(open_parquet(body.chunks()))
+
+
+def header_of(file: Header, said: Said) -> DatasetHeader:
+    """Return what was said of the dataset, in the body or in the query.
+
+    Raises:
+        InvalidTasksError: they contradict each other.
+    """
+    flaws = []
+    if said.reference_models and file.reference_models not in (None, said.reference_models):
+        flaws.append(Flaw(("query", "reference_model"), "the body names other reference models"))
+    if said.description is not None and file.description not in (None, said.description):
+        flaws.append(Flaw(("query", "description"), "the body gives another description"))
+    if flaws:
+        raise InvalidTasksError("query and body contradict each other", tuple(flaws))
+    return DatasetHeader(file.reference_models or said.reference_models, file.description or said.description or "")
+
+
+def require_models(file: Header, models: tuple[str, ...]) -> None:
+    """Check that tasks to be appended speak of the dataset's reference models.
+
+    Raises:
+        InvalidTasksError: they name others.
+    """
+    if file.reference_models not in (None, models):
+        flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])
+        raise InvalidTasksError("the tasks speak of other reference models", (flaw,))
+
+
+@dataclass(slots=True)
+class Count:
+    """How many tasks passed."""
+
+    tasks: int = 0
+
+    async def through(self, blocks: AsyncIterator[TaskBlock]) -> AsyncIterator[TaskBlock]:
+        """Yield the blocks, counting their tasks."""
+        async for block in blocks:
+            self.tasks += len(block)
+            yield block

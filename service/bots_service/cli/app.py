@@ -1,0 +1,30 @@
+"""The command line, put together."""
+
+import typer
+
+from bots_service.cli import beliefs, datasets, runs, service, steps
+from bots_service.cli.demo import demo
+from bots_service.cli.failures import OneLineGroup
+
+app = typer.Typer(
+    name="bots",
+    help="Tells LLM reinforcement-finetuning jobs which tasks to train on next. "
+    "BOTS_URL says where the service is, BOTS_API_KEY opens it.",
+    cls=OneLineGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(service.serve)
+app.command()(demo)
+app.add_typer(datasets.app, name="datasets")
+app.add_typer(runs.app, name="runs")
+app.command()(steps.select)
+app.command()(steps.report)
+app.command()(beliefs.tasks)
+app.command()(beliefs.history)
+app.command()(beliefs.rewind)
+app.command()(beliefs.snapshot)
+app.command()(service.migrate)
+app.command()(service.version)

@@ -1,0 +1,83 @@
+"""`bots demo`: the main job on a real training run."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from secrets import token_hex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bots_service.cli.connection import AsJson, connected
+from bots_service.cli.output import console, show
+
+if TYPE_CHECKING:
+    from bots_client import Client
+    from bots_service.demo.recording import Recording
+    from bots_service.demo.replay import Plan, Replay
+
+REDRAWN_S = 0.1  # often enough to look alive
+LOGGED = 100  # steps between two lines where there is no terminal
+
+
+def demo(
+    steps: Annotated[int, typer.Option(help="The first so many steps of the run.", min=1, max=500)] = 500,
+    count: Annotated[int, typer.Option(help="Tasks per step.", min=1, max=600)] = 32,
+    seed: Annotated[int, typer.Option(help="Of every draw.", min=0)] = 0,
+    both_references: Annotated[
+        bool, typer.Option("--both-references", help="Only the problems with both references.")
+    ] = False,
+    url: Annotated[str | None, typer.Option(help="Address of a service; else it starts one of its own.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a real GRPO run: BOTS beside uniform choice.
+
+    Twice: with all 890 problems, then with the 678 whose pass rates are known for both reference models.
+    """
+    from bots_service.demo.display import closing_table
+    from bots_service.demo.recording import recorded_run
+    from bots_service.demo.replay import Plan
+    from bots_service.demo.summary import summary
+
+    whole = recorded_run()
+    recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]
+    plan = Plan(steps, count, seed, suffix=f"-{token_hex(3)}" if url else "")
+    with somewhere(url) as address, connected(address) as client:
+        replays = [watched(client, recording, plan) for recording in recordings]
+    show({"replays": [summary(replay) for replay in replays]}, lambda: closing_table(replays), as_json=as_json)
+
+
+@contextmanager
+def somewhere(url: str | None) -> Iterator[str]:
+    """Give the address of the service that was named, else of one that is started now and stopped at the end."""
+    from bots_service.demo.own_service import own_service
+
+    if url is not None:
+        yield url
+        return
+    terminal = console(stderr=True)
+    with ExitStack() as stack:
+        with terminal.status("starting a service") if terminal.is_terminal else nullcontext():
+            address = stack.enter_context(own_service())
+        yield address
+
+
+def watched(client: "Client", recording: "Recording", plan: "Plan") -> "Replay":
+    """Replay the run and show it on the way: live on a terminal, as a line now and then in a log."""
+    from rich.live import Live
+
+    from bots_service.demo.display import live_panel, progress_line
+    from bots_service.demo.replay import replayed
+
+    terminal, drawn_at = console(stderr=True), -math.inf
+    with Live(console=terminal, auto_refresh=False, transient=True) if terminal.is_terminal else nullcontext() as live:
+        for replay in replayed(client, recording, plan):
+            is_last = replay.steps_done == plan.steps
+            if live is None:
+                if is_last or replay.steps_done % LOGGED == 0:
+                    terminal.print(progress_line(replay))
+            elif is_last or time.monotonic() - drawn_at > REDRAWN_S:
+                live.update(live_panel(replay), refresh=True)
+                drawn_at = time.monotonic()
+    return replay

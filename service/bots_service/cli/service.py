@@ -1,0 +1,129 @@
+"""`bots serve`, `bots migrate`, `bots version`: the service itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from bots_service.cli.connection import AsJson, Url, connected
+from bots_service.cli.failures import CommandError
+from bots_service.cli.output import sheet, show
+
+if TYPE_CHECKING:
+    from bots_service.settings import Settings
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option("--database-url", help="sqlite:/// and a path; else BOTS_DATABASE_URL, else a file in ./data."),
+]
+
+
+def serve(
+    *,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where the database file lies if none is named.", show_default="data")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Listen beyond loopback although no keys guard the service.")
+    ] = None,
+    log_format: Annotated[
+        Literal["console", "json"] | None, typer.Option(help="How log lines are written.", show_default="console")
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(help="Least level that is written.", show_default="info"),
+    ] = None,
+) -> None:
+    """Start the service.
+
+    What no option sets comes from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
+    """
+    settings = settings_with(
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        database_url=database_url,
+        insecure=insecure,
+        log_format=log_format,
+        log_level=log_level,
+    )
+    database_file(settings)
+    from bots_service.serving import serve as serve_with
+
+    serve_with(settings)
+
+
+def migrate(
+    database_url: DatabaseUrl = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if there is something to do.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the database's tables to the newest revision."""
+    settings = settings_with(database_url=database_url)
+    from bots_service.storage.migrate import current, head, upgrade
+
+    file = database_file(settings)
+    if check:
+        before, newest = current(settings.sql_url) if file.exists() else None, head()
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        before, newest = upgrade(settings.sql_url)
+    found = {"before": before, "newest": newest, "changed": before != newest and not check}
+    if check and before != newest:
+        raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
+    said = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {newest}"
+    show(found, lambda: said, as_json=as_json)
+
+
+def version(url: Url = None, as_json: AsJson = False) -> None:
+    """Show the versions of this program and of the service."""
+    from bots_client import UnreachableError, __version__
+
+    service, address = None, None
+    try:
+        with connected(url, attempts=1) as client:
+            address = client.url
+            service = client.version()
+    except (CommandError, UnreachableError):
+        pass
+    found = {"client": __version__, "url": address, "service": service}
+    rows = {"this program": __version__}
+    if service is None:
+        rows["the service"] = f"does not answer at {address}"
+    else:
+        rows["the service"] = f"{service.version} at {address}"
+        rows["runs on"] = f"Python {service.python}, numpy {service.numpy}"
+        rows["tables"] = f"revision {service.schema}"
+    show(found, lambda: sheet(rows), as_json=as_json)
+
+
+def database_file(settings: "Settings") -> Path:
+    """Return the file of the database that the settings name."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(settings.sql_url)
+    except ArgumentError:
+        url = None
+    if url is None or url.get_backend_name() != "sqlite" or not url.database:
+        raise typer.BadParameter("it is not sqlite:/// and the path of a file", param_hint="the database's URL")
+    return Path(url.database)
+
+
+def settings_with(**given: Any) -> "Settings":
+    """Return the settings of the environment, with those that are given (not None) in their place."""
+    from pydantic import ValidationError
+
+    from bots_service.settings import Settings
+
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        flaw = error.errors()[0]
+        name = str(flaw["loc"][0])
+        where = f"--{name.replace('_', '-')}" if given.get(name) is not None else f"BOTS_{name.upper()}"
+        raise typer.BadParameter(flaw["msg"], param_hint=where) from error

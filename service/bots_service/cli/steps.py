@@ -1,0 +1,112 @@
+"""`bots select` and `bots report`: one training step by hand."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
+from bots_service.cli.output import count, number, show, table, tasks_told
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bots_client import Receipt, Selection
+
+Key = Annotated[
+    str | None, typer.Option("--key", help="Idempotency key: the same one does not count twice.", show_default=False)
+]
+
+
+def select(
+    dataset: Dataset,
+    number_of_tasks: Annotated[int, typer.Argument(metavar="COUNT", help="How many tasks.", min=1, show_default=False)],
+    *,
+    run: RunName = "default",
+    tag: Annotated[list[str] | None, typer.Option(help="Only tasks that bear one of these.")] = None,
+    quota: Annotated[list[str] | None, typer.Option(help="How many of a tag.", metavar="TAG=COUNT")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Task that is not wanted.", metavar="TASK")] = None,
+    uniform_share: Annotated[float | None, typer.Option(help="Share chosen by chance.", min=0, max=1)] = None,
+    key: Key = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the tasks to train on next."""
+    quotas = dict(map(quota_of, quota or ()))
+    with connected(url) as client:
+        selection = client.select(
+            dataset,
+            number_of_tasks,
+            run=run,
+            tags=tag,
+            quotas=quotas or None,
+            exclude=exclude,
+            uniform_share=uniform_share,
+            idempotency_key=key,
+        )
+    show(selection, lambda: readable(selection), as_json=as_json)
+
+
+def report(
+    dataset: Dataset,
+    outcome: Annotated[
+        list[str] | None, typer.Argument(help="math-17=7/16, math-4=0,1,0.5 or math-9=aborted", show_default=False)
+    ] = None,
+    *,
+    file: Annotated[
+        str | None, typer.Option("--from", metavar="FILE", help='JSON with outcomes; "-" is stdin.', show_default=False)
+    ] = None,
+    run: RunName = "default",
+    selection: Annotated[
+        str | None, typer.Option(help="Id of the selection the tasks came from.", show_default=False)
+    ] = None,
+    close: Annotated[
+        bool | None, typer.Option("--close/--keep-open", help="Whether the step ends.", show_default="as the run says")
+    ] = None,
+    key: Key = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record what the rollouts showed."""
+    from bots_service.cli.outcomes import FORMS, outcome_of, read_report
+
+    outcomes = [outcome_of(text) for text in outcome or ()]
+    if file is not None:
+        read, said = read_report(file)
+        outcomes += read
+        selection = selection or said
+    if not outcomes and close is not True:
+        raise typer.BadParameter(f"pass {FORMS}, a file with --from, or --close", param_hint="OUTCOME")
+    with connected(url) as client:
+        receipt = client.report(dataset, outcomes, run=run, selection=selection, close_step=close, idempotency_key=key)
+    show(receipt, lambda: told(receipt), as_json=as_json)
+
+
+def quota_of(text: str) -> tuple[str, int]:
+    """Return the tag and the count of `math=24`."""
+    tag, equals, wanted = text.rpartition("=")
+    if not equals or not wanted.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not TAG=COUNT, as in math=24", param_hint="--quota")
+    return tag, int(wanted)
+
+
+def readable(selection: "Selection") -> "RenderableType":
+    """Return a selection, to read."""
+    from rich.console import Group
+
+    rows = ((task.id, number(task.draw), number(task.mean), number(task.evidence, 1)) for task in selection.tasks)
+    again = f"; {count(selection.reused)} of them are in another selection too" if selection.reused else ""
+    line = f"selection {selection.selection_id} at step {count(selection.step)}{again}"
+    return Group(table("task  >draw  >mean  >evidence", rows), line)
+
+
+def told(receipt: "Receipt") -> str:
+    """Return a receipt, to read."""
+    if receipt.duplicate:
+        return f"counted before, as entry {receipt.seq}; nothing changed"
+    after = count(receipt.step)
+    line = f"step {after} is closed: " if receipt.closed else f"the step after {after} is open: "
+    line += f"{tasks_told(receipt.reported)}, {count(receipt.effective)} effective"
+    line += f" (ETR {number(receipt.effective_task_ratio)}), capability {number(receipt.capability)}"
+    if receipt.late or receipt.expired:
+        line += f"; {count(receipt.late)} came late, {count(receipt.expired)} too late"
+    return line

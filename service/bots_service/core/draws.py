@@ -1,0 +1,95 @@
+"""Drawn success probabilities, and the nearest of them to a target."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.core.arrays import Counts, Floats
+
+REDRAWS = 64  # each fails with probability at most 1/2
+# Nearer than this counts as "at the target": below it, draws underflow in their own ways.
+TINY = 1e-300
+
+Betas = tuple[Floats, Floats]  # alpha and beta, each [n], > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Drawn success probabilities and whose they are.
+
+    values: [n] in [0, 1].
+    owners: [n] the profile, or the number of profiles plus the place among the tasks drawn alone.
+    """
+
+    values: Floats
+    owners: Counts
+
+    def distances(self, target: float) -> Floats:
+        """[n] how far each value is from the target; never below TINY."""
+        return np.maximum(np.abs(self.values - target), TINY)
+
+    def joined(self, other: "Draws") -> "Draws":
+        """Return both."""
+        return Draws(np.concatenate([self.values, other.values]), np.concatenate([self.owners, other.owners]))
+
+    def taken(self, places: Counts) -> "Draws":
+        """Return those at the given places."""
+        return Draws(self.values[places], self.owners[places])
+
+
+@dataclass(frozen=True, slots=True)
+class Singles:
+    """Tasks to be drawn one by one.
+
+    owners: [n] whose each draw will be, as in Draws.
+    alpha, beta: [n] the tasks' beliefs.
+    """
+
+    owners: Counts
+    alpha: Floats
+    beta: Floats
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    def at(self, places: Counts) -> "Singles":
+        """Return those at the given places."""
+        return Singles(self.owners[places], self.alpha[places], self.beta[places])
+
+    def drawn(self, rng: np.random.Generator) -> Draws:
+        """Draw for every task."""
+        return Draws(rng.beta(self.alpha, self.beta), self.owners)
+
+    def drawn_outside(self, target: float, reach: float, rng: np.random.Generator) -> Draws:
+        """Draw for every task, given that its value lies no nearer to the target than `reach`."""
+        values = rng.beta(self.alpha, self.beta)
+        for _ in range(REDRAWS):
+            again = np.flatnonzero(np.abs(values - target) < reach)
+            if not len(again):
+                break
+            values[again] = rng.beta(self.alpha[again], self.beta[again])
+        return Draws(values, self.owners)
+
+
+def nearest(distances: Floats, count: int, rng: np.random.Generator) -> Counts:
+    """Return the places of the `count` smallest distances, ascending; equals are taken, and stand, at random.
+
+    Args:
+        count: how many, >= 1.
+    """
+    chosen = np.arange(len(distances))
+    if count < len(distances):
+        last = np.partition(distances, count - 1)[count - 1]
+        nearer, tied = np.flatnonzero(distances < last), np.flatnonzero(distances == last)
+        wanted = count - len(nearer)
+        chosen = np.concatenate([nearer, tied if wanted == len(tied) else rng.choice(tied, wanted, replace=False)])
+    chosen = rng.permutation(chosen)
+    return chosen[np.argsort(distances[chosen], kind="stable")]
+
+
+def nearest_or_tied(draws: Draws, target: float, count: int) -> Draws:
+    """Drop draws that can't be among the `count` nearest; all that tie for the last place stay."""
+    if len(draws.values) <= count:
+        return draws
+    distances = draws.distances(target)
+    return draws.taken(np.flatnonzero(distances <= np.partition(distances, count - 1)[count - 1]))

@@ -1,0 +1,67 @@
+"""What can stand in a run's journal."""
+
+from dataclasses import dataclass
+
+from bots_service.core.evidence import Evidence
+from bots_service.core.run_settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Rollouts of some tasks came in.
+
+    evidence: what they showed; empty where all were aborted, or to close a step of partial reports.
+    made_at: the step at which the tasks were selected; None where they were not selected here.
+    close: whether the step closes now; None leaves it to the settings.
+    """
+
+    evidence: Evidence
+    made_at: int | None
+    close: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    """The run goes on with these settings, from the next step on."""
+
+    settings: RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """The run goes back to an earlier state: the one that stood after entry `to_seq`, when `to_step` had closed."""
+
+    to_seq: int
+    to_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The run starts from another run's state.
+
+    parent: the other run's name.
+    parent_seq: the entry after which the state stood there.
+    state: its bytes, so that the journal stands alone when the parent is deleted.
+    """
+
+    parent: str
+    parent_seq: int
+    state: bytes
+
+
+Body = Report | SettingsChange | Rewind | Fork
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a run's journal.
+
+    seq: 1, 2, 3, ... without a gap, in commit order.
+    epoch: the run's epoch from this entry on; a rewind raises it.
+    profiles: how many profiles the pool had when the entry was appended.
+    """
+
+    seq: int
+    epoch: int
+    profiles: int
+    body: Body

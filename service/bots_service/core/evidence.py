@@ -1,0 +1,82 @@
+"""Evidence: what rollouts showed about tasks, checked before it may enter a journal."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.core.arrays import Floats, Tasks, frozen
+
+MAX_TRIALS = 1e6  # rollouts of one task in one outcome; far above any group size, far below trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Successes and failures of some tasks.
+
+    tasks: [B] task indices; a task may occur more than once, its counts add up.
+    successes, failures: [B] real counts >= 0, their sum > 0.
+    """
+
+    tasks: Tasks
+    successes: Floats
+    failures: Floats
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+def no_evidence() -> Evidence:
+    """Return evidence about nothing."""
+    return Evidence(frozen(np.empty(0, np.int32)), frozen(np.empty(0)), frozen(np.empty(0)))
+
+
+def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Return successes and failures: a reward r, mapped linearly to [0, 1], adds r and 1 - r.
+
+    Raises:
+        ValueError: there is no reward, or one is not a number within the range; the message names it.
+    """
+    low, high = reward_range
+    if not rewards:
+        raise ValueError("no rewards")
+    for place, reward in enumerate(rewards):
+        if not low <= reward <= high:  # false for NaN
+            raise ValueError(f"reward {reward} at {place} is outside [{low:g}, {high:g}]")
+    successes = math.fsum((reward - low) / (high - low) for reward in rewards)
+    return successes, math.fsum((high - reward) / (high - low) for reward in rewards)
+
+
+def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
+    """Return successes and failures.
+
+    Raises:
+        ValueError: the counts can't be true; the message names them.
+    """
+    if not 0 < trials <= MAX_TRIALS:
+        raise ValueError(f"{trials} trials; more than 0 and at most {MAX_TRIALS:g} are possible")
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes of {trials} trials")
+    return float(successes), float(trials - successes)
+
+
+def sum_by_task(evidence: Evidence) -> Evidence:
+    """Return the evidence with each task once, in ascending order.
+
+    Counts are added by exactly rounded sums, so that the order in which they came leaves no trace.
+    """
+    by_task = evidence.tasks.argsort(kind="stable")
+    tasks = evidence.tasks.take(by_task)
+    successes, failures = evidence.successes.take(by_task), evidence.failures.take(by_task)
+    is_new = np.ones(len(tasks), bool)
+    is_new[1:] = tasks[1:] != tasks[:-1]
+    if is_new.all():
+        return Evidence(tasks, successes, failures)
+    starts = np.flatnonzero(is_new)
+    return Evidence(tasks[starts], _sum_groups(successes, starts), _sum_groups(failures, starts))
+
+
+def _sum_groups(counts: Floats, starts: np.ndarray) -> Floats:
+    ends = [*starts[1:].tolist(), len(counts)]
+    values = counts.tolist()
+    return np.array([math.fsum(values[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)])

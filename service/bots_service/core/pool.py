@@ -1,0 +1,205 @@
+"""The tasks of a dataset as arrays: profiles, tags, and who is retired.
+
+A profile is a set of tasks with the same reference pass rates. Until one of them is tried, nothing tells them apart,
+so the fold and the draw look at each profile once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Counts, Floats, Tasks, frozen
+
+# Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
+# the pool and 4 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
+PARTS_KEPT = 16
+PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
+
+
+@dataclass(frozen=True)
+class Members:
+    """Some of a pool's tasks, grouped by profile.
+
+    order: [M] task indices; those of profile g are `order[starts[g]:starts[g + 1]]`, ascending.
+    starts: [G + 1] where each profile's tasks begin.
+    """
+
+    order: Tasks
+    starts: Counts
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """[G] how many of each profile's tasks are here."""
+        return frozen(np.diff(self.starts))
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a pool's tasks, ready to be chosen from.
+
+    references: [G, M] the pool's.
+    members: the tasks, grouped by profile.
+    included: [N] whether each task of the pool is one of them; None where all are.
+    """
+
+    references: Floats
+    members: Members
+    included: NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def keep(self, tasks: Tasks) -> Tasks:
+        """Return those of the given tasks that are in this part, in their order."""
+        return tasks if self.included is None else tasks[self.included[tasks]]
+
+    def holds(self, tasks: Tasks) -> NDArray[np.bool_]:
+        """[n] whether each of the given tasks is in this part."""
+        return np.ones(len(tasks), bool) if self.included is None else self.included[tasks]
+
+    @cached_property
+    def easy_to_hard(self) -> Tasks:
+        """All tasks by falling reference pass rates, the weakest model's first; equals by index; unknown last."""
+        # lexsort's last key counts most. Minus infinity puts the unknown last once the order is reversed in sign.
+        keys = -np.where(np.isnan(self.references), -np.inf, self.references)
+        models = self.references.shape[1]
+        rank = np.lexsort(keys.T[::-1]) if models else np.arange(len(self.references))
+        starts, order = self.members.starts, self.members.order
+        return frozen(np.concatenate([order[:0], *(order[starts[g] : starts[g + 1]] for g in rank)]))
+
+    @cached_property
+    def shuffled(self) -> Callable[[int, int], Tasks]:
+        """Give all tasks in a random order that two numbers fix: a seed and the pass."""
+        return lru_cache(maxsize=PASSES_KEPT)(partial(_shuffle, self.members.order))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The tasks of one dataset at one version. Append-only: tasks and profiles keep their numbers.
+
+    references: [G, M] pass rates of M reference models, weakest first; NaN where unknown.
+    profile_of: [N] the profile of each task.
+    tags: for each tag, the sorted tasks that carry it.
+    retired: sorted tasks that are no longer handed out.
+    """
+
+    references: Floats
+    profile_of: Tasks
+    tags: dict[str, Tasks] = field(default_factory=dict)
+    retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
+
+    def __len__(self) -> int:
+        return len(self.profile_of)
+
+    @property
+    def profiles(self) -> int:
+        """How many profiles there are (G)."""
+        return len(self.references)
+
+    @cached_property
+    def members(self) -> Members:
+        """All tasks, retired ones included, grouped by profile."""
+        return group_by_profile(None, self.profile_of, self.profiles)
+
+    def part(self, tags: tuple[str, ...] = (), also: str | None = None) -> Part:
+        """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
+
+        Kept for the next call: grouping a million tasks anew for each selection would be too slow.
+
+        Raises:
+            ValueError: no task carries one of the tags.
+        """
+        if unknown := sorted({*tags, *([] if also is None else [also])} - self.tags.keys()):
+            raise ValueError(f"no task is tagged {unknown}")
+        if not tags and also is None and not len(self.retired):
+            return self._whole
+        return self._parts(tuple(sorted(set(tags))), also)
+
+    def listed(self, tasks: Tasks) -> Part:
+        """Return the given tasks as a part, which is not kept.
+
+        Args:
+            tasks: sorted and distinct.
+        """
+        # Of a fresh array of zeros only the pages that are written to exist, so this costs no look at the whole pool.
+        included = np.zeros(len(self), bool)
+        included[tasks] = True
+        return Part(self.references, group_by_profile(tasks, self.profile_of, self.profiles), frozen(included))
+
+    @cached_property
+    def _whole(self) -> Part:
+        return Part(self.references, self.members, None)
+
+    @cached_property
+    def _parts(self) -> Callable[[tuple[str, ...], str | None], Part]:
+        # From a copy of the pool without this cache: a cycle would keep old versions in memory for long.
+        return lru_cache(maxsize=PARTS_KEPT)(
+            partial(_build_part, Pool(self.references, self.profile_of, self.tags, self.retired))
+        )
+
+
+def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> Members:
+    """Group the given tasks (None: all) by their profile.
+
+    Args:
+        tasks: [M] sorted, distinct task indices.
+        profile_of: [N] the profile of each task.
+        profiles: G.
+    """
+    own = profile_of if tasks is None else profile_of[tasks]
+    by_profile = np.argsort(own, kind="stable").astype(np.int32)
+    starts = np.zeros(profiles + 1, np.int64)
+    np.cumsum(np.bincount(own, minlength=profiles), out=starts[1:])
+    order = by_profile if tasks is None else tasks[by_profile]
+    return Members(order=frozen(order), starts=frozen(starts))
+
+
+def number_profiles(references: Floats) -> tuple[Floats, Tasks]:
+    """Give equal rows one number, in order of first appearance, so that appending tasks renumbers nothing.
+
+    Args:
+        references: [N, M] pass rates; rows with any NaN count as one profile, "unknown".
+
+    Returns:
+        [G, M] the distinct rows, and [N] the number of each task's row.
+    """
+    count, models = references.shape
+    if count == 0 or models == 0:
+        return frozen(np.empty((min(count, 1), models))), frozen(np.zeros(count, np.int32))
+    # Adding 0.0 turns -0.0 into 0.0.
+    rows = np.where(np.isnan(references).any(axis=1, keepdims=True), np.nan, references + 0.0)
+    # -1 sorts unknown rows together: NaN would compare unequal to itself.
+    keys = np.where(np.isnan(rows), -1.0, rows)
+    by_value = np.lexsort(keys.T)
+    sorted_keys = keys[by_value]
+    is_new = np.ones(count, bool)
+    is_new[1:] = (sorted_keys[1:] != sorted_keys[:-1]).any(axis=1)
+    value_of = np.empty(count, np.int64)
+    value_of[by_value] = np.cumsum(is_new) - 1
+    first_task = by_value[is_new]  # lexsort is stable: the first of equals is the earliest task
+    rank = np.empty(len(first_task), np.int32)
+    rank[np.argsort(first_task)] = np.arange(len(first_task), dtype=np.int32)
+    return frozen(rows[np.sort(first_task)]), frozen(rank[value_of])
+
+
+def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None) -> Part:
+    included = np.full(len(pool), not tags)
+    for tag in tags:
+        included[pool.tags[tag]] = True
+    if also is not None:
+        carries = np.zeros(len(pool), bool)
+        carries[pool.tags[also]] = True
+        included &= carries
+    included[pool.retired] = False
+    tasks = np.flatnonzero(included).astype(np.int32)
+    return Part(pool.references, group_by_profile(tasks, pool.profile_of, pool.profiles), frozen(included))
+
+
+def _shuffle(order: Tasks, seed: int, turn: int) -> Tasks:
+    return frozen(np.random.default_rng([seed, turn]).permutation(order))

@@ -1,0 +1,90 @@
+"""What folding one entry did: derived from the journal, so it can be told again after any crash."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.core.arrays import Floats, ordered_sum
+from bots_service.core.evidence import Evidence
+
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What some evidence amounts to, each task counted once.
+
+    reported: tasks; effective: those whose rollouts neither all succeeded nor all failed.
+    rollouts, successes: summed over the tasks; fractional rewards give fractional successes.
+    mean_pass_rate: mean over tasks of successes / rollouts; None without tasks.
+    """
+
+    reported: int
+    effective: int
+    all_solved: int
+    none_solved: int
+    rollouts: float
+    successes: float
+    mean_pass_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one entry.
+
+    step: closed steps after the entry.
+    closed: whether the entry closed a step; `tally` then tells of that step, else of the open step so far.
+    late: pieces of this entry's evidence that came after their step had closed, and entered with less weight.
+    expired: pieces that came so late that they count for nothing.
+    brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
+    """
+
+    seq: int
+    epoch: int
+    step: int
+    closed: bool
+    tally: Tally
+    capability: float | None
+    late: int = 0
+    expired: int = 0
+    brier: float | None = None
+    log_loss: float | None = None
+
+
+def tally(evidence: Evidence) -> Tally:
+    """Return what the evidence amounts to.
+
+    Args:
+        evidence: each task once.
+    """
+    solved, failed = evidence.successes, evidence.failures
+    trials = solved + failed
+    reported = len(evidence)
+    all_solved, none_solved = reported - int(np.count_nonzero(failed)), reported - int(np.count_nonzero(solved))
+    return Tally(
+        reported=reported,
+        effective=reported - all_solved - none_solved,
+        all_solved=all_solved,
+        none_solved=none_solved,
+        rollouts=ordered_sum(trials),
+        successes=ordered_sum(solved),
+        mean_pass_rate=ordered_sum(solved / trials) / reported if reported else None,
+    )
+
+
+def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, float | None]:
+    """Return the Brier score and the log loss, each a mean over rollouts, of the predicted success probabilities.
+
+    Args:
+        means: [B] predictions, in (0, 1].
+        evidence: [B] what came.
+    """
+    if len(evidence) == 0:
+        return None, None
+    solved, failed = evidence.successes, evidence.failures
+    rollouts = ordered_sum(solved + failed)
+    # A mean that is 1 but for less than rounding would make one failure an infinite surprise.
+    means = np.minimum(means, BELOW_ONE)
+    brier = ordered_sum(solved * (1 - means) ** 2 + failed * means**2) / rollouts
+    log_loss = -ordered_sum(solved * np.log(means) + failed * np.log1p(-means)) / rollouts
+    return brier, log_loss

@@ -1,0 +1,127 @@
+"""The settings of a run, with the paper's symbols and defaults (BOTS, arXiv:2510.26374)."""
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from bots_service.errors import Flaw, InvalidSettingsError
+
+Strategy = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
+
+WEEK_S = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How one run believes, forgets and selects.
+
+    forgetting: lambda, the share of the past that each step drops, in [0, 1].
+    implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
+    rollouts_per_task: m, how many rollouts one implied observation stands for.
+    target: p*, the success probability to look for, in [0, 1].
+    prior: alpha_0 and beta_0 of every task, each in [0.001, 1e6].
+    capability_momentum: gamma, how much of the old capability each step keeps, in [0, 1].
+    strategy: how tasks are chosen.
+    temperature: tau of the softmax strategy, > 0.
+    seed: of every draw; the same seed, journal and calls give the same selections.
+    tasks_per_step: a step closes by itself once so many tasks' evidence is pending; None: each report closes one.
+    reward_range: rewards are mapped linearly from here to [0, 1].
+    lease_seconds: how long a selected task is kept from other selections.
+    """
+
+    forgetting: float = 0.1
+    implicit_weight: float = 0.1
+    rollouts_per_task: float = 16.0
+    target: float = 0.5
+    prior: tuple[float, float] = (1.0, 1.0)
+    capability_momentum: float = 0.9
+    strategy: Strategy = "thompson"
+    temperature: float = 0.05
+    seed: int = 0
+    tasks_per_step: int | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    lease_seconds: float = 3600.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values, ready for JSON."""
+        return asdict(self)
+
+
+def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
+    """Return the base settings with some values replaced, once all are within their range.
+
+    Args:
+        values: setting names and values, numbers and pairs as JSON gives them.
+        base: what the other settings are; the defaults if None.
+
+    Raises:
+        InvalidSettingsError: a name is unknown or a value is out of range; carries every flaw.
+    """
+    known = {field.name for field in fields(RunSettings)}
+    flaws = [
+        Flaw((name,), f"unknown setting; known: {', '.join(sorted(known))}") for name in values if name not in known
+    ]
+    merged = {**(base or RunSettings()).as_dict(), **{name: value for name, value in values.items() if name in known}}
+    for name, value in merged.items():
+        flaw = _flaw_of(name, value)
+        if flaw:
+            flaws.append(Flaw((name,), flaw))
+    if flaws:
+        raise InvalidSettingsError("the run's settings are not possible", tuple(flaws))
+    for pair in ("prior", "reward_range"):
+        merged[pair] = (float(merged[pair][0]), float(merged[pair][1]))
+    for number in _RANGES:
+        merged[number] = float(merged[number])
+    return RunSettings(**merged)
+
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "forgetting": (0.0, 1.0),
+    "implicit_weight": (0.0, 1.0),
+    "rollouts_per_task": (1.0, 1e5),
+    "target": (0.0, 1.0),
+    "capability_momentum": (0.0, 1.0),
+    "temperature": (1e-6, 1e3),
+    "lease_seconds": (1.0, WEEK_S),
+}
+_PRIOR_RANGE = (1e-3, 1e6)
+_REWARD_LIMIT = 1e9
+_INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
+
+
+def _flaw_of(name: str, value: Any) -> str | None:
+    """Return what is wrong with one setting, or None."""
+    if name in _RANGES:
+        return _outside(value, *_RANGES[name])
+    if name == "strategy":
+        strategies = get_args(Strategy)
+        return None if value in strategies else f"{value!r} is none of {', '.join(strategies)}"
+    if name in _INTEGERS:
+        return _not_a_count(name, value)
+    return _not_a_pair(name, value)
+
+
+def _outside(value: Any, low: float, high: float) -> str | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if is_number and low <= value <= high else f"{value!r} is not a number in [{low:g}, {high:g}]"
+
+
+def _not_a_count(name: str, value: Any) -> str | None:
+    low, high = _INTEGERS[name]
+    if value is None and name == "tasks_per_step":
+        return None
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return None if is_integer and low <= value <= high else f"{value!r} is not a whole number in [{low}, {high}]"
+
+
+def _not_a_pair(name: str, value: Any) -> str | None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return f"{value!r} is not a pair of numbers"
+    low, high = _PRIOR_RANGE if name == "prior" else (-_REWARD_LIMIT, _REWARD_LIMIT)
+    for number in value:
+        flaw = _outside(number, low, high)
+        if flaw:
+            return flaw
+    if name == "reward_range" and not (value[0] < value[1] and math.isfinite(1 / (value[1] - value[0]))):
+        return f"{value!r} is not a lowest and a greater highest reward"
+    return None

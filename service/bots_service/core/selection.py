@@ -1,0 +1,173 @@
+"""One selection: which tasks to hand out next, under tags, quotas, a share of chance, and leases."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.belief import Belief
+from bots_service.core.eligible import Eligible
+from bots_service.core.pool import Pool
+from bots_service.core.strategies import STRATEGIES, Aim, Chosen, StrategyName, uniform
+from bots_service.core.task_sets import united, without
+from bots_service.errors import InvalidSelectionError, PoolTooSmallError
+
+NO_TASKS: Tasks = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRequest:
+    """What is asked for.
+
+    count: how many tasks, >= 1.
+    tags: tasks carrying any of these; none of them: all tasks.
+    quotas: so many tasks carrying this tag, each chosen on its own, in this order; the rest come from all.
+    exclude: tasks that may not be chosen, in any order.
+    uniform_share: share of the tasks that are chosen at random, in [0, 1].
+    temperature: of `softmax`, > 0.
+    seed: of `shuffle`, >= 0.
+
+    Raises:
+        InvalidSelectionError: the quotas add up to more than `count`, or one is negative.
+        ValueError: another number is out of its range.
+    """
+
+    count: int
+    tags: tuple[str, ...] = ()
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    exclude: Tasks = field(default_factory=lambda: NO_TASKS)
+    uniform_share: float = 0.0
+    strategy: StrategyName = "thompson"
+    target: float = 0.5
+    temperature: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.seed < 0 or not 0 < self.temperature < np.inf:
+            raise ValueError(f"{self.count} tasks, seed {self.seed}, temperature {self.temperature}")
+        if not 0 <= self.uniform_share <= 1 or not 0 <= self.target <= 1:
+            raise ValueError(f"share {self.uniform_share} or target {self.target} is not in [0, 1]")
+        if any(quota < 0 for quota in self.quotas.values()):
+            raise InvalidSelectionError(f"a quota is negative: {dict(self.quotas)}")
+        if sum(self.quotas.values()) > self.count:
+            raise InvalidSelectionError(f"quotas {dict(self.quotas)} add up to more than {self.count} tasks")
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What is handed out.
+
+    tasks: [n] distinct; quota by quota, each nearest first where the strategy knows distances.
+    draws: [n] the success probability drawn for each task; NaN where nothing was drawn.
+    reused: how many of them are leased already.
+    """
+
+    tasks: Tasks
+    draws: Floats
+    reused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """So many tasks that carry a tag (None: any), of which `by_chance` are chosen at random."""
+
+    tag: str | None
+    count: int
+    by_chance: int
+
+
+def select_tasks(
+    belief: Belief,
+    pool: Pool,
+    request: SelectionRequest,
+    *,
+    leased: Tasks,
+    position: int,
+    rng: np.random.Generator,
+) -> Selected:
+    """Return exactly `request.count` distinct tasks.
+
+    Leased tasks are left out unless too few others are eligible; then the strategy chooses among them too. Quotas are
+    filled in order, each without regard to those that follow.
+
+    Args:
+        leased: tasks in flight, in any order.
+        position: how many tasks were reported so far, >= 0.
+
+    Raises:
+        PoolTooSmallError: fewer tasks than asked for may be handed out, even with the leased ones.
+        ValueError: a tag is unknown.
+    """
+    aim = Aim(request.target, request.temperature, request.seed, position)
+    gone, in_flight = united(request.exclude), united(leased)
+    chosen: list[Chosen] = []
+    reused = 0
+    for portion in portions(request):
+        parts, again = fill(belief, pool, request, portion, gone=gone, leased=in_flight, aim=aim, rng=rng)
+        gone = united(gone, *(one.tasks for one in parts))
+        chosen += parts
+        reused += again
+    tasks = np.concatenate([one.tasks for one in chosen])
+    return Selected(tasks, np.concatenate([one.draws for one in chosen]), reused)
+
+
+def portions(request: SelectionRequest) -> Iterator[Portion]:
+    """Yield the quotas and the rest; round(count * uniform_share) tasks by chance are spread over them evenly."""
+    rest = request.count - sum(request.quotas.values())
+    through = chance_before = 0
+    for tag, count in [*request.quotas.items(), (None, rest)]:
+        through += count
+        chance_through = round(through * request.uniform_share)
+        if count:
+            yield Portion(tag, count, chance_through - chance_before)
+        chance_before = chance_through
+
+
+def fill(
+    belief: Belief,
+    pool: Pool,
+    request: SelectionRequest,
+    portion: Portion,
+    *,
+    gone: Tasks,
+    leased: Tasks,
+    aim: Aim,
+    rng: np.random.Generator,
+) -> tuple[list[Chosen], int]:
+    """Choose one portion; return the choices and how many of their tasks are leased.
+
+    Args:
+        gone: sorted tasks that are excluded or chosen already.
+        leased: sorted tasks in flight.
+    """
+    part = pool.part(request.tags, portion.tag)
+    gone = part.keep(gone)
+    busy = without(part.keep(leased), gone)
+    free = len(part) - len(gone) - len(busy)
+    if free + len(busy) < portion.count:
+        raise PoolTooSmallError(too_small(request, portion, tasks=len(part), gone=len(gone)))
+    strategy = STRATEGIES[request.strategy]
+    barred = united(gone, busy)
+    by_merit = min(portion.count - portion.by_chance, free)
+    by_chance = min(portion.by_chance, free - by_merit)
+    again = portion.count - by_merit - by_chance
+    chosen = []
+    if by_merit:
+        chosen.append(strategy(Eligible(pool, belief, part, barred), by_merit, aim, rng))
+    if by_chance:
+        barred = united(barred, *(one.tasks for one in chosen))
+        chosen.append(uniform(Eligible(pool, belief, part, barred), by_chance, aim, rng))
+    if again:
+        chosen.append(strategy(Eligible(pool, belief, pool.listed(busy), NO_TASKS), again, aim, rng))
+    return chosen, again
+
+
+def too_small(request: SelectionRequest, portion: Portion, *, tasks: int, gone: int) -> str:
+    """Say what was asked for and what there is."""
+    among = f" tagged {' or '.join(request.tags)}" if request.tags else ""
+    quota = "" if portion.tag is None else f", {portion.count} of them tagged {portion.tag}"
+    return (
+        f"asked for {request.count} tasks{among}{quota}, but of {tasks} such tasks {gone} are excluded or chosen "
+        "already; ask for fewer, or append tasks"
+    )

@@ -1,0 +1,155 @@
+"""The state of a run, and `advance`: the only way from one state to the next.
+
+A run's state is a pure function of a prefix of its journal. Replay is a loop over `advance`, and two processes that
+fold the same entries get the same bytes; so whatever the fold reads stands here.
+"""
+
+from dataclasses import dataclass, replace
+
+from bots_service.core.beta_sum import BetaSum, capability_hint, fresh_belief
+from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.open_step import OpenStep, nothing_open
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt, Tally, prediction_error, tally
+from bots_service.core.run_settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all closed steps; tasks are counted once a step."""
+
+    reported: int = 0
+    effective: int = 0
+    all_solved: int = 0
+    none_solved: int = 0
+    rollouts: float = 0.0
+    successes: float = 0.0
+    late: int = 0
+    expired: int = 0
+
+    def plus(self, step: Tally, open_step: OpenStep) -> "Totals":
+        """Return the totals with one more closed step."""
+        return Totals(
+            reported=self.reported + step.reported,
+            effective=self.effective + step.effective,
+            all_solved=self.all_solved + step.all_solved,
+            none_solved=self.none_solved + step.none_solved,
+            rollouts=self.rollouts + step.rollouts,
+            successes=self.successes + step.successes,
+            late=self.late + open_step.late,
+            expired=self.expired + open_step.expired,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """All that is known of a run after a prefix of its journal.
+
+    epoch: how often the run was rewound.
+    seq: the last entry that is folded in.
+    step: how many steps closed in the present history.
+    belief: about every task of the dataset.
+    open_step: evidence that waits for its step to close.
+    """
+
+    epoch: int
+    seq: int
+    step: int
+    settings: RunSettings
+    belief: BetaSum
+    open_step: OpenStep
+    totals: Totals
+
+
+def fresh_state(settings: RunSettings, profiles: int) -> RunState:
+    """Return the state of a run whose journal is empty."""
+    belief = fresh_belief(settings.prior, profiles)
+    return RunState(0, 0, 0, settings, belief, nothing_open(), Totals())
+
+
+def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
+    """Return the state after one more entry, and what the entry did; the arguments stay as they were.
+
+    Args:
+        state: the state after entry `entry.seq - 1`.
+        entry: the next entry.
+        pool: the tasks, at the entry's version or a later one.
+        base: for a rewind or a fork, the state to go on from.
+
+    Raises:
+        ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
+    """
+    if entry.seq != state.seq + 1:
+        raise ValueError(f"entry {entry.seq} can't follow entry {state.seq}")
+    if entry.profiles > pool.profiles:
+        raise ValueError(f"entry {entry.seq} knows {entry.profiles} profiles, the pool {pool.profiles}")
+    body = entry.body
+    if isinstance(body, Report):
+        state = replace(state, seq=entry.seq, belief=state.belief.extended(pool, entry.profiles))
+        return _with_report(state, body, pool)
+    if isinstance(body, SettingsChange):
+        state = replace(state, seq=entry.seq, settings=body.settings)
+    elif base is None:
+        raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
+    else:
+        open_step = nothing_open() if isinstance(body, Rewind) else base.open_step
+        state = replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step)
+    return state, _receipt(state, tally(no_evidence()))
+
+
+def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
+    made_at = state.step if report.made_at is None else min(report.made_at, state.step)
+    lag = state.step - made_at
+    is_late = 0 < lag <= len(state.belief.past)
+    if lag > 0 and not is_late:
+        open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
+    else:
+        open_step = state.open_step.with_report(report.evidence, made_at, late=is_late)
+    late, expired = open_step.late - state.open_step.late, open_step.expired - state.open_step.expired
+    evidence = open_step.whole()
+    step_tally = tally(evidence)
+    state = replace(state, open_step=open_step)
+    if not _closes(state.settings, report.close, pending=len(evidence)):
+        return state, _receipt(state, step_tally, late=late, expired=expired)
+    brier, log_loss = prediction_error(state.belief.mean(pool, evidence.tasks), evidence)
+    closed = _close_step(state, pool, evidence, step_tally)
+    receipt = _receipt(closed, step_tally, late=late, expired=expired)
+    return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss)
+
+
+def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
+    """Say whether the open step closes: asked for, full, or by default with its first report."""
+    if close:
+        return True
+    if settings.tasks_per_step is not None:
+        return pending >= settings.tasks_per_step
+    return close is None and pending > 0
+
+
+def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally) -> RunState:
+    """Return the state with the open step folded into the belief.
+
+    Late evidence is put where it would stand by now; then the step closes with what came on time. Capability is
+    estimated from the evidence on time, and from the late evidence only where nothing came on time: a pipelined
+    trainer, whose every report is one step late, has no other.
+    """
+    belief, on_time, closing = state.belief, no_evidence(), state.step + 1
+    for made_at, evidence in state.open_step.by_step(whole):
+        if made_at == state.step:
+            on_time = evidence
+        else:
+            belief = belief.with_late(pool, evidence, lag=state.step - made_at, step=closing)
+    hint = capability_hint(pool, on_time if len(on_time) else whole)
+    return replace(
+        state,
+        step=closing,
+        belief=belief.fold(pool, on_time, state.settings, hint=hint, step=closing),
+        open_step=nothing_open(),
+        totals=state.totals.plus(step_tally, state.open_step),
+    )
+
+
+def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0) -> Receipt:
+    capability = state.belief.capability
+    return Receipt(state.seq, state.epoch, state.step, False, step_tally, capability, late, expired)

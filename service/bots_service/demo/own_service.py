@@ -1,0 +1,100 @@
+"""A service of the demo's own: a child process on a free port with a database that goes when the demo ends."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+from bots_client import Client, Retries
+
+START_S = 90.0  # a cold, busy machine reads numpy, scipy and pyarrow from a slow disk
+STOP_S = 10.0
+POLL_S = 0.05
+ADDRESS = re.compile(r"BOTS listens on (http://\S+)")
+
+
+class OwnServiceError(Exception):
+    """The demo's own service did not start."""
+
+
+@contextmanager
+def own_service() -> Iterator[str]:
+    """Start a service; gives its URL once it is ready, and stops it at the end, whatever ends the demo.
+
+    Raises:
+        OwnServiceError: it ended or was not ready in time.
+    """
+    with ended_by_signals(), TemporaryDirectory(prefix="bots-demo-") as folder:
+        log = Path(folder) / "service.log"
+        database = Path(folder) / "bots.db"
+        command = [
+            sys.executable,
+            "-m",
+            "bots_service",
+            "serve",
+            "--port",
+            "0",
+            "--database-url",
+            f"sqlite:///{database}",
+        ]
+        # Not the settings of the user's own service: they could change the numbers.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BOTS_")}
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            yield ready_url(process, log)
+        finally:
+            stop(process)
+
+
+def ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the service's URL once it answers that it is ready."""
+    give_up = time.monotonic() + START_S
+    while time.monotonic() < give_up and process.poll() is None:
+        said = ADDRESS.search(log.read_text("utf-8", "replace"))
+        if said and is_ready(said[1]):
+            return said[1]
+        time.sleep(POLL_S)
+    lines = log.read_text("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    happened = f"was not ready within {START_S:g} s" if process.returncode is None else f"ended ({process.returncode})"
+    raise OwnServiceError(f"the demo's own service {happened}: {last}")
+
+
+def is_ready(url: str) -> bool:
+    """Say whether a service answers there and is ready."""
+    with Client(url, retries=Retries(attempts=1), deadline_s=5) as client:
+        return client.is_ready()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the service, by force if it does not go."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a closing terminal or a supervisor end the block as Ctrl-C does, so that what it started is stopped."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    signals = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, leave) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,153 @@
+"""The first tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+_number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def upgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("SET LOCAL lock_timeout = '5s'")  # waiting for a table's lock makes everybody else wait too
+    op.create_table(
+        "answers",
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("scope", "key", name="pk_answers"),
+    )
+    op.create_table(
+        "datasets",
+        sa.Column("id", _number, nullable=False),
+        sa.Column("name", sa.Text(), nullable=True),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("retired", sa.Integer(), nullable=False),
+        sa.Column("facts", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_datasets"),
+        sa.UniqueConstraint("name", name="uq_datasets_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "retired_tasks",
+        sa.Column("dataset_id", _number, nullable=False),
+        sa.Column("tasks", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["datasets.id"], name="fk_retired_tasks_dataset_id_datasets", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("dataset_id", name="pk_retired_tasks"),
+    )
+    op.create_table(
+        "runs",
+        sa.Column("id", _number, nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
+        sa.Column("dataset_id", _number, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("settings", sa.Text(), nullable=False),
+        sa.Column("head", sa.BigInteger(), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("parent_run", sa.Text(), nullable=True),
+        sa.Column("parent_step", sa.Integer(), nullable=True),
+        sa.Column("parent_seq", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["datasets.id"], name="fk_runs_dataset_id_datasets", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_runs"),
+        sa.UniqueConstraint("dataset_id", "name", name="uq_runs_dataset_id_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "task_blocks",
+        sa.Column("dataset_id", _number, nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("first", sa.Integer(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["datasets.id"], name="fk_task_blocks_dataset_id_datasets", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("dataset_id", "position", name="pk_task_blocks"),
+    )
+    op.create_table(
+        "journal",
+        sa.Column("run_id", _number, nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("profiles", sa.Integer(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=True),
+        sa.Column("fingerprint", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_journal_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "seq", name="pk_journal"),
+        sa.UniqueConstraint("run_id", "key", name="uq_journal_run_id_key"),
+    )
+    op.create_index(
+        "ix_journal_rewinds",
+        "journal",
+        ["run_id", "seq"],
+        unique=False,
+        sqlite_where=sa.text("kind = 'rewind'"),
+        postgresql_where=sa.text("kind = 'rewind'"),
+    )
+
+    op.create_table(
+        "receipts",
+        sa.Column("run_id", _number, nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("closed", sa.Boolean(), nullable=False),
+        sa.Column("reported", sa.Integer(), nullable=False),
+        sa.Column("effective", sa.Integer(), nullable=False),
+        sa.Column("all_solved", sa.Integer(), nullable=False),
+        sa.Column("none_solved", sa.Integer(), nullable=False),
+        sa.Column("rollouts", sa.Double(), nullable=False),
+        sa.Column("successes", sa.Double(), nullable=False),
+        sa.Column("mean_pass_rate", sa.Double(), nullable=True),
+        sa.Column("capability", sa.Double(), nullable=True),
+        sa.Column("late", sa.Integer(), nullable=False),
+        sa.Column("expired", sa.Integer(), nullable=False),
+        sa.Column("brier", sa.Double(), nullable=True),
+        sa.Column("log_loss", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_receipts_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "seq", name="pk_receipts"),
+    )
+    op.create_index("ix_receipts_step", "receipts", ["run_id", "step", "seq"], unique=False)
+
+    op.create_table(
+        "snapshots",
+        sa.Column("run_id", _number, nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("checksum", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("wanted", sa.Boolean(), nullable=False),
+        sa.Column("blob", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_snapshots_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "seq", name="pk_snapshots"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("snapshots")
+    op.drop_table("receipts")
+    op.drop_table("journal")
+    op.drop_table("task_blocks")
+    op.drop_table("runs")
+    op.drop_table("retired_tasks")
+    op.drop_table("datasets")
+    op.drop_table("answers")

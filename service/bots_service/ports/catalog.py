@@ -1,0 +1,149 @@
+"""Datasets and runs: what exists."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from bots_service.core.arrays import Tasks
+from bots_service.core.entries import Fork
+from bots_service.core.run_settings import RunSettings
+from bots_service.ports.records import Answer, DatasetFacts, DatasetRow, KeptAnswer, Parent, RunRow, TaskBlock
+
+
+class Datasets(Protocol):
+    """Where datasets are kept. Every method may raise StorageUnavailableError."""
+
+    async def get(self, name: str) -> DatasetRow:
+        """Return the dataset of that name.
+
+        Raises:
+            UnknownDatasetError: there is none.
+        """
+        ...
+
+    async def after(self, name: str, limit: int) -> list[DatasetRow]:
+        """Return up to `limit` datasets by name, beginning behind `name` ("" for the first)."""
+        ...
+
+    async def stage(self) -> int:
+        """Open a place for blocks that belong to no dataset yet, and return its number."""
+        ...
+
+    async def add_block(self, stage: int, block: TaskBlock) -> None:
+        """Put the next block on the stage."""
+        ...
+
+    async def drop_stage(self, stage: int) -> None:
+        """Drop the stage and its blocks; one that is gone already is fine."""
+        ...
+
+    async def create(
+        self, name: str, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
+    ) -> DatasetRow:
+        """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
+
+        Raises:
+            DatasetExistsError: the name is taken.
+            BusyError: the stage is gone.
+        """
+        ...
+
+    async def append(
+        self, row: DatasetRow, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
+    ) -> DatasetRow:
+        """Move the staged blocks to the end of the dataset and set its facts, in one transaction.
+
+        Raises:
+            BusyError: the dataset is no longer at the row's version, or the stage is gone.
+        """
+        ...
+
+    async def retire(self, row: DatasetRow, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None = None) -> DatasetRow:
+        """Mark tasks as retired (those that are already stay so).
+
+        Raises:
+            BusyError: the dataset is no longer at the row's version.
+        """
+        ...
+
+    async def delete(self, row: DatasetRow, keep: KeptAnswer[None] | None = None) -> None:
+        """Delete the dataset with its runs, journals and snapshots."""
+        ...
+
+    def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
+        """Yield the dataset's blocks in order.
+
+        Raises:
+            UnknownDatasetError: the dataset was deleted meanwhile.
+            DamagedStateError: a block does not match its checksum.
+        """
+        ...
+
+    async def retired(self, dataset_id: int) -> Tasks:
+        """Return the retired tasks, sorted."""
+        ...
+
+
+class Runs(Protocol):
+    """Where runs are kept. Every method may raise StorageUnavailableError."""
+
+    async def get(self, dataset_id: int, name: str) -> RunRow:
+        """Return the run of that name.
+
+        Raises:
+            UnknownRunError: there is none.
+        """
+        ...
+
+    async def after(self, dataset_id: int, name: str, limit: int) -> list[RunRow]:
+        """Return up to `limit` runs by name, beginning behind `name` ("" for the first)."""
+        ...
+
+    async def put(
+        self,
+        dataset_id: int,
+        name: str,
+        settings: RunSettings,
+        *,
+        fork: tuple[Parent, Fork, int] | None = None,
+        keep: KeptAnswer[tuple[RunRow, bool]] | None = None,
+    ) -> tuple[RunRow, bool]:
+        """Create the run, or replace the settings of one whose journal is empty, in one transaction.
+
+        Args:
+            dataset_id: the dataset.
+            name: the run's name.
+            settings: the run's first settings.
+            fork: where it comes from, the journal's first entry, and the pool's profiles then.
+            keep: keeps the answer.
+
+        Returns:
+            The row, and whether it is new.
+
+        Raises:
+            RunHasHistoryError: the run's journal is not empty.
+        """
+        ...
+
+    async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
+        """Delete the run with its journal and snapshots; a `default` run is made anew, empty."""
+        ...
+
+
+class Answers(Protocol):
+    """The first answers of writes that carried an idempotency key."""
+
+    async def find(self, scope: str, key: str) -> Answer | None:
+        """Return what was answered under this key, None if it is new."""
+        ...
+
+
+class Health(Protocol):
+    """Whether the truth can be reached."""
+
+    async def check(self) -> dict[str, Any]:
+        """Return what was found, as in {"sql": "ok"}.
+
+        Raises:
+            StorageUnavailableError: it can't be reached.
+        """
+        ...

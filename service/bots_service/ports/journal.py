@@ -1,0 +1,86 @@
+"""The journal of a run, what folding it did, and stored states."""
+
+from typing import Protocol
+
+from bots_service.core.entries import Entry
+from bots_service.core.receipt import Receipt
+from bots_service.ports.records import Appended, Draft, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
+
+
+class Journal(Protocol):
+    """The ordered list of everything that ever changed a run. Every method may raise StorageUnavailableError."""
+
+    async def append(self, run: RunRow, draft: Draft) -> Appended:
+        """Append an entry; when this returns, it is committed to stable storage.
+
+        The seq comes from the run's row in the same transaction, so seqs follow commit order without a gap. A rewind
+        raises the run's epoch. Callers that wait at the same time share one transaction.
+
+        Raises:
+            UnknownRunError: the run is gone.
+            StaleEpochError: the draft's epoch is not the run's.
+            KeyReusedError: the key is known with another fingerprint.
+        """
+        ...
+
+    async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:
+        """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""
+        ...
+
+    async def head(self, run: RunRow) -> int:
+        """Return the last seq.
+
+        Raises:
+            UnknownRunError: the run is gone.
+        """
+        ...
+
+    async def keep_receipts(self, run: RunRow, receipts: list[Receipt]) -> None:
+        """Keep what folding did. The same receipt again changes nothing: it follows from the journal."""
+        ...
+
+    async def receipt(self, run: RunRow, seq: int) -> Receipt | None:
+        """Return what folding entry `seq` did, None if that was not kept yet."""
+        ...
+
+    async def first_without_receipt(self, run: RunRow, up_to: int) -> int | None:
+        """Return the first seq, up to `up_to`, of which no receipt was kept; None if all were."""
+        ...
+
+    async def closing(self, run: RunRow, step: int) -> int | None:
+        """Return the seq of the entry that closed `step` in the run's present history, None if no entry did.
+
+        Looks backwards: a rewind hides what stood between its target and itself. Step 0 is seq 0 of a run that was
+        not forked; a forked run begins with its parent's step, at seq 1.
+        """
+        ...
+
+    async def history(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
+        """Return closed steps of the present history in order, beginning behind `after_step`."""
+        ...
+
+
+class Snapshots(Protocol):
+    """Stored states of runs: a shorter way to a state than the whole journal. May raise StorageUnavailableError."""
+
+    async def save(
+        self, run: RunRow, row: SnapshotRow, blob: bytes, keep: KeptAnswer[SnapshotRow] | None = None
+    ) -> SnapshotRow:
+        """Store a state's bytes; one that is there for this seq stays, and becomes wanted if this one is.
+
+        Raises:
+            UnknownRunError: the run is gone.
+        """
+        ...
+
+    async def newest(self, run: RunRow, up_to: int) -> tuple[SnapshotRow, bytes] | None:
+        """Return the snapshot with the greatest seq that is not beyond `up_to`."""
+        ...
+
+    async def after(self, run: RunRow, seq: int, limit: int) -> list[SnapshotRow]:
+        """Return snapshots in order of seq, beginning behind `seq`."""
+        ...
+
+    async def drop(self, run: RunRow, seqs: list[int]) -> None:
+        """Drop some snapshots; the journal still leads to their states."""
+        ...

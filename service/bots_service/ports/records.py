@@ -1,0 +1,219 @@
+"""The small values that cross the ports."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.entries import Body, Entry
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.task_ids import TaskIds
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBlock:
+    """Some consecutive tasks of a dataset.
+
+    ids: [n], distinct within the dataset.
+    references: [n, M] pass rates in the order of the dataset's reference models; NaN where unknown.
+    tags: [n] the tags of each task, sorted.
+    """
+
+    ids: list[str]
+    references: Floats
+    tags: list[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What is true of a dataset's content as a whole.
+
+    reference_models: as given by the user.
+    reference_order: places in `reference_models`, weakest model first.
+    size: tasks ever, retired ones included; profiles: distinct reference pass rates.
+    tags: tag -> how many tasks ever carried it.
+    digest: of the content, the same whatever format it came in.
+    """
+
+    description: str
+    reference_models: tuple[str, ...]
+    reference_order: tuple[int, ...]
+    size: int
+    profiles: int
+    tags: dict[str, int]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """A dataset as it stands. version: raised by each append and retirement."""
+
+    id: int
+    name: str
+    version: int
+    retired: int
+    created_at: float
+    facts: DatasetFacts
+
+    @property
+    def live(self) -> int:
+        """How many tasks can be selected."""
+        return self.facts.size - self.retired
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDataset:
+    """A dataset in memory, ready to select from."""
+
+    row: DatasetRow
+    ids: TaskIds
+    pool: Pool
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        grouped = self.pool.profile_of.nbytes * 2
+        return self.ids.nbytes + self.pool.references.nbytes + grouped + sum(t.nbytes for t in self.pool.tags.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """Where a forked run came from."""
+
+    run: str
+    step: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as SQL knows it.
+
+    uid: random, so that a run deleted and made again, or given other settings, is not taken for the old one.
+    settings: those of the empty journal; later ones stand in the state.
+    head: the last seq; epoch: how often the run was rewound.
+    """
+
+    id: int
+    uid: str
+    dataset_id: int
+    name: str
+    settings: RunSettings
+    head: int
+    epoch: int
+    created_at: float
+    parent: Parent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Makes a write happen once: its key, and a fingerprint of the request."""
+
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered the first time."""
+
+    fingerprint: str
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer(Generic[Row]):
+    """Keeps the answer of a write, in the write's own transaction.
+
+    scope: what the key is good for, as in "PUT /datasets/guru".
+    render: makes status and body of what the write returned.
+    """
+
+    scope: str
+    once: Once
+    render: Callable[[Row], tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An entry that wants to be appended.
+
+    epoch: the epoch that its selection was made in; another one by now refuses it. None: not selected here.
+    """
+
+    body: Body
+    profiles: int
+    epoch: int | None = None
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of a draft. duplicate: the key was known, `entry` is the first one."""
+
+    entry: Entry
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRow:
+    """A stored state. wanted: made on demand, so it is not thinned away."""
+
+    seq: int
+    epoch: int
+    step: int
+    bytes: int
+    checksum: str
+    created_at: float
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReceipt:
+    """A receipt, with the time at which its entry was appended (seconds since 1970, UTC)."""
+
+    receipt: Receipt
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The answer to one select.
+
+    draws: [n] the drawn success probabilities, NaN where the strategy drew none.
+    means, evidence: [n] posterior means, and the pseudo-counts behind them beyond the prior's.
+    reused: how many tasks were on lease already, because too few others were left.
+    """
+
+    id: str
+    epoch: int
+    step: int
+    seq: int
+    degraded: bool
+    reused: int
+    tasks: Tasks
+    draws: Floats
+    means: Floats
+    evidence: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a selection starts from.
+
+    ordinal: how many selections were made of this run at this seq before.
+    leased: sorted tasks in flight.
+    previous: the selection that was made under the same key, with its request's fingerprint.
+    """
+
+    ordinal: int
+    leased: Tasks
+    previous: tuple[str, Selection] | None

@@ -1,0 +1,144 @@
+"""Appends many drafts to many journals by four statements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, update
+
+from bots_service.core.entries import Body, Entry, Rewind
+from bots_service.errors import BotsError, KeyReusedError, StaleEpochError, UnknownRunError
+from bots_service.ports.records import Appended, Draft, RunRow
+from bots_service.storage.database import SqlRow
+from bots_service.storage.entries_codec import KINDS, decode_body, encode_body, own_copy
+from bots_service.storage.tables import journal, runs
+
+# On PostgreSQL the lock makes seqs follow commit order; the order of ids keeps two batches from a deadlock.
+_HEADS = (
+    select(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch)
+    .where(runs.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(runs.c.id)
+    .with_for_update()
+)
+_INSERT = insert(journal)
+_MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindparam("to"), epoch=bindparam("now"))
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A draft ready to be written; its body can't be changed by anybody else."""
+
+    run: RunRow
+    draft: Draft
+    body: Body
+    text: str
+
+
+@dataclass(slots=True)
+class _Head:
+    uid: str
+    seq: int
+    epoch: int
+    moved: bool = False
+
+
+_Known = dict[tuple[int, str], tuple[str | None, SqlRow]]
+
+
+def encoded(run: RunRow, draft: Draft) -> Encoded:
+    """Return the draft ready to be written."""
+    body = own_copy(draft.body)
+    return Encoded(run, draft, body, encode_body(body))
+
+
+def append_all(connection: Connection, drafts: Sequence[Encoded], now: float) -> list[Appended | BotsError]:
+    """Append the drafts in order; return what became of each, or why it was refused."""
+    heads = {
+        row.id: _Head(row.uid, row.head, row.epoch)
+        for row in connection.execute(_HEADS, {"ids": sorted({draft.run.id for draft in drafts})})
+    }
+    known = _known(connection, drafts)
+    outcomes: list[Appended | BotsError] = []
+    rows: list[dict[str, Any]] = []
+    for draft in drafts:
+        try:
+            outcome = _append(draft, heads, known)
+        except BotsError as error:
+            outcomes.append(error)
+            continue
+        outcomes.append(outcome)
+        if not outcome.duplicate:
+            rows.append(_row(draft, outcome.entry, now))
+    if rows:
+        connection.execute(_INSERT, rows)
+        moved = [{"run": run, "to": head.seq, "now": head.epoch} for run, head in heads.items() if head.moved]
+        connection.execute(_MOVE_HEAD, moved)
+    return outcomes
+
+
+def entry_of(row: SqlRow) -> Entry:
+    """Return the entry that a row of the journal holds.
+
+    Raises:
+        DamagedStateError: its body can't be read.
+    """
+    return Entry(row.seq, row.epoch, row.profiles, decode_body(row.body))
+
+
+def _known(connection: Connection, drafts: Sequence[Encoded]) -> _Known:
+    """Return the entries that have the drafts' keys already."""
+    pairs = list({(item.run.id, item.draft.once.key) for item in drafts if item.draft.once is not None})
+    if not pairs:
+        return {}
+    pairs += pairs[:1] * ((1 << (len(pairs) - 1).bit_length()) - len(pairs))  # a few sizes, so a few statements
+    values: dict[str, int | str] = {}
+    for place, (run_id, key) in enumerate(pairs):
+        values[f"run_{place}"], values[f"key_{place}"] = run_id, key
+    rows = connection.execute(_known_statement(len(pairs)), values)
+    return {(row.run_id, row.key): (row.fingerprint, row) for row in rows}
+
+
+@cache
+def _known_statement(pairs: int) -> TextClause:
+    """Return the look-up of so many keys. SQLite would scan the whole journal for (run_id, key) IN (...)."""
+    wanted = ", ".join(f"(:run_{place}, :key_{place})" for place in range(pairs))
+    return text(
+        f"WITH wanted (run_id, key) AS (VALUES {wanted}) "  # noqa: S608 - names of parameters
+        "SELECT j.run_id, j.key, j.fingerprint, j.seq, j.epoch, j.profiles, j.body "
+        "FROM wanted JOIN journal j ON j.run_id = wanted.run_id AND j.key = wanted.key"
+    )
+
+
+def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> Appended:
+    run, draft = item.run, item.draft
+    head = heads.get(run.id)
+    if head is None or head.uid != run.uid:
+        raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
+    if draft.once is not None and (run.id, draft.once.key) in known:
+        fingerprint, first = known[run.id, draft.once.key]
+        if fingerprint != draft.once.fingerprint:
+            raise KeyReusedError(f"idempotency key {draft.once.key!r} came with another request before")
+        return Appended(first if isinstance(first, Entry) else entry_of(first), duplicate=True)
+    if draft.epoch is not None and draft.epoch != head.epoch:
+        raise StaleEpochError(f"evidence of epoch {draft.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
+    head.seq, head.epoch, head.moved = head.seq + 1, head.epoch + isinstance(item.body, Rewind), True
+    entry = Entry(head.seq, head.epoch, draft.profiles, item.body)
+    if draft.once is not None:
+        known[run.id, draft.once.key] = (draft.once.fingerprint, entry)
+    return Appended(entry, duplicate=False)
+
+
+def _row(item: Encoded, entry: Entry, now: float) -> dict[str, Any]:
+    once = item.draft.once
+    return {
+        "run_id": item.run.id,
+        "seq": entry.seq,
+        "epoch": entry.epoch,
+        "kind": KINDS[type(entry.body)],
+        "profiles": entry.profiles,
+        "body": item.text,
+        "key": None if once is None else once.key,
+        "fingerprint": None if once is None else once.fingerprint,
+        "created_at": now,
+    }

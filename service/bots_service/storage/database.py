@@ -1,0 +1,58 @@
+"""What the stores need of a database: two verbs, whatever the product."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
+
+from bots_service.errors import StorageUnavailableError
+
+Result = TypeVar("Result")
+Job = Callable[[Connection], Result]
+
+SqlRow = Any  # its columns are those of its statement, which no type can say
+
+OUR_FAULT = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+
+
+class Database(Protocol):
+    """Runs jobs, each a function of a connection and of nothing else that changes: one may be run again."""
+
+    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
+        """Put the job in line at once, and return what it will return, once that is committed to stable storage.
+
+        Jobs are committed in the order in which they came. A caller that no longer waits changes nothing.
+
+        Raises:
+            StorageUnavailableError: (from the future, too) nothing was acknowledged.
+        """
+        ...
+
+    def read(self, job: Job[Result]) -> asyncio.Future[Result]:
+        """Return what the job will return; it sees everything committed before this call, and one state throughout.
+
+        Raises:
+            StorageUnavailableError: (from the future, too) the database did not answer.
+        """
+        ...
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Turn what the driver says of a database in trouble into StorageUnavailableError; our own mistakes stay."""
+    try:
+        yield
+    except OUR_FAULT:
+        raise
+    except DBAPIError as error:
+        raise StorageUnavailableError(f"the database did not answer: {error.orig}") from error
+
+
+def for_another(error: StorageUnavailableError) -> StorageUnavailableError:
+    """Return the same error for one more caller: one object raised in several places tangles its traceback."""
+    copy = StorageUnavailableError(str(error), retry_after_s=error.retry_after_s)
+    copy.__cause__ = error.__cause__
+    return copy

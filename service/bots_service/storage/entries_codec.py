@@ -1,0 +1,110 @@
+"""Journal entries as JSON text, one shape a kind. Floats are written so that they read back exactly."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bots_service.core.arrays import frozen
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Evidence
+from bots_service.core.run_settings import settings_from
+from bots_service.errors import DamagedStateError, InvalidSettingsError
+
+
+class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
+    """A report: parallel lists of task indices and counts."""
+
+    tasks: list[int]
+    successes: list[float]
+    failures: list[float]
+    made_at: int | None
+    close: bool | None
+
+
+class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
+    """A change of settings: all of them, the unchanged ones too."""
+
+    settings: dict[str, Any]
+
+
+class RewindText(msgspec.Struct, frozen=True, tag_field="kind", tag="rewind"):
+    """A rewind."""
+
+    to_seq: int
+    to_step: int
+
+
+class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
+    """A fork; the state's bytes are base64."""
+
+    parent: str
+    parent_seq: int
+    state: bytes
+
+
+BodyText = ReportText | SettingsText | RewindText | ForkText
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
+
+KINDS: dict[type[Body], str] = {Report: "report", SettingsChange: "settings", Rewind: "rewind", Fork: "fork"}
+
+
+def encode_body(body: Body) -> str:
+    """Return the body as JSON.
+
+    Raises:
+        ValueError: a count is not finite.
+    """
+    return _encoder.encode(_text_of(body)).decode()
+
+
+def decode_body(text: str) -> Body:
+    """Return the body that was encoded.
+
+    Raises:
+        DamagedStateError: the text is no body of a kind that this version reads.
+    """
+    try:
+        return _body_of(_decoder.decode(text))
+    except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError) as error:
+        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
+
+
+def own_copy(body: Body) -> Body:
+    """Return the body with arrays that nobody else can write to."""
+    if not isinstance(body, Report):
+        return body
+    seen = body.evidence
+    own = Evidence(frozen(seen.tasks.copy()), frozen(seen.successes.copy()), frozen(seen.failures.copy()))
+    return Report(own, body.made_at, body.close)
+
+
+def _text_of(body: Body) -> BodyText:
+    if isinstance(body, Report):
+        seen = body.evidence
+        if not (np.isfinite(seen.successes).all() and np.isfinite(seen.failures).all()):
+            raise ValueError("a count is not finite")  # JSON would turn it into null, which is no count
+        counts = (seen.tasks.tolist(), seen.successes.tolist(), seen.failures.tolist())
+        return ReportText(*counts, body.made_at, body.close)
+    if isinstance(body, SettingsChange):
+        return SettingsText(body.settings.as_dict())
+    if isinstance(body, Rewind):
+        return RewindText(body.to_seq, body.to_step)
+    return ForkText(body.parent, body.parent_seq, body.state)
+
+
+def _body_of(text: BodyText) -> Body:
+    if isinstance(text, ReportText):
+        evidence = Evidence(
+            frozen(np.array(text.tasks, np.int32)),
+            frozen(np.array(text.successes, np.float64)),
+            frozen(np.array(text.failures, np.float64)),
+        )
+        return Report(evidence, text.made_at, text.close)
+    if isinstance(text, SettingsText):
+        return SettingsChange(settings_from(text.settings))
+    if isinstance(text, RewindText):
+        return Rewind(text.to_seq, text.to_step)
+    return Fork(text.parent, text.parent_seq, text.state)

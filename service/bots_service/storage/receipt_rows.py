@@ -1,0 +1,133 @@
+"""Receipts in SQL: kept many at a time, and read along the run's present history."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from bots_service.core.receipt import Receipt, Tally
+from bots_service.errors import BotsError
+from bots_service.ports.records import RunRow, StoredReceipt
+from bots_service.storage.database import SqlRow
+from bots_service.storage.insert_missing import insert_missing
+from bots_service.storage.lineage import spans_of
+from bots_service.storage.tables import journal, receipts, runs
+
+# On PostgreSQL the lock keeps the runs from being deleted before their receipts are in.
+_STANDING = (
+    select(runs.c.id)
+    .where(runs.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(runs.c.id)
+    .with_for_update(key_share=True, read=True)
+)
+_ONE = select(receipts).where(receipts.c.run_id == bindparam("run"), receipts.c.seq == bindparam("seq"))
+_CLOSING = select(receipts.c.seq).where(
+    receipts.c.run_id == bindparam("run"), receipts.c.step == bindparam("step"), receipts.c.closed
+)
+_HISTORY = (
+    select(receipts, journal.c.created_at)
+    .join(journal, (journal.c.run_id == receipts.c.run_id) & (journal.c.seq == receipts.c.seq))
+    .where(
+        receipts.c.run_id == bindparam("run"),
+        receipts.c.step > bindparam("after_step"),
+        receipts.c.closed,
+        receipts.c.seq > bindparam("after"),
+        receipts.c.seq <= bindparam("last"),
+    )
+    .order_by(receipts.c.step)
+    .limit(bindparam("most"))
+)
+_KEPT = select(func.count()).where(receipts.c.run_id == bindparam("run"), receipts.c.seq <= bindparam("up_to"))
+_FIRST_WITHOUT = (
+    select(func.min(journal.c.seq))
+    .outerjoin(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
+    .where(journal.c.run_id == bindparam("run"), journal.c.seq <= bindparam("up_to"), receipts.c.seq.is_(None))
+)
+_TALLY = tuple(Tally.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A receipt that wants to be kept."""
+
+    run: RunRow
+    receipt: Receipt
+
+
+def keep_all(connection: Connection, batch: Sequence[list[Kept]]) -> list[BotsError | None]:
+    """Keep the receipts of runs that still stand; those that are kept already stay."""
+    wanted = [kept for several in batch for kept in several]
+    ids = sorted({kept.run.id for kept in wanted})
+    standing = set(connection.execute(_STANDING, {"ids": ids}).scalars())
+    rows = [_row(kept) for kept in wanted if kept.run.id in standing]
+    if rows:
+        connection.execute(insert_missing(connection, receipts), rows)
+    return [None] * len(batch)
+
+
+def receipt_at(connection: Connection, run_id: int, seq: int) -> Receipt | None:
+    """Return what folding entry `seq` did, None if that is not kept."""
+    row = connection.execute(_ONE, {"run": run_id, "seq": seq}).one_or_none()
+    return None if row is None else _receipt(row)
+
+
+def first_without_receipt(connection: Connection, run_id: int, up_to: int) -> int | None:
+    """Return the first seq up to `up_to` that has no receipt; counting them first is quick and mostly enough."""
+    values = {"run": run_id, "up_to": up_to}
+    if connection.scalar(_KEPT, values) == up_to:
+        return None
+    first: int | None = connection.scalar(_FIRST_WITHOUT, values)
+    return first
+
+
+def closing_seq(connection: Connection, run: RunRow, step: int) -> int | None:
+    """Return the seq of the entry after which `step` had just closed in the present history, None if there is none."""
+    start = (0, 0) if run.parent is None else (run.parent.step, 1)
+    if step == start[0]:
+        return start[1]
+    spans = spans_of(connection, run.id)
+    found = connection.execute(_CLOSING, {"run": run.id, "step": step}).scalars()
+    visible = [seq for seq in found if any(span.after < seq <= span.last for span in spans)]
+    return visible[0] if visible else None
+
+
+def closed_steps(connection: Connection, run_id: int, after_step: int, limit: int) -> list[StoredReceipt]:
+    """Return closed steps of the present history in order, beginning behind `after_step`."""
+    found: list[StoredReceipt] = []
+    for span in spans_of(connection, run_id):
+        values = {"run": run_id, "after_step": after_step, "most": limit - len(found), **span._asdict()}
+        rows = connection.execute(_HISTORY, values)
+        found += [StoredReceipt(_receipt(row), row.created_at) for row in rows]
+    return found
+
+
+def _row(kept: Kept) -> dict[str, Any]:
+    receipt = kept.receipt
+    return {
+        "run_id": kept.run.id,
+        "seq": receipt.seq,
+        "epoch": receipt.epoch,
+        "step": receipt.step,
+        "closed": receipt.closed,
+        "capability": receipt.capability,
+        "late": receipt.late,
+        "expired": receipt.expired,
+        "brier": receipt.brier,
+        "log_loss": receipt.log_loss,
+    } | {name: getattr(receipt.tally, name) for name in _TALLY}
+
+
+def _receipt(row: SqlRow) -> Receipt:
+    return Receipt(
+        seq=row.seq,
+        epoch=row.epoch,
+        step=row.step,
+        closed=row.closed,
+        tally=Tally(**{name: getattr(row, name) for name in _TALLY}),
+        capability=row.capability,
+        late=row.late,
+        expired=row.expired,
+        brier=row.brier,
+        log_loss=row.log_loss,
+    )

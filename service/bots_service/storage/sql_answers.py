@@ -1,0 +1,63 @@
+"""First answers of writes that carried an idempotency key, kept in the write's own transaction."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from bots_service.errors import BusyError, KeyReusedError
+from bots_service.ports.records import Answer, KeptAnswer
+from bots_service.storage.database import Database, Job
+from bots_service.storage.tables import answers
+
+Value = TypeVar("Value")
+
+_FIND = select(answers.c.fingerprint, answers.c.status, answers.c.body).where(
+    answers.c.scope == bindparam("scope"), answers.c.key == bindparam("key")
+)
+_INSERT = insert(answers)
+
+
+class SqlAnswers:
+    """An Answers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, scope: str, key: str) -> Answer | None:
+        """Return what was answered under this key, None if it is new."""
+        return await self._database.read(lambda connection: _found(connection, scope, key))
+
+
+def answered_once(
+    job: Job[Value], keep: KeptAnswer[Value] | None, clock: Callable[[], float] = time.time
+) -> Job[Value]:
+    """Return the job so that it also keeps its answer, and is refused where one is kept.
+
+    The job it returns raises:
+        KeyReusedError: the key is known with another fingerprint.
+        BusyError: the same request was answered meanwhile; asking again finds the answer.
+    """
+    if keep is None:
+        return job
+
+    def once(connection: Connection) -> Value:
+        key, fingerprint = keep.once.key, keep.once.fingerprint
+        first = _found(connection, keep.scope, key)
+        if first is not None and first.fingerprint != fingerprint:
+            raise KeyReusedError(f"idempotency key {key!r} came with another request before")
+        if first is not None:
+            raise BusyError("the same request was answered just now; ask again for the answer")
+        value = job(connection)
+        status, body = keep.render(value)
+        row = {"scope": keep.scope, "key": key, "fingerprint": fingerprint, "status": status, "body": body}
+        connection.execute(_INSERT, {**row, "created_at": clock()})
+        return value
+
+    return once
+
+
+def _found(connection: Connection, scope: str, key: str) -> Answer | None:
+    row = connection.execute(_FIND, {"scope": scope, "key": key}).one_or_none()
+    return None if row is None else Answer(row.fingerprint, row.status, row.body)

@@ -1,0 +1,44 @@
+"""Whether SQL answers, for reading and for writing."""
+
+import asyncio
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from bots_service.errors import StorageUnavailableError
+from bots_service.storage.database import Database
+from bots_service.storage.tables import runs
+
+_LOOK = select(runs.c.id).limit(1)
+
+
+class SqlHealth:
+    """A Health."""
+
+    def __init__(self, database: Database, *, timeout_s: float = 2.0) -> None:
+        """Check a database.
+
+        Args:
+            database: which.
+            timeout_s: one that takes longer counts as not answering.
+        """
+        self._database = database
+        self._timeout_s = timeout_s
+
+    async def check(self) -> dict[str, Any]:
+        """Return {"sql": "ok"}.
+
+        Raises:
+            StorageUnavailableError: it can't be reached.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._database.read(_look)
+                await self._database.write(_look)
+        except TimeoutError as error:
+            raise StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s") from error
+        return {"sql": "ok"}
+
+
+def _look(connection: Connection) -> None:
+    connection.execute(_LOOK)

@@ -1,0 +1,117 @@
+"""The journal in SQL."""
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import Connection, bindparam, select
+
+from bots_service.core.entries import Entry
+from bots_service.core.receipt import Receipt
+from bots_service.errors import BotsError, UnknownRunError
+from bots_service.ports.records import Appended, Draft, RunRow, StoredReceipt
+from bots_service.storage.append_batch import Encoded, append_all, encoded, entry_of
+from bots_service.storage.database import Database
+from bots_service.storage.gathering import Gathering
+from bots_service.storage.receipt_rows import (
+    Kept,
+    closed_steps,
+    closing_seq,
+    first_without_receipt,
+    keep_all,
+    receipt_at,
+)
+from bots_service.storage.tables import journal, runs
+from bots_service.storage.tail import Tail
+
+TAIL_BYTES = 64 * 2**20  # about 40,000 reports of 32 tasks
+
+_HEAD = select(runs.c.head).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("uid"))
+_AFTER = (
+    select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.body)
+    .where(
+        journal.c.run_id == bindparam("run"),
+        journal.c.seq > bindparam("after"),
+        journal.c.seq <= bindparam("up_to"),
+    )
+    .order_by(journal.c.seq)
+    .limit(bindparam("most"))
+)
+_NO_END = 2**62
+
+
+class SqlJournal:
+    """A Journal. Callers that wait at the same time share statements, transaction and wait for the disk."""
+
+    def __init__(
+        self, database: Database, *, tail_bytes: int = TAIL_BYTES, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keep journals in a database.
+
+        Args:
+            database: where.
+            tail_bytes: memory for the newest entries.
+            clock: seconds since 1970, UTC.
+        """
+        self._database = database
+        self._clock = clock
+        self._tail = Tail(tail_bytes)
+        self._appends = Gathering(database, self._append_all, self._remember)
+        self._receipts = Gathering(database, keep_all)
+
+    async def append(self, run: RunRow, draft: Draft) -> Appended:
+        """Append an entry; when this returns, it is committed to stable storage."""
+        _, appended = await self._appends.add(encoded(run, draft))
+        return appended
+
+    async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:
+        """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""
+        last = _NO_END if up_to is None else up_to
+        if last <= seq:
+            return []
+        # Without an end, only SQL knows where the journal ends: another process may have appended.
+        near = self._tail.between(run.id, seq, min(last, seq + limit))
+        if near is not None:
+            return near
+        values = {"run": run.id, "after": seq, "up_to": last, "most": limit}
+        return await self._database.read(lambda connection: list(map(entry_of, connection.execute(_AFTER, values))))
+
+    async def head(self, run: RunRow) -> int:
+        """Return the last seq."""
+        values = {"run": run.id, "uid": run.uid}
+        head: int | None = await self._database.read(lambda connection: connection.scalar(_HEAD, values))
+        if head is None:
+            raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
+        return head
+
+    async def keep_receipts(self, run: RunRow, receipts: list[Receipt]) -> None:
+        """Keep what folding did. The same receipt again changes nothing: it follows from the journal."""
+        if receipts:
+            await self._receipts.add([Kept(run, receipt) for receipt in receipts])
+
+    async def receipt(self, run: RunRow, seq: int) -> Receipt | None:
+        """Return what folding entry `seq` did, None if that was not kept yet."""
+        return await self._database.read(lambda connection: receipt_at(connection, run.id, seq))
+
+    async def first_without_receipt(self, run: RunRow, up_to: int) -> int | None:
+        """Return the first seq, up to `up_to`, of which no receipt was kept; None if all were."""
+        return await self._database.read(lambda connection: first_without_receipt(connection, run.id, up_to))
+
+    async def closing(self, run: RunRow, step: int) -> int | None:
+        """Return the seq of the entry that closed `step` in the run's present history, None if no entry did."""
+        return await self._database.read(lambda connection: closing_seq(connection, run, step))
+
+    async def history(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
+        """Return closed steps of the present history in order, beginning behind `after_step`."""
+        return await self._database.read(lambda connection: closed_steps(connection, run.id, after_step, limit))
+
+    def _append_all(self, connection: Connection, drafts: list[Encoded]) -> list[tuple[int, Appended] | BotsError]:
+        outcomes = append_all(connection, drafts, self._clock())
+        return [
+            outcome if isinstance(outcome, BotsError) else (draft.run.id, outcome)
+            for draft, outcome in zip(drafts, outcomes, strict=True)
+        ]
+
+    def _remember(self, outcomes: list[tuple[int, Appended] | BotsError]) -> None:
+        for outcome in outcomes:
+            if not isinstance(outcome, BotsError) and not outcome[1].duplicate:
+                self._tail.add(outcome[0], outcome[1].entry)

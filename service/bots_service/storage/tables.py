@@ -1,0 +1,163 @@
+"""The tables, portable between SQLite and PostgreSQL. Changing one here needs a migration; `make check` compares.
+
+Times are seconds since 1970, UTC.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# Only a column of type INTEGER numbers its rows by itself on SQLite.
+_Number = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _of_dataset(*, primary_key: bool = False) -> Column[int]:
+    return Column(
+        "dataset_id", _Number, ForeignKey("datasets.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key
+    )
+
+
+def _of_run(*, primary_key: bool = False) -> Column[int]:
+    return Column("run_id", _Number, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False, primary_key=primary_key)
+
+
+# A dataset without a name is a stage: blocks are on their way. `facts` is JSON of DatasetFacts.
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("id", _Number, primary_key=True),
+    Column("name", Text, unique=True),
+    Column("version", Integer, nullable=False),
+    Column("retired", Integer, nullable=False),
+    Column("facts", Text),
+    Column("created_at", Double, nullable=False),
+    sqlite_autoincrement=True,  # an id is never given out again, or an old row could be taken for a new one
+)
+
+task_blocks = Table(
+    "task_blocks",
+    metadata,
+    _of_dataset(primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("first", Integer, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+
+# One row a dataset, not one a task: retiring a million tasks must not hold up the writer.
+retired_tasks = Table(
+    "retired_tasks",
+    metadata,
+    _of_dataset(primary_key=True),
+    Column("tasks", LargeBinary, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", _Number, primary_key=True),
+    Column("uid", Text, nullable=False),
+    _of_dataset(),
+    Column("name", Text, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("head", BigInteger, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("parent_run", Text),
+    Column("parent_step", Integer),
+    Column("parent_seq", BigInteger),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("dataset_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    _of_run(primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("profiles", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("key", Text),
+    Column("fingerprint", Text),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("run_id", "key"),
+)
+Index(
+    "ix_journal_rewinds",
+    journal.c.run_id,
+    journal.c.seq,
+    sqlite_where=text("kind = 'rewind'"),
+    postgresql_where=text("kind = 'rewind'"),
+)
+
+receipts = Table(
+    "receipts",
+    metadata,
+    _of_run(primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("closed", Boolean, nullable=False),
+    Column("reported", Integer, nullable=False),
+    Column("effective", Integer, nullable=False),
+    Column("all_solved", Integer, nullable=False),
+    Column("none_solved", Integer, nullable=False),
+    Column("rollouts", Double, nullable=False),
+    Column("successes", Double, nullable=False),
+    Column("mean_pass_rate", Double),
+    Column("capability", Double),
+    Column("late", Integer, nullable=False),
+    Column("expired", Integer, nullable=False),
+    Column("brier", Double),
+    Column("log_loss", Double),
+)
+Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    _of_run(primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("wanted", Boolean, nullable=False),
+    Column("blob", LargeBinary, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+)

@@ -1,0 +1,60 @@
+"""POST tasks: put more tasks at the end of a dataset."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from bots_service.errors import BusyError, InvalidTasksError, TaskExistsError
+from bots_service.ports.catalog import Datasets
+from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset, TaskBlock
+from bots_service.usecases.dataset_builder import Built, opened
+from bots_service.usecases.import_dataset import Keep
+from bots_service.usecases.open_dataset import OpenDatasets
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTasks:
+    """Append tasks; those that were there keep their places and their beliefs."""
+
+    datasets: Datasets
+    open_datasets: OpenDatasets
+
+    async def __call__(self, name: str, blocks: AsyncIterator[TaskBlock], keep: Keep) -> DatasetRow:
+        """Return the dataset with the tasks appended.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: a task can't be true.
+            TaskExistsError: a task's id is taken.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        dataset = await self.open_datasets(name)
+        builder = await self.open_datasets.builder(dataset.row)
+        stage = await self.datasets.stage()
+        try:
+            async for block in blocks:
+                await asyncio.to_thread(builder.add, block)
+                taken = dataset.ids.find(block.ids)
+                if (taken >= 0).any():
+                    raise TaskExistsError(f"task {dataset.ids[int(taken.max())]!r} is in dataset {name!r} already")
+                await self.datasets.add_block(stage, block)
+            if builder.size == dataset.row.facts.size:
+                raise InvalidTasksError("there is no task to append")
+            built = await asyncio.to_thread(builder.build, dataset.row.facts.reference_order)
+            # To the end even if the caller stops waiting, or the older version would stay in memory.
+            return await asyncio.shield(self._append(dataset, stage, built, keep()))
+        except BaseException:
+            await asyncio.shield(self.datasets.drop_stage(stage))
+            raise
+
+    async def _append(
+        self, dataset: OpenDataset, stage: int, built: Built, keep: KeptAnswer[DatasetRow] | None
+    ) -> DatasetRow:
+        facts, ids, pool = built
+        try:
+            row = await self.datasets.append(dataset.row, stage, facts, keep)
+        except BusyError:
+            self.open_datasets.forget(dataset.row.name)
+            raise
+        self.open_datasets.keep(opened(row, ids, pool, dataset.pool.retired))
+        return row

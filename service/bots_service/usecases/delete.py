@@ -1,0 +1,56 @@
+"""DELETE a dataset or a run, with all that hangs on it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from bots_service.ports.catalog import Datasets, Runs
+from bots_service.ports.hot import Leases, States
+from bots_service.ports.records import DatasetRow, KeptAnswer, RunRow
+from bots_service.usecases.open_dataset import OpenDatasets
+from bots_service.usecases.open_run import OpenRuns
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDataset:
+    """Delete a dataset with its runs, journals and snapshots."""
+
+    datasets: Datasets
+    open_datasets: OpenDatasets
+
+    async def __call__(self, name: str, keep: KeptAnswer[None] | None) -> None:
+        """Delete the dataset.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+        """
+        # To the end even if the caller stops waiting, or what is deleted would stay in memory.
+        await asyncio.shield(self._delete(await self.datasets.get(name), keep))
+
+    async def _delete(self, row: DatasetRow, keep: KeptAnswer[None] | None) -> None:
+        await self.datasets.delete(row, keep)
+        self.open_datasets.forget(row.name)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRun:
+    """Delete a run with its journal and snapshots; a `default` run is there again at once, empty."""
+
+    runs: Runs
+    open_runs: OpenRuns
+    states: States
+    leases: Leases
+
+    async def __call__(self, dataset: str, run: str, keep: KeptAnswer[None] | None) -> None:
+        """Delete the run.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        opened = await self.open_runs(dataset, run)
+        await asyncio.shield(self._delete(opened.row, keep))
+
+    async def _delete(self, row: RunRow, keep: KeptAnswer[None] | None) -> None:
+        await self.runs.delete(row, keep)
+        self.open_runs.forget(row)
+        await self.states.forget(row)
+        await self.leases.forget(row)

@@ -1,0 +1,56 @@
+"""GET a run: settings, where it stands, totals."""
+
+from dataclasses import dataclass
+
+from bots_service.core.state import RunState
+from bots_service.ports.catalog import Runs
+from bots_service.ports.hot import Leases
+from bots_service.ports.records import RunRow
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_dataset import OpenDatasets
+from bots_service.usecases.open_run import OpenRun, OpenRuns
+
+
+@dataclass(frozen=True, slots=True)
+class RunDescription:
+    """A run as it stands. leased: tasks in flight."""
+
+    dataset: str
+    row: RunRow
+    state: RunState
+    leased: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRun:
+    """Describe one run or a page of them."""
+
+    runs: Runs
+    open_datasets: OpenDatasets
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    leases: Leases
+
+    async def __call__(self, dataset: str, run: str) -> RunDescription:
+        """Return the run as it stands.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        return await self.of(await self.open_runs(dataset, run))
+
+    async def of(self, run: OpenRun) -> RunDescription:
+        """Return an open run as it stands."""
+        state = await self.catch_up.newest(run)
+        leased = await self.leases.leased(run.row)
+        return RunDescription(run.dataset.row.name, run.row, state, len(leased))
+
+    async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
+        """Return up to `limit` runs by name, beginning behind `after`.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+        """
+        opened = await self.open_datasets(dataset)
+        rows = await self.runs.after(opened.row.id, after, limit)
+        return [await self.of(OpenRun(opened, row)) for row in rows]

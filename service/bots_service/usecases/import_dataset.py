@@ -1,0 +1,69 @@
+"""PUT a dataset: check its tasks as they stream in, then make them visible at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.errors import DatasetExistsError, UnknownDatasetError
+from bots_service.ports.catalog import Datasets
+from bots_service.ports.records import DatasetRow, KeptAnswer, TaskBlock
+from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader, opened
+from bots_service.usecases.open_dataset import OpenDatasets
+
+Keep = Callable[[], KeptAnswer[DatasetRow] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportDataset:
+    """Create a dataset from a stream of blocks; nothing is visible until all of it was good."""
+
+    datasets: Datasets
+    open_datasets: OpenDatasets
+
+    async def __call__(
+        self, name: str, header: DatasetHeader, blocks: AsyncIterator[TaskBlock], keep: Keep
+    ) -> tuple[DatasetRow, bool]:
+        """Return the dataset, and whether it is new.
+
+        Args:
+            name: its name.
+            header: what was said before the tasks.
+            blocks: the tasks.
+            keep: called once all blocks came: only then is the request's fingerprint known.
+
+        Raises:
+            InvalidTasksError: a task can't be true.
+            DatasetExistsError: the name is taken by other content.
+        """
+        stage = await self.datasets.stage()
+        try:
+            builder = DatasetBuilder(header)
+            async for block in blocks:
+                await asyncio.to_thread(builder.add, block)
+                await self.datasets.add_block(stage, block)
+            facts, ids, pool = await asyncio.to_thread(builder.build)
+            standing = await self._standing(name)
+            if standing is None:
+                try:
+                    row = await self.datasets.create(name, stage, facts, keep())
+                    self.open_datasets.keep(opened(row, ids, pool, np.empty(0, np.int32)))
+                    return row, True
+                except DatasetExistsError:  # many workers that begin with the same import do so at the same time
+                    standing = await self.datasets.get(name)
+            if standing.facts.digest != facts.digest:
+                raise DatasetExistsError(
+                    f"dataset {name!r} exists with other content; delete it or choose another name"
+                )
+            await self.datasets.drop_stage(stage)
+            return standing, False
+        except BaseException:
+            await asyncio.shield(self.datasets.drop_stage(stage))
+            raise
+
+    async def _standing(self, name: str) -> DatasetRow | None:
+        try:
+            return await self.datasets.get(name)
+        except UnknownDatasetError:
+            return None

@@ -1,0 +1,27 @@
+"""GET history: what each closed step brought."""
+
+from dataclasses import dataclass
+
+from bots_service.ports.journal import Journal
+from bots_service.ports.records import StoredReceipt
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_run import OpenRuns
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHistory:
+    """Closed steps of a run's present history, in order."""
+
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    journal: Journal
+
+    async def __call__(self, dataset: str, run: str, after_step: int, limit: int) -> list[StoredReceipt]:
+        """Return up to `limit` closed steps, beginning behind `after_step`.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        opened = await self.open_runs(dataset, run)
+        await self.catch_up.mend_receipts(opened)
+        return await self.journal.history(opened.row, after_step, limit)

@@ -1,0 +1,128 @@
+"""GET tasks of a run: what is believed of each, by page or as a whole."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.pool import Pool
+from bots_service.core.state import RunState
+from bots_service.core.task_sets import contained, united, without
+from bots_service.core.task_table import SORTS, TaskTable, ordered, task_table
+from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError
+from bots_service.ports.records import OpenDataset
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_run import OpenRuns
+
+CHUNK = 65_536  # tasks per piece of a whole pool: about 4 MB on the wire
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which tasks, in which order.
+
+    ids: only these, in the given order of the sort; empty for all.
+    tag: only tasks that carry it; None for all.
+    sort: "index", "mean", "distance", "evidence" or "last_step", with a leading "-" for descending.
+    after: value and index of the last task of the page before; None for the first page.
+    """
+
+    ids: tuple[str, ...] = ()
+    tag: str | None = None
+    sort: str = "index"
+    after: tuple[float, int] | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some tasks with what is believed of them. next: what `after` must be for the next page."""
+
+    dataset: OpenDataset
+    table: TaskTable
+    next: tuple[float, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTasks:
+    """Read beliefs; retired tasks are left out."""
+
+    open_runs: OpenRuns
+    catch_up: CatchUp
+
+    async def __call__(self, dataset: str, run: str, query: Query) -> TaskPage:
+        """Return one page.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            InvalidInputError: an id, a tag or a sort is not known.
+        """
+        opened = await self.open_runs(dataset, run)
+        state = await self.catch_up.newest(opened)
+        tasks = matching(query, opened.dataset)
+        return await asyncio.to_thread(page, query, opened.dataset, state, tasks)
+
+    async def whole(self, dataset: str, run: str) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
+        """Return the dataset, and all its tasks in pieces, by index, of one state.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        opened = await self.open_runs(dataset, run)
+        state = await self.catch_up.newest(opened)
+        return opened.dataset, _pieces(opened.dataset.pool, state)
+
+
+async def _pieces(pool: Pool, state: RunState) -> AsyncIterator[TaskTable]:
+    for first in range(0, len(pool), CHUNK):
+        tasks = np.arange(first, min(first + CHUNK, len(pool)), dtype=np.int32)
+        tasks = without(tasks, pool.retired)
+        yield await asyncio.to_thread(task_table, state, pool, tasks)
+
+
+def matching(query: Query, dataset: OpenDataset) -> Tasks:
+    """Return the tasks that the query is about, sorted by index.
+
+    Raises:
+        InvalidInputError: an id, the tag or the sort is not known.
+    """
+    pool = dataset.pool
+    if query.sort.removeprefix("-") not in SORTS:
+        message = f"{query.sort!r} is none of {', '.join(SORTS)}, with or without a leading -"
+        raise InvalidInputError("the sort is unknown", (Flaw(("query", "sort"), message),))
+    if query.tag is not None and query.tag not in pool.tags:
+        flaw = Flaw(("query", "tag"), f"no task has the tag {query.tag!r}")
+        raise InvalidInputError("the tag is unknown", (flaw,))
+    tasks = np.arange(len(pool), dtype=np.int32) if query.tag is None else pool.tags[query.tag]
+    if query.ids:
+        wanted = dataset.ids.find(query.ids)
+        flaws = [
+            Flaw(("query", "ids", place), f"no task {query.ids[place][:80]!r}")
+            for place in np.flatnonzero(wanted < 0).tolist()
+        ]
+        if flaws:
+            raise InvalidTasksError("no such tasks", tuple(flaws[:20]))
+        asked = united(wanted)
+        tasks = asked[contained(asked, (tasks,))]
+    return without(tasks, pool.retired)
+
+
+def page(query: Query, dataset: OpenDataset, state: RunState, tasks: Tasks) -> TaskPage:
+    """Return the tasks of one page, in the order asked for."""
+    values: Floats = ordered(query.sort, state, dataset.pool, tasks)
+    if query.after is not None:
+        value, index = query.after
+        behind = (values > value) | ((values == value) & (tasks > index))
+        tasks, values = tasks[behind], values[behind]
+    if len(tasks) > query.limit:
+        nearest = np.argpartition(values, query.limit)
+        # Equal values may be cut anywhere by the partition: take all of the border value, then sort by index too.
+        candidates = np.flatnonzero(values <= values[nearest[query.limit]])
+    else:
+        candidates = np.arange(len(tasks))
+    order = candidates[np.lexsort((tasks[candidates], values[candidates]))][: query.limit]
+    more = len(tasks) > len(order)
+    last = (float(values[order[-1]]), int(tasks[order[-1]])) if more else None
+    return TaskPage(dataset, task_table(state, dataset.pool, tasks[order]), last)

@@ -1,0 +1,147 @@
+"""POST /report: record what rollouts showed. Journal first, posterior second: what is acknowledged is never lost."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from bots_service.core.arrays import Tasks
+from bots_service.core.entries import Report
+from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_trials
+from bots_service.core.receipt import Receipt
+from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
+from bots_service.ports.hot import Leases
+from bots_service.ports.journal import Journal
+from bots_service.ports.records import Draft, Once
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_run import OpenRun, OpenRuns
+from bots_service.usecases.selection_id import Origin, read_id
+
+
+class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of one selected task: counts, or rewards, or nothing because it was aborted.
+
+    A Struct, so that the tens of thousands in a large report are read from JSON once and never copied.
+    """
+
+    task: Annotated[str, Meta(min_length=1, max_length=256)]
+    successes: float | None = None
+    trials: float | None = None
+    rewards: Annotated[list[float], Meta(max_length=4096)] | None = None
+    status: Literal["aborted"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One report.
+
+    selection_id: the selection whose tasks these are; None where they were not selected here.
+    close_step: whether the step closes now; None leaves it to the settings.
+    """
+
+    dataset: str
+    run: str
+    outcomes: list[Outcome]
+    selection_id: str | None = None
+    close_step: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutcomes:
+    """Validate, append, catch up, end the leases."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+    leases: Leases
+
+    async def __call__(self, news: News, once: Once | None) -> tuple[Receipt, bool]:
+        """Return what the report did, and whether it is the first answer to the same key, given again.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: a name is not known.
+            InvalidOutcomesError: an outcome can't be true.
+            InvalidSelectionError: the selection was not made by this run.
+            StaleEpochError: the selection was made before the run was rewound.
+            KeyReusedError: the key came with another report before.
+        """
+        run = await self.open_runs(news.dataset, news.run)
+        state = await self.catch_up.newest(run)
+        origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
+        tasks = find_tasks(run, news.outcomes)
+        evidence = read_evidence(tasks, news.outcomes, state.settings.reward_range)
+        if origin is not None and origin.epoch == state.epoch and origin.step > state.step:
+            raise _from_the_future(run, origin, state.step)
+        body = Report(evidence, None if origin is None else origin.step, news.close_step)
+        epoch = None if origin is None else origin.epoch
+        try:
+            appended = await self.journal.append(run.row, Draft(body, run.dataset.pool.profiles, epoch, once))
+        except StaleEpochError:
+            await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
+            raise
+        receipt = await self.catch_up.receipt(run, appended.entry.seq)
+        await self.leases.release(run.row, tasks)
+        return receipt, appended.duplicate
+
+
+def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
+    """Return the task of each outcome.
+
+    Raises:
+        InvalidOutcomesError: a task is unknown.
+    """
+    tasks = run.dataset.ids.find([outcome.task for outcome in outcomes])
+    if (tasks < 0).any():
+        flaws = tuple(
+            Flaw(("body", "outcomes", place, "task"), f"no task {outcomes[place].task[:80]!r}")
+            for place in np.flatnonzero(tasks < 0).tolist()
+        )
+        raise InvalidOutcomesError(f"dataset {run.dataset.row.name!r} has no such tasks", flaws[:20])
+    return tasks
+
+
+def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> Evidence:
+    """Return what the outcomes show; aborted ones show nothing.
+
+    Raises:
+        InvalidOutcomesError: an outcome can't be true; carries the first flaws.
+    """
+    kept: list[int] = []
+    successes: list[float] = []
+    failures: list[float] = []
+    flaws: list[Flaw] = []
+    for place, outcome in enumerate(outcomes):
+        try:
+            counts = _counts(outcome, reward_range)
+        except ValueError as error:
+            flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
+            continue
+        if counts is not None:
+            kept.append(place)
+            successes.append(counts[0])
+            failures.append(counts[1])
+    if flaws:
+        raise InvalidOutcomesError("the outcomes are not possible", tuple(flaws[:20]))
+    return Evidence(tasks[kept], np.array(successes), np.array(failures))
+
+
+def _counts(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float] | None:
+    """Return successes and failures, None for an aborted task; ValueError says what is wrong."""
+    counted = outcome.successes is not None or outcome.trials is not None
+    if counted + (outcome.rewards is not None) + (outcome.status is not None) != 1:
+        raise ValueError('give "successes" and "trials", or "rewards", or "status": "aborted"')
+    if outcome.rewards is not None:
+        return counts_of_rewards(outcome.rewards, reward_range)
+    if outcome.status is not None:
+        return None
+    if outcome.successes is None or outcome.trials is None:
+        raise ValueError('"successes" and "trials" belong together')
+    return counts_of_trials(outcome.successes, outcome.trials)
+
+
+def _from_the_future(run: OpenRun, origin: Origin, step: int) -> StaleEpochError:
+    return StaleEpochError(
+        f"the selection was made at step {origin.step}, but run {run.row.name!r} stands at step {step}: "
+        "the database was restored to an earlier time"
+    )

@@ -1,0 +1,47 @@
+"""DELETE tasks: no longer hand them out. What is known of them stays."""
+
+import asyncio
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.core.arrays import Tasks, frozen
+from bots_service.errors import BusyError, Flaw, InvalidTasksError
+from bots_service.ports.catalog import Datasets
+from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset
+from bots_service.usecases.dataset_builder import opened
+from bots_service.usecases.open_dataset import OpenDatasets
+
+
+@dataclass(frozen=True, slots=True)
+class RetireTasks:
+    """Retire tasks; retiring one again is fine."""
+
+    datasets: Datasets
+    open_datasets: OpenDatasets
+
+    async def __call__(self, name: str, ids: list[str], keep: KeptAnswer[DatasetRow] | None) -> DatasetRow:
+        """Return the dataset without these tasks.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+            InvalidTasksError: an id is unknown.
+            BusyError: another request changed the dataset meanwhile.
+        """
+        dataset = await self.open_datasets(name)
+        tasks = dataset.ids.find(ids)
+        flaws = [Flaw(("ids", place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(tasks < 0).tolist()]
+        if flaws:
+            raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:20]))
+        # To the end even if the caller stops waiting, or these tasks would be handed out on.
+        return await asyncio.shield(self._retire(dataset, frozen(np.unique(tasks)), keep))
+
+    async def _retire(self, dataset: OpenDataset, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None) -> DatasetRow:
+        retired = np.union1d(dataset.pool.retired, tasks).astype(np.int32)
+        try:
+            row = await self.datasets.retire(dataset.row, tasks, keep)
+        except BusyError:
+            self.open_datasets.forget(dataset.row.name)
+            raise
+        self.open_datasets.keep(opened(row, dataset.ids, dataset.pool, retired))
+        return row

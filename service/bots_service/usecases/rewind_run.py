@@ -1,0 +1,52 @@
+"""POST rewind: a trainer resumed from its checkpoint of an earlier step, so the belief goes back to that step too."""
+
+from dataclasses import dataclass
+
+from bots_service.core.entries import Rewind
+from bots_service.errors import BusyError, StaleEpochError
+from bots_service.ports.hot import Leases
+from bots_service.ports.journal import Journal
+from bots_service.ports.records import Draft, Once
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.describe_run import DescribeRun, RunDescription
+from bots_service.usecases.open_run import OpenRun, OpenRuns
+
+
+@dataclass(frozen=True, slots=True)
+class RewindRun:
+    """Append a rewind. History stays; the epoch rises, so evidence from before is refused."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+    leases: Leases
+    describe: DescribeRun
+
+    async def __call__(self, dataset: str, run: str, step: int, once: Once | None) -> tuple[RunDescription, bool]:
+        """Return the run, and whether the same request was answered before.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            UnknownStepError: the present history has no such step.
+            KeyReusedError: the key came with another request before.
+            BusyError: somebody else rewound the run at the same time.
+        """
+        opened = await self.open_runs(dataset, run)
+        # Nobody draws meanwhile, so exactly the leases of draws from before end.
+        async with self.catch_up.live(opened.row.id).selecting:
+            duplicate = await self._rewind(opened, step, once)
+        return await self.describe.of(opened), duplicate
+
+    async def _rewind(self, run: OpenRun, step: int, once: Once | None) -> bool:
+        to_seq = await self.catch_up.closing(run, step)
+        state = await self.catch_up.newest(run)
+        draft = Draft(Rewind(to_seq, step), run.dataset.pool.profiles, state.epoch, once)
+        try:
+            appended = await self.journal.append(run.row, draft)
+        except StaleEpochError as error:
+            message = f"run {run.row.name!r} was rewound by somebody else just now; look where it stands"
+            raise BusyError(message) from error
+        await self.catch_up.through(run, appended.entry.seq)
+        if not appended.duplicate:
+            await self.leases.forget(run.row)
+        return appended.duplicate

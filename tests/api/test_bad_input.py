@@ -1,0 +1,292 @@
+"""Whatever is wrong with a request: a 4xx problem, and nothing changed."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import serving
+from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, standing
+
+JSON = {"Content-Type": "application/json"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+async def busy(http: httpx.AsyncClient) -> httpx.AsyncClient:
+    """Return a client of a service with one dataset whose run has some history."""
+    await make_dataset(http)
+    await report(http, solved(1), solved(2))
+    return http
+
+
+def outcome(**fields: Any) -> dict[str, Any]:
+    return {"outcomes": [solved(3), {"task": "task-1", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (outcome(successes=-1, trials=2), "invalid-outcomes"),
+        (outcome(successes=3, trials=2), "invalid-outcomes"),
+        (outcome(successes=0, trials=0), "invalid-outcomes"),
+        (outcome(successes=1, trials=-1), "invalid-outcomes"),
+        (outcome(successes=1, trials=1e300), "invalid-outcomes"),
+        (outcome(successes=1), "invalid-outcomes"),
+        (outcome(trials=1), "invalid-outcomes"),
+        (outcome(), "invalid-outcomes"),
+        (outcome(rewards=[]), "invalid-outcomes"),
+        (outcome(rewards=[0, 1.5]), "invalid-outcomes"),
+        (outcome(rewards=[1], successes=1, trials=1), "invalid-outcomes"),
+        (outcome(status="aborted", rewards=[1]), "invalid-outcomes"),
+        (outcome(status="lost"), "invalid-request"),
+        (outcome(successes=True, trials=2), "invalid-request"),
+        (outcome(rewards=[True]), "invalid-request"),
+        (outcome(successes="1", trials=2), "invalid-request"),
+        (outcome(rewards=[None]), "invalid-request"),
+        (outcome(rewards=[0.5] * 4097), "invalid-request"),
+        (outcome(successes=1, trials=2, wins=1), "invalid-request"),
+        ({"outcomes": [{"task": "nobody", "successes": 1, "trials": 1}]}, "invalid-outcomes"),
+        ({"outcomes": [{"task": "", "successes": 1, "trials": 1}]}, "invalid-request"),
+        ({"outcomes": [{"task": "x" * 10_000, "successes": 1, "trials": 1}]}, "invalid-request"),
+        ({"outcomes": [{"successes": 1, "trials": 1}]}, "invalid-request"),
+        ({"outcomes": [solved(1)] * 65_537}, "invalid-request"),
+        ({"outcomes": {}}, "invalid-request"),
+        ({}, "invalid-request"),
+        ({"outcomes": [], "selection_id": "0-0-0-0-abcdef"}, "invalid-selection"),
+        ({"outcomes": [], "close_step": "yes"}, "invalid-request"),
+        ({"outcomes": [], "run": "../x"}, "invalid-request"),
+    ],
+)
+async def test_impossible_evidence_is_refused_and_changes_nothing(busy, body, name):
+    before = await standing(busy)
+    problem = require_problem(await busy.post("/report", json={"dataset": "guru", **body}), 422, name)
+    assert problem["errors"]
+    assert all(error["loc"][0] == "body" for error in problem["errors"])
+    assert await standing(busy) == before
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "nan", "1e400", "-1e400", "0x1", "01", "1."])
+@pytest.mark.parametrize("field", ['"successes": %s, "trials": 8', '"successes": 1, "trials": %s', '"rewards": [%s]'])
+async def test_numbers_that_json_has_not_are_refused(busy, number, field):
+    before = await standing(busy)
+    body = '{"dataset": "guru", "outcomes": [{"task": "task-1", %s}]}' % (field % number)
+    answer = await busy.post("/report", content=body, headers=JSON)
+    if "400" in number:
+        require_problem(answer, 422, "invalid-request")
+    else:
+        require_problem(answer, 400, "malformed-body")
+    assert await standing(busy) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({"count": 0}, "invalid-request"),
+        ({"count": -1}, "invalid-request"),
+        ({"count": True}, "invalid-request"),
+        ({"count": 1.0}, "invalid-request"),
+        ({"count": 10**9}, "invalid-request"),
+        ({"count": 10**30}, "invalid-request"),
+        ({"count": "3"}, "invalid-request"),
+        ({}, "invalid-request"),
+        ({"count": 21}, "pool-too-small"),
+        ({"count": 1, "tags": ["nobody"]}, "invalid-selection"),
+        ({"count": 1, "quotas": {"nobody": 1}}, "invalid-selection"),
+        ({"count": 1, "quotas": {"math": 2}}, "invalid-selection"),
+        ({"count": 1, "quotas": {"math": 0}}, "invalid-request"),
+        ({"count": 1, "quotas": {"math": True}}, "invalid-request"),
+        ({"count": 1, "exclude": ["nobody"]}, "invalid-selection"),
+        ({"count": 1, "exclude": "task-1"}, "invalid-request"),
+        ({"count": 1, "tags": ["x"] * 65}, "invalid-request"),
+        ({"count": 1, "tags": [""]}, "invalid-request"),
+        ({"count": 1, "uniform_share": 1.5}, "invalid-request"),
+        ({"count": 1, "uniform_share": -0.1}, "invalid-request"),
+        ({"count": 1, "dataset": ""}, "invalid-request"),
+        ({"count": 1, "colour": "red"}, "invalid-request"),
+        ({"count": 20, "exclude": ["task-1"]}, "pool-too-small"),
+    ],
+)
+async def test_impossible_selections_are_refused_and_lease_nothing(busy, body, name):
+    before = await standing(busy)
+    require_problem(await busy.post("/select", json={"dataset": "guru", **body}), 422, name)
+    assert await standing(busy) == before
+
+
+async def test_a_flaw_in_one_of_many_outcomes_is_named_by_its_place(busy):
+    outcomes = [*map(solved, range(7)), {"task": "task-7", "successes": "many", "trials": 8}]
+    problem = require_problem(
+        await busy.post("/report", json={"dataset": "guru", "outcomes": outcomes}), 422, "invalid-request"
+    )
+    assert problem["errors"][0]["loc"] == ["body", "outcomes", 7, "successes"]
+    outcomes[7] = {"task": "task-7", "successes": 1, "trials": 8, "wins": 1}
+    problem = require_problem(
+        await busy.post("/report", json={"dataset": "guru", "outcomes": outcomes}), 422, "invalid-request"
+    )
+    assert problem["errors"][0]["loc"] == ["body", "outcomes", 7, "wins"]
+
+
+@pytest.mark.parametrize(
+    "method_path",
+    [
+        "POST /select",
+        "POST /report",
+        "PUT /datasets/x",
+        f"PATCH {RUN}",
+        f"POST {RUN}/rewind",
+        f"PUT {RUN}",
+        "POST /datasets/guru/tasks",
+        "DELETE /datasets/guru/tasks",
+    ],
+)
+async def test_bodies_that_are_not_whole_json_of_the_right_type_are_refused(busy, method_path):
+    method, path = method_path.split()
+    before = await standing(busy)
+    for broken in (
+        b"",
+        b"{",
+        b'{"dataset": "guru',
+        b"[1,",
+        b"\xff\xfe{}",
+        b"{} {}",
+        b"nothing",
+        b'{"dataset": "\xff"}',
+        b'{"a": ' + b"[" * 100_000,
+    ):
+        answer = await busy.request(method, path, content=broken, headers=JSON)
+        assert answer.status_code in (400, 422), (broken[:20], answer.text)
+        require_problem(
+            answer, answer.status_code, "malformed-body" if answer.status_code == 400 else "invalid-request"
+        )
+    for shape in (b"[]", b"null", b"3", b'"text"'):
+        require_problem(await busy.request(method, path, content=shape, headers=JSON), 422, "invalid-request")
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/xml", ""):
+        answer = await busy.request(method, path, content=b"{}", headers={"Content-Type": kind})
+        require_problem(answer, 415, "unsupported-media-type")
+    answer = await busy.request(method, path, content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
+    require_problem(answer, 415, "unsupported-media-type")
+    assert await standing(busy) == before
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ({"id": ""}, "invalid-tasks"),
+        ({"id": "x" * 10_000}, "invalid-tasks"),
+        ({"id": "a\u0000b"}, "invalid-tasks"),
+        ({"id": "task-0"}, "invalid-tasks"),
+        ({"id": "a", "reference_pass_rates": [0.5]}, "invalid-tasks"),
+        ({"id": "a", "reference_pass_rates": [0.5, 1.5]}, "invalid-tasks"),
+        ({"id": "a", "reference_pass_rates": [-0.5, 1]}, "invalid-tasks"),
+        ({"id": "a", "reference_pass_rates": [True, 1]}, "invalid-request"),
+        ({"id": "a", "reference_pass_rates": ["0.5", 1]}, "invalid-request"),
+        ({"id": "a", "tags": ["x" * 65]}, "invalid-tasks"),
+        ({"id": "a", "tags": [""]}, "invalid-tasks"),
+        ({"id": "a", "tags": [str(tag) for tag in range(33)]}, "invalid-tasks"),
+        ({"id": "a", "tags": "math"}, "invalid-request"),
+        ({"id": 3}, "invalid-request"),
+        ({"tags": []}, "invalid-request"),
+        ({"id": "a", "level": 3}, "invalid-request"),
+    ],
+)
+async def test_impossible_tasks_are_refused_in_json_and_ndjson_alike(http, task, name):
+    good = {"id": "task-0", "reference_pass_rates": [0.25, 0.5]}
+    whole = {"reference_models": ["weak", "strong"], "tasks": [good, task]}
+    problem = require_problem(await http.put("/datasets/guru", json=whole), 422, name)
+    assert problem["errors"][0]["loc"][:3] == ["body", "tasks", 1]
+    lines = b"\n".join(httpx.Request("PUT", "http://x", json=line).content for line in (good, task))
+    address = "/datasets/guru?reference_model=weak&reference_model=strong"
+    again = require_problem(await http.put(address, content=lines, headers=NDJSON), 422, name)
+    assert again["errors"] == problem["errors"]
+    assert (await http.get("/datasets")).json() == {"datasets": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/datasets?limit=0",
+        "/datasets?limit=1001",
+        "/datasets?limit=many",
+        "/datasets?cursor=broken",
+        "/datasets?cursor=e30",
+        "/datasets?cursor=%F0%9F%98%80",
+        "/datasets?cursor=bnVsbA",
+        "/datasets/.hidden",
+        "/datasets/a%20b",
+        f"/datasets/{'x' * 129}",
+        f"{RUN}/tasks?sort=colour",
+        f"{RUN}/tasks?tag=nobody",
+        f"{RUN}/tasks?ids=nobody",
+        f"{RUN}/tasks?limit=-1",
+        f"{RUN}/tasks?cursor=e30",
+        f"{RUN}/tasks?{'&'.join(['ids=task-1'] * 1001)}",
+        f"{RUN}/history?after_step=-1",
+        f"{RUN}/history?after_step=99999999999999999999999",
+        f"{RUN}/snapshots?cursor=eyJuYW1lIjoiYSJ9",
+    ],
+)
+async def test_impossible_questions_are_refused(busy, path):
+    answer = await busy.get(path)
+    require_problem(answer, 422, answer.json()["type"].rpartition(":")[2])
+    assert answer.json()["errors"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129, "caf\xe9", "tab\there"])
+async def test_impossible_idempotency_keys_are_refused(busy, key):
+    before = await standing(busy)
+    headers = [(b"Idempotency-Key", key.encode("latin-1"))]
+    for path in ("/select", "/report"):
+        answer = await busy.post(path, json={"dataset": "guru", "count": 1}, headers=headers)
+        problem = require_problem(answer, 422, "invalid-request")
+        assert problem["errors"][0]["loc"] == ["header", "Idempotency-Key"]
+    assert await standing(busy) == before
+
+
+async def test_bodies_beyond_their_limit_are_refused_by_header_and_by_count(tmp_path):
+    limit = 2**12
+    async with serving(tmp_path, max_upload_bytes=limit) as http:
+        await make_dataset(http)
+        before = await standing(http)
+
+        async def chunks(count: int):
+            for _ in range(count):
+                yield b" " * 2**16
+
+        for method, path, mebibytes in (
+            ("POST", "/select", 8),
+            ("POST", "/report", 8),
+            ("PATCH", RUN, 1),
+            ("PUT", RUN, 1),
+        ):
+            size = mebibytes * 2**20
+            declared = await http.request(
+                method, path, content=b"{}", headers={**JSON, "Content-Length": str(size + 1)}
+            )
+            require_problem(declared, 413, "payload-too-large")
+            counted = await http.request(method, path, content=chunks(size // 2**16 + 1), headers=JSON)
+            require_problem(counted, 413, "payload-too-large")
+        for kind in ("application/json", "application/x-ndjson", "application/vnd.apache.parquet"):
+            answer = await http.put("/datasets/big", content=chunks(1), headers={"Content-Type": kind})
+            require_problem(answer, 413, "payload-too-large")
+        assert await standing(http) == before
+
+
+async def test_a_line_longer_than_a_mebibyte_is_refused(http):
+    async def chunks():
+        yield b'{"id": "'
+        for _ in range(40):
+            yield b"x" * 2**15
+
+    answer = await http.put("/datasets/guru", content=chunks(), headers=NDJSON)
+    require_problem(answer, 413, "payload-too-large")
+
+
+async def test_a_cursor_of_another_order_is_refused(busy):
+    page = (await busy.get(f"{RUN}/tasks?sort=mean&limit=2")).json()
+    answer = await busy.get(f"{RUN}/tasks", params={"sort": "-mean", "limit": 2, "cursor": page["next_cursor"]})
+    assert require_problem(answer, 422, "invalid-request")["errors"][0]["loc"] == ["query", "cursor"]
+
+
+async def test_nothing_is_leased_by_a_refused_selection(busy):
+    await busy.post("/select", json={"dataset": "guru", "count": 21})
+    assert (await select(busy, 20))["reused"] == 0

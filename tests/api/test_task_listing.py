@@ -1,0 +1,91 @@
+import io
+
+import pyarrow as pa
+import pytest
+
+from tests.api.pools import RUN, make_dataset, report, solved, tasks
+
+SORTS = ["index", "mean", "distance", "evidence", "last_step"]
+
+
+@pytest.fixture
+async def tried(http):
+    """Return a client of a service with 50 tasks, some of which were tried, some retired."""
+    await make_dataset(http, 50)
+    for task in range(12):
+        await report(http, solved(task, task % 5, 8), solved(task + 20, 1, 2))
+    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-7", "task-45"]})
+    return http
+
+
+def value(task, sort):
+    return {
+        "index": int(task["id"].removeprefix("task-")),
+        "mean": task["mean"],
+        "distance": abs(task["mean"] - 0.5),
+        "evidence": task["evidence"],
+        "last_step": task["last_step"] or 0,
+    }[sort]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("sort", SORTS)
+async def test_paging_walks_every_task_exactly_once_in_order(tried, sort, descending):
+    seen, cursor = [], None
+    while True:
+        query = {"sort": "-" * descending + sort, "limit": 7, **({"cursor": cursor} if cursor else {})}
+        page = (await tried.get(f"{RUN}/tasks", params=query)).json()
+        seen += page["tasks"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert sorted(task["id"] for task in seen) == sorted(f"task-{n}" for n in range(50) if n not in (7, 45))
+    values = [value(task, sort) for task in seen]
+    # The mean is divided again here, so equal values may differ in the last bit.
+    ordered = sorted(values, reverse=descending)
+    assert values == pytest.approx(ordered, rel=1e-12, abs=1e-12)
+
+
+async def test_ids_and_a_tag_narrow_the_list(tried):
+    listed = (await tried.get(f"{RUN}/tasks", params={"ids": ["task-3", "task-4", "task-7"]})).json()["tasks"]
+    assert [task["id"] for task in listed] == ["task-3", "task-4"]
+    listed = (await tried.get(f"{RUN}/tasks", params={"tag": "code", "limit": 1000})).json()["tasks"]
+    tagged = {task["id"] for task in tasks(50) if "code" in task["tags"]} - {"task-45"}
+    assert {task["id"] for task in listed} == tagged
+    assert all(task["tags"] == ["code"] for task in listed)
+
+
+async def test_a_task_tells_its_interval_and_when_it_was_tried(tried):
+    listed = {task["id"]: task for task in (await tried.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]}
+    assert listed["task-3"]["last_step"] == 4
+    assert listed["task-15"]["last_step"] is None
+    for task in listed.values():
+        low, high = task["interval"]
+        assert 0 <= low < task["mean"] < high <= 1
+        assert task["mean"] == pytest.approx(task["alpha"] / (task["alpha"] + task["beta"]), rel=1e-12)
+        assert task["evidence"] == pytest.approx(task["alpha"] + task["beta"] - 2, abs=1e-12)
+
+
+async def test_the_arrow_stream_equals_the_listing(tried):
+    listed = (await tried.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]
+    answer = await tried.get(f"{RUN}/tasks", headers={"Accept": "application/vnd.apache.arrow.stream"})
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    rows = pa.ipc.open_stream(io.BytesIO(answer.content)).read_all().to_pylist()
+    for row in rows:
+        row["interval"] = [row.pop("low"), row.pop("high")]
+    assert rows == [{name: field for name, field in task.items() if name != "tags"} for task in listed]
+
+
+async def test_the_arrow_stream_of_a_large_pool_comes_in_pieces(http):
+    count = 140_000
+    lines = b"".join(b'{"id": "task-%d"}\n' % number for number in range(count))
+    await http.put("/datasets/guru", content=lines, headers={"Content-Type": "application/x-ndjson"})
+    pieces = 0
+    async with http.stream("GET", f"{RUN}/tasks", headers={"Accept": "application/vnd.apache.arrow.stream"}) as answer:
+        body = b""
+        async for piece in answer.aiter_raw():
+            body += piece
+            pieces += 1
+    table = pa.ipc.open_stream(io.BytesIO(body)).read_all()
+    assert table["id"].to_pylist() == [f"task-{number}" for number in range(count)]
+    assert table["last_step"].null_count == count

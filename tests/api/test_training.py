@@ -1,0 +1,112 @@
+import math
+
+import pytest
+
+from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved
+
+
+async def test_a_selection_names_each_task_once_with_what_is_believed_of_it(http):
+    await make_dataset(http)
+    await report(http, *map(solved, range(10)))
+    chosen = await select(http, 6)
+    listed = {task["id"]: task for task in (await http.get(f"{RUN}/tasks")).json()["tasks"]}
+    assert len({task["id"] for task in chosen["tasks"]}) == 6
+    for task in chosen["tasks"]:
+        assert task["mean"] == listed[task["id"]]["mean"]
+        assert task["evidence"] == listed[task["id"]]["evidence"]
+        assert 0 <= task["draw"] <= 1
+    assert (chosen["dataset"], chosen["run"], chosen["step"], chosen["seq"], chosen["reused"]) == (
+        "guru",
+        "default",
+        1,
+        1,
+        0,
+    )
+    assert (await http.get(RUN)).json()["leased"] == 6
+
+
+async def test_leased_tasks_are_reused_only_when_too_few_others_are_left(http):
+    await make_dataset(http)
+    first, second = await select(http, 15), await select(http, 10)
+    assert (first["reused"], second["reused"]) == (0, 5)
+    free = {f"task-{number}" for number in range(20)} - {task["id"] for task in first["tasks"]}
+    assert free <= {task["id"] for task in second["tasks"]}
+
+
+async def test_tags_quotas_and_exclude_are_kept(http):
+    await make_dataset(http)
+    math_tasks = {f"task-{number}" for number in range(20) if number % 3}
+    chosen = await select(http, 4, tags=["math"], exclude=["task-1", "task-2"])
+    assert {task["id"] for task in chosen["tasks"]} <= math_tasks - {"task-1", "task-2"}
+    chosen = await select(http, 5, quotas={"math": 3, "code": 2})
+    assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 3
+
+
+async def test_a_strategy_without_draws_answers_null_for_them(http):
+    await make_dataset(http)
+    await http.patch(RUN, json={"strategy": "mean"})
+    assert {task["draw"] for task in (await select(http, 5))["tasks"]} == {None}
+
+
+async def test_counts_rewards_and_aborted_outcomes_add_up(http):
+    await make_dataset(http)
+    receipt = await report(
+        http,
+        solved(1, 4, 8),
+        {"task": "task-2", "rewards": [0, 1, 0.5, 0.25]},
+        {"task": "task-3", "status": "aborted"},
+        solved(4, 8, 8),
+    )
+    assert (receipt["seq"], receipt["step"], receipt["closed"]) == (1, 1, True)
+    assert (receipt["reported"], receipt["effective"]) == (3, 2)
+    assert receipt["effective_task_ratio"] == pytest.approx(2 / 3)
+    assert receipt["duplicate"] is False
+    totals = (await http.get(RUN)).json()["totals"]
+    assert totals["rollouts"] == 8 + 4 + 8
+    assert totals["successes"] == pytest.approx(math.fsum([4, 1.75, 8]))
+
+
+async def test_rewards_are_mapped_from_the_runs_range(http):
+    await make_dataset(http)
+    await http.put("/datasets/guru/runs/signed", json={"reward_range": [-1, 1], "implicit_weight": 0})
+    await report(http, {"task": "task-2", "rewards": [-1, 1, 0]}, run="signed")
+    listed = (await http.get("/datasets/guru/runs/signed/tasks", params={"ids": "task-2"})).json()["tasks"]
+    assert (listed[0]["alpha"], listed[0]["beta"]) == pytest.approx((1 + 1.5, 1 + 1.5))
+
+
+async def test_partial_reports_close_a_step_when_told_to(http):
+    await make_dataset(http)
+    first = await report(http, solved(1), close_step=False)
+    assert (first["closed"], first["step"], first["reported"]) == (False, 0, 1)
+    assert (await http.get(RUN)).json()["pending"] == 1
+    last = await report(http, close_step=True)
+    assert (last["closed"], last["step"], last["reported"]) == (True, 1, 1)
+
+
+async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(http):
+    await make_dataset(http)
+    await http.patch(RUN, json={"tasks_per_step": 3})
+    closed = [(await report(http, solved(task)))["closed"] for task in range(6)]
+    assert closed == [False, False, True, False, False, True]
+
+
+async def test_reported_tasks_are_no_longer_leased(http):
+    await make_dataset(http)
+    chosen = await select(http, 4)
+    outcomes = [{"task": task["id"], "successes": 1, "trials": 2} for task in chosen["tasks"]]
+    receipt = await report(http, *outcomes, selection_id=chosen["selection_id"])
+    assert receipt["reported"] == 4
+    assert (await http.get(RUN)).json()["leased"] == 0
+
+
+async def test_unknown_names_are_404(http):
+    await make_dataset(http)
+    for path, body in (("/select", {"count": 1}), ("/report", {"outcomes": []})):
+        require_problem(await http.post(path, json={"dataset": "nope", **body}), 404, "unknown-dataset")
+        require_problem(await http.post(path, json={"dataset": "guru", "run": "nope", **body}), 404, "unknown-run")
+
+
+async def test_a_pool_that_is_too_small_is_422(http):
+    await make_dataset(http)
+    answer = await http.post("/select", json={"dataset": "guru", "count": 21})
+    require_problem(answer, 422, "pool-too-small")

@@ -1,0 +1,223 @@
+"""The same tasks, in whatever format and however cut into pieces, make the same dataset."""
+
+import io
+import itertools
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.api.task_formats.ndjson import read_ndjson
+from bots_service.api.task_formats.parquet import block_of_batch
+from tests.api.pools import MODELS, make_dataset, report, require_problem, solved, tasks
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+PARQUET = {"Content-Type": "application/vnd.apache.parquet"}
+COLUMNS = ("id", "reference_pass_rates", "tags")
+HEADER = {"reference_models": MODELS, "description": "a pool"}
+
+
+def ndjson(lines: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def parquet(table: pa.Table, header: dict[str, Any] | None = None, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    if header is not None:
+        table = table.replace_schema_metadata({"bots": json.dumps(header)})
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def table_of(rows: list[dict[str, Any]], **kinds: pa.DataType) -> pa.Table:
+    standard = {"id": pa.string(), "reference_pass_rates": pa.list_(pa.float64()), "tags": pa.list_(pa.string())}
+    return pa.table(
+        {name: pa.array([row.get(name) for row in rows], kinds.get(name, standard[name])) for name in COLUMNS}
+    )
+
+
+async def test_three_formats_make_the_same_dataset_and_the_same_posteriors(http):
+    rows = tasks(200)
+    bodies = {
+        "json": ({"Content-Type": "application/json"}, json.dumps({**HEADER, "tasks": rows}).encode()),
+        "ndjson": (NDJSON, ndjson([HEADER, *rows])),
+        "parquet": (PARQUET, parquet(table_of(rows), HEADER, row_group_size=64)),
+    }
+    described, posteriors = [], []
+    for name, (headers, body) in bodies.items():
+        answer = await http.put(f"/datasets/{name}", content=body, headers=headers)
+        assert answer.status_code == 201, answer.text
+        described.append({**answer.json(), "name": "", "created_at": ""})
+        for task in range(3):
+            outcomes = [solved(task), solved(task + 50, 3)]
+            assert (await http.post("/report", json={"dataset": name, "outcomes": outcomes})).status_code == 200
+        posteriors.append((await http.get(f"/datasets/{name}/runs/default/tasks?limit=1000")).json())
+    assert described[0] == described[1] == described[2]
+    assert posteriors[0] == posteriors[1] == posteriors[2]
+
+
+async def test_the_query_may_say_what_the_file_does_not(http):
+    rows = tasks(20)
+    query = {"reference_model": MODELS, "description": "a pool"}
+    first = await http.put("/datasets/a", params=query, content=ndjson(rows), headers=NDJSON)
+    second = await http.put("/datasets/b", params=query, content=parquet(table_of(rows)), headers=PARQUET)
+    third = await http.put("/datasets/c", json={**HEADER, "tasks": rows})
+    assert first.json()["digest"] == second.json()["digest"] == third.json()["digest"]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"id": pa.large_string(), "tags": pa.large_list(pa.large_string())},
+        {"id": pa.dictionary(pa.int32(), pa.string()), "reference_pass_rates": pa.large_list(pa.float64())},
+        {"reference_pass_rates": pa.list_(pa.float64(), 2)},
+        {"reference_pass_rates": pa.list_(pa.float32())},
+    ],
+)
+async def test_parquet_writers_may_choose_among_alike_types(http, kinds):
+    rows = tasks(20)
+    described = await make_dataset(http)
+    body = parquet(table_of(rows, **kinds), {"reference_models": MODELS})
+    answer = await http.put("/datasets/other", content=body, headers=PARQUET)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["digest"] == described["digest"]  # k/16 is exact in float32 too
+
+
+async def test_parquet_needs_only_ids(http):
+    for name, table in {"a": pa.table({"id": ["x", "y"]}), "b": table_of([{"id": "x"}, {"id": "y"}])}.items():
+        answer = await http.put(f"/datasets/{name}", content=parquet(table), headers=PARQUET)
+        assert answer.status_code == 201, answer.text
+    nulls = pa.table({"id": ["x", "y"], "reference_pass_rates": pa.nulls(2), "tags": pa.nulls(2)})
+    assert (await http.put("/datasets/c", content=parquet(nulls), headers=PARQUET)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("table", "loc"),
+    [
+        (pa.table({"id": [1, 2]}), ["columns", "id"]),
+        (pa.table({"name": ["x"]}), ["columns", "name"]),
+        (pa.table({"id": ["x"], "level": [3]}), ["columns", "level"]),
+        (pa.table({"id": ["x"], "tags": ["math"]}), ["columns", "tags"]),
+        (pa.table({"id": ["x"], "reference_pass_rates": [0.5]}), ["columns", "reference_pass_rates"]),
+        (pa.table({"id": ["x"], "reference_pass_rates": [["0.5", "1"]]}), ["columns", "reference_pass_rates"]),
+        (pa.table({"id": ["x", None]}), ["tasks", 1, "id"]),
+        (pa.table({"id": ["x", "x"]}), ["tasks", 1, "id"]),
+        (table_of([{"id": "x"}, {"id": "y", "tags": ["a", None]}]), ["tasks", 1, "tags"]),
+        (table_of([{"id": "x"}, {"id": "y", "reference_pass_rates": [0.5]}]), ["tasks", 1, "reference_pass_rates"]),
+        (
+            table_of([{"id": "x"}, {"id": "y", "reference_pass_rates": [0, np.nan]}]),
+            ["tasks", 1, "reference_pass_rates", 1],
+        ),
+        (table_of([{"id": "x"}, {"id": "y", "reference_pass_rates": [2, 0]}]), ["tasks", 1, "reference_pass_rates", 0]),
+        (
+            table_of([{"id": "x"}, {"id": "y", "reference_pass_rates": [0, np.inf]}]),
+            ["tasks", 1, "reference_pass_rates", 1],
+        ),
+    ],
+)
+async def test_impossible_parquet_is_refused_by_place(http, table, loc):
+    answer = await http.put("/datasets/guru", content=parquet(table, {"reference_models": MODELS}), headers=PARQUET)
+    problem = require_problem(answer, 422, "invalid-tasks")
+    assert problem["errors"][0]["loc"] == ["body", *loc]
+    require_problem(await http.get("/datasets/guru"), 404, "unknown-dataset")
+
+
+async def test_truncated_and_damaged_parquet_is_malformed(http):
+    whole = parquet(table_of(tasks(5000)), {"reference_models": MODELS}, compression="zstd")
+    flipped = bytearray(whole)
+    flipped[len(whole) // 4 : len(whole) // 4 + 64] = bytes(64)
+    for broken in (b"", b"PAR1", whole[:-1], whole[: len(whole) // 2], whole[8:], b"PAR1" * 100, bytes(flipped)):
+        answer = await http.put("/datasets/guru", content=broken, headers=PARQUET)
+        require_problem(answer, 400, "malformed-body")
+    require_problem(await http.get("/datasets/guru"), 404, "unknown-dataset")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"id": pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), pa.array(["x" * 2**20]))},
+        {"id": np.arange(1000).astype(str), "tags": [["x"] * 100_000] * 1000},
+        {"id": ["x" * 2**20] * 1000},
+    ],
+)
+async def test_a_small_file_that_stands_for_gigabytes_is_refused(http, column):
+    body = parquet(pa.table(column), compression="zstd")
+    assert len(body) < 2**20
+    require_problem(await http.put("/datasets/guru", content=body, headers=PARQUET), 422, "invalid-tasks")
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"3", b'{"a": ' + b"[" * 200_000, b'{"reference_models": []'])
+async def test_a_first_line_that_is_neither_header_nor_task_is_refused(http, line):
+    answer = await http.put("/datasets/guru", content=line + b'\n{"id": "a"}\n', headers=NDJSON)
+    assert answer.status_code in (400, 422)
+    require_problem(answer, answer.status_code, "malformed-body" if answer.status_code == 400 else "invalid-request")
+
+
+async def test_truncated_ndjson_is_malformed_and_says_where(http):
+    whole = ndjson([HEADER, *tasks(30)])
+    answer = await http.put("/datasets/guru", content=whole[:-9], headers=NDJSON)
+    assert "tasks.29" in require_problem(answer, 400, "malformed-body")["detail"]
+    require_problem(await http.put("/datasets/guru", content=b"", headers=NDJSON), 422, "invalid-tasks")
+
+
+def test_a_batch_becomes_a_block_with_nan_for_what_is_unknown():
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "reference_pass_rates": [0.5, None], "tags": ["y", "x", "y"]},
+        {"id": "b"},
+    ]
+    block = block_of_batch(table_of(rows).to_batches()[0], 2, 0)
+    assert block.ids == ["a", "b"]
+    assert block.tags == [("x", "y"), ()]
+    np.testing.assert_array_equal(block.references, [[0.5, np.nan], [np.nan, np.nan]])
+
+
+LINES: list[dict[str, Any]] = [
+    HEADER,
+    {"id": "\u00e9\U0001f600"},
+    {"id": "b", "reference_pass_rates": [0.5, None], "tags": ["t"]},
+    *tasks(3),
+]
+TEXT = (
+    b"\n"
+    + json.dumps(HEADER).encode()
+    + b"\r\n\n"
+    + "\n".join(json.dumps(line, ensure_ascii=False) for line in LINES[1:]).encode()
+)
+
+
+@given(st.lists(st.integers(0, len(TEXT)), max_size=12), st.booleans())
+async def test_where_ndjson_is_cut_makes_no_difference(cuts, ends_with_newline):
+    text = TEXT + b"\n" if ends_with_newline else TEXT
+    edges = [0, *sorted(cuts), len(text)]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start, end in itertools.pairwise(edges):
+            yield text[start:end]
+
+    file = await read_ndjson(chunks())
+    assert file.header.reference_models == tuple(MODELS)
+    blocks = [block async for block in file.blocks(2)]
+    assert [task_id for block in blocks for task_id in block.ids] == [line["id"] for line in LINES[1:]]
+    expected = [line.get("reference_pass_rates") or [None, None] for line in LINES[1:]]
+    np.testing.assert_array_equal(np.concatenate([block.references for block in blocks]), np.array(expected, float))
+
+
+async def test_a_pool_of_several_blocks_keeps_its_order(http):
+    count = 70_000
+
+    async def lines() -> AsyncIterator[bytes]:
+        for number in range(0, count, 1000):
+            yield b"".join(b'{"id": "t%d"}\n' % task for task in range(number, number + 1000))
+
+    answer = await http.put("/datasets/guru", content=lines(), headers=NDJSON)
+    assert answer.json()["tasks"] == count
+    body = parquet(pa.table({"id": [f"t{number}" for number in range(count)]}))
+    again = await http.put("/datasets/guru", content=body, headers=PARQUET)
+    assert (again.status_code, again.json()) == (200, answer.json())
+    assert (await report(http, {"task": f"t{count - 1}", "successes": 1, "trials": 2}))["reported"] == 1

@@ -1,0 +1,81 @@
+"""The benchmarks run, say what they measured, and keep it."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.chart import draw_chart
+from benchmarks.kernels import KernelRow
+from benchmarks.results import Results
+from benchmarks.service import LoadRow, ShareRow
+from benchmarks.targets import Target, check_targets
+from benchmarks.timing import TURN, Patience, Timing, in_turn
+from benchmarks.trinity import Topk
+
+ROOT = Path(__file__).parents[2]
+OURS = Timing(median_ms=2.0, min_ms=1.0, max_ms=3.0, repeats=5)
+SELECT = KernelRow("select 512", "k/16", 10**6, 289, 0, 0, 0, OURS, replace(OURS, median_ms=30.0))
+LOAD = LoadRow("report 32", 10**5, 50, 64, 100, p50_ms=5.0, p99_ms=9.0, per_second=1200.0, client_share=0.1)
+SHARE = ShareRow(10**5, 32, 100, select_ms=2.0, report_ms=3.0, share=5e-3 / 30)
+
+
+def test_a_quick_run_measures_every_part_and_keeps_the_figures(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "all", "--quick", "--alone", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for heading in ("Kernels", "Service", "Share", "Targets"):
+        assert heading in done.stdout
+    [kept] = tmp_path.glob("*.json")
+    parts = json.loads(kept.read_text())["parts"]
+    assert set(parts) == {"kernels", "service", "share", "targets"}
+    assert all(row["ours"]["min_ms"] > 0 for row in parts["kernels"]["rows"])
+    assert all(row["requests"] > 0 for row in parts["service"]["rows"])
+    assert all(row["select_ms"] > 0 for row in parts["share"]["rows"])
+
+
+def test_calls_are_timed_in_turn_after_one_round_that_does_not_count():
+    order: list[str] = []
+    timings = in_turn([lambda: order.append("a"), lambda: order.append("b")], Patience(seconds=0, fewest=3, most=9))
+    assert order == ["a", "b", *"a" * TURN, *"b" * TURN]
+    assert [timing.repeats for timing in timings] == [TURN, TURN]
+
+
+def test_a_target_is_reached_missed_or_not_measured():
+    measured = {target.promise: target for target in check_targets([SELECT], [replace(LOAD, per_second=999.0)])}
+    assert measured["select, 1e6, fresh"].measured == 15.0
+    assert measured["select, 1e6, fresh"].reached is True
+    assert measured["report(32) over HTTP"].reached is False
+    assert measured["select, 1e7, any history"].reached is None
+    assert Target("latency", 5, False, "ms", 4.0).reached is True
+
+
+def test_the_least_favourable_case_decides():
+    slower = replace(SELECT, references="real", theirs=replace(OURS, median_ms=1.0))
+    [target] = [target for target in check_targets([SELECT, slower], []) if "512 nowhere slower" in target.promise]
+    assert (target.measured, "real" in target.where) == (0.5, True)
+
+
+def test_a_part_that_was_not_measured_now_keeps_its_figures(tmp_path):
+    first = Results(quick=True, kernels=[SELECT]).save(tmp_path)
+    second = Results(quick=True, service=[LOAD, SHARE]).save(tmp_path)
+    assert first == second
+    parts = json.loads(second.read_text())["parts"]
+    assert parts["kernels"]["rows"][0]["times_faster"] == 15.0
+    assert parts["service"]["rows"][0]["per_second"] == 1200.0
+    assert {row["promise"]: row["reached"] for row in parts["targets"]["rows"]}["select, 1e6, fresh"] is True
+
+
+def test_the_stand_in_for_topk_finds_the_best_in_order():
+    scores = np.random.default_rng(4).random(1000)
+    assert Topk.topk(Topk.from_numpy(scores), 20).indices.tolist() == np.argsort(-scores)[:20].tolist()
+
+
+def test_equal_figures_give_equal_charts(tmp_path):
+    for name in ("one.svg", "two.svg"):
+        draw_chart([SELECT, replace(SELECT, tasks=10**7)], [LOAD, replace(LOAD, callers=16)], tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert "select 512 tasks" in (tmp_path / "one.svg").read_text()

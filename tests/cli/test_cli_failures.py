@@ -1,0 +1,151 @@
+"""Every failure is one line on stderr; the exit code is 2 for usage and 1 for all else."""
+
+import socket
+import threading
+
+import pytest
+
+from bots_client import FieldError, InvalidRequestError, Problem, ServiceError, Task
+from bots_service.cli.app import app
+from bots_service.cli.failures import CommandError, client_line, exit_code_of
+from bots_service.cli.outcomes import read_report
+from tests.cli.running import CommandLine, Done
+from tests.serving import free_port
+
+
+@pytest.fixture
+def known(client):
+    """The client of a service with a dataset called "known"."""
+    client.create_dataset("known", [Task("x")])
+    return client
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["selct"], "Did you mean 'select'"),
+        (["select", "pool"], "Missing argument 'COUNT'"),
+        (["select", "pool", "many"], "COUNT"),
+        (["select", "pool", "0"], "COUNT"),
+        (["select", "pool", "3", "--colour"], "No such option: --colour"),
+        (["select", "pool", "3", "--quota", "math"], "--quota: 'math' is not TAG=COUNT"),
+        (["report", "pool"], "pass TASK=SUCCESSES/TRIALS"),
+        (["report", "pool", "p1"], "'p1' is none of"),
+        (["report", "pool", "p1=a/b"], "'p1=a/b' is none of"),
+        (["report", "pool", "p1=nan"], "'p1=nan' is none of"),
+        (["runs", "create", "pool", "r", "--strategy", "best"], "'thompson', 'mean'"),
+        (["runs", "create", "pool", "r", "--fork-step", "3"], "--fork"),
+        (["runs", "set", "pool"], "pass at least one setting"),
+        (["datasets", "import", "nowhere.csv"], "nowhere.csv"),
+        (["tasks", "pool", "--url", "ftp://example.org"], "http://"),
+        (["serve", "--port", "99999"], "--port"),
+        (["serve", "--database-url", "mysql://here"], "sqlite:///"),
+        (["migrate", "--database-url", "nonsense"], "sqlite:///"),
+        (["demo", "--steps", "501"], "--steps"),
+    ],
+)
+def test_wrong_usage_exits_with_2(capsys, arguments, says):
+    with pytest.raises(SystemExit) as left:
+        app(arguments)
+    written = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    line = Done(left.value.code, written.out, written.err).assert_one_line(2)
+    assert says in line
+    assert "--help" in line
+
+
+def test_wrong_usage_of_the_installed_command_exits_with_2(bots):
+    assert "bots select --help" in bots("select", "pool").assert_one_line(2)
+
+
+def test_deleting_without_a_terminal_needs_a_yes(bots, known):
+    known.create_dataset("kept", [Task("x")])
+    assert "pass --yes" in bots("datasets", "delete", "kept").assert_one_line(2)
+    bots.ok("datasets", "show", "kept")
+
+
+def test_a_bad_setting_in_the_environment_is_named(bots):
+    assert "BOTS_PORT" in bots("serve", BOTS_PORT="high").assert_one_line(2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["datasets", "show", "nope"], "`bots datasets list`"),
+        (["runs", "show", "known", "nope"], "`bots runs list DATASET`"),
+        (["rewind", "known", "7"], "`bots history DATASET`"),
+        (["select", "known", "9"], "asked for 9 tasks"),
+        (["report", "known", "zz=1/2"], "no task 'zz'"),
+        (["report", "known", "x=3/2"], "3.0 successes of 2.0 trials"),
+        (["runs", "set", "known", "--target", "7"], "target: 7.0 is not a number in [0, 1]"),
+        (["report", "known", "--from", "nowhere.json"], "nowhere.json: No such file"),
+        (["report", "known", "--from", "-"], "-: no JSON"),
+    ],
+)
+def test_what_the_service_refuses_exits_with_1(bots, known, arguments, says):
+    assert says in bots(*arguments, "--json").assert_one_line(1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "3", '{"outcomes": 1}', "[1]", '[{"task": "x"}]', '[{"task": "x", "rewards": "x"}]'],
+)
+def test_a_report_of_another_shape_is_refused(tmp_path, content):
+    (tmp_path / "report.json").write_text(content)
+    with pytest.raises(CommandError, match="outcome"):
+        read_report(str(tmp_path / "report.json"))
+
+
+def test_a_dead_service_is_told_with_what_to_do(tmp_path):
+    url = f"http://127.0.0.1:{free_port()}"
+    line = CommandLine(url, tmp_path)("datasets", "list", "--json").assert_one_line(1)
+    assert url in line
+    assert "`bots serve`" in line
+
+
+def test_the_version_is_told_without_a_service_too(bots, tmp_path):
+    url = f"http://127.0.0.1:{free_port()}"
+    alone = CommandLine(url, tmp_path)("version", "--json").json
+    assert (alone["url"], alone["service"]) == (url, None)
+    both = bots("version", "--json").json
+    assert both["service"]["version"] == both["client"]
+    assert both["client"] in bots.ok("version")
+
+
+def test_a_stranger_on_the_port_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        commands = CommandLine(f"http://127.0.0.1:{listener.getsockname()[1]}", tmp_path)
+
+        def answer():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        line = commands("datasets", "list").assert_one_line(1)
+        thread.join()
+    assert "--url" in line
+
+
+def test_a_defect_is_one_line_too_unless_the_traceback_is_asked_for(capsys, monkeypatch):
+    def defect():
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.delenv("BOTS_TRACEBACK", raising=False)
+    assert exit_code_of(defect) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setenv("BOTS_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        exit_code_of(defect)
+
+
+def test_many_flaws_are_counted_and_a_failure_of_the_service_names_its_request():
+    flaws = tuple(FieldError(("body", "tasks", place), "wrong") for place in range(5))
+    refused = InvalidRequestError("x", Problem("urn:bots:problem:invalid-tasks", "Invalid tasks", 422, "no", flaws))
+    assert client_line(refused) == "no: tasks.0: wrong; tasks.1: wrong; tasks.2: wrong; and 2 more"
+    failed = ServiceError("x", Problem("urn:bots:problem:internal", "Internal", 500, "oh", (), "abc"))
+    assert "abc" in client_line(failed)
+    locked = InvalidRequestError("x", Problem("urn:bots:problem:unauthorized", "No key", 401))
+    assert "BOTS_API_KEY" in client_line(locked)

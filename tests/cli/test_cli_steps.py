@@ -1,0 +1,140 @@
+"""One training run by hand, through every command."""
+
+import json
+from itertools import count
+
+import pytest
+
+from bots_client import Outcome, Task
+
+NAMES = (f"pool-{number}" for number in count())
+ROWS = [("p1", 0.25, 0.875, "easy"), ("p2", 0.0, 0.5, "hard"), ("p3", 0.5, 1.0, "hard"), ("p4", 0.125, 0.25, "")]
+
+
+@pytest.fixture
+def pool(client):
+    """A dataset of four tasks."""
+    name = next(NAMES)
+    tasks = [Task(task, (weak, strong), [tag] if tag else []) for task, weak, strong, tag in ROWS]
+    client.create_dataset(name, tasks, reference_models=["weak", "strong"])
+    return name
+
+
+def test_datasets_are_listed_and_described(bots, pool):
+    found = bots("datasets", "show", pool, "--json").json
+    assert found["reference_models"] == ["weak", "strong"]
+    assert found["tags"] == {"easy": 1, "hard": 2}
+    assert found in bots("datasets", "list", "--json").json["datasets"]
+    assert pool in bots.ok("datasets", "list")
+    assert "easy (1), hard (2)" in bots.ok("datasets", "show", pool)
+
+
+def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, pool):
+    selection = bots("select", pool, 2, "--json").json
+    first, second = (task["id"] for task in selection["tasks"])
+    receipt = bots(
+        "report", pool, f"{first}=7/16", f"{second}=0,1,0.5", "--selection", selection["selection_id"], "--json"
+    ).json
+    assert (receipt["closed"], receipt["step"], receipt["reported"], receipt["effective"]) == (True, 1, 2, 2)
+
+    tried = {row["id"]: row for row in bots("tasks", pool, first, second, "--json").json["tasks"]}
+    assert tried[first]["evidence"] == pytest.approx(16)
+    assert tried[second]["alpha"] == pytest.approx(1 + 1.5)
+    nearest = bots("tasks", pool, "--sort", "distance", "--limit", 1, "--json").json["tasks"]
+    assert len(nearest) == 1
+
+    (step,) = bots("history", pool, "--json").json["history"]
+    assert step["mean_pass_rate"] == pytest.approx((7 / 16 + 1.5 / 3) / 2)
+    assert step["rollouts"] == 19
+    for readable in (bots.ok("tasks", pool), bots.ok("history", pool), bots.ok("runs", "show", pool)):
+        assert readable.strip()
+
+
+def test_history_shows_the_last_steps_unless_told_otherwise(bots, client, pool):
+    for _ in range(3):
+        client.report(pool, [Outcome.counts("p1", 1, 2)])
+    assert [row["step"] for row in bots("history", pool, "--limit", 2, "--json").json["history"]] == [2, 3]
+    first = bots("history", pool, "--after-step", 0, "--limit", 2, "--json").json["history"]
+    assert [row["step"] for row in first] == [1, 2]
+
+
+def test_outcomes_come_from_arguments_a_file_or_stdin_alike(bots, client, pool, tmp_path):
+    outcomes = [{"task": "p1", "successes": 3, "trials": 4}, {"task": "p2", "rewards": [0, 1]}]
+    outcomes.append({"task": "p3", "status": "aborted"})
+    (tmp_path / "outcomes.json").write_text(json.dumps(outcomes))
+    (tmp_path / "body.json").write_text(json.dumps({"selection_id": None, "outcomes": outcomes}))
+    seen = []
+    for run, ways in {
+        "arguments": (["p1=3/4", "p2=0,1", "p3=aborted"], ""),
+        "list": (["--from", "outcomes.json"], ""),
+        "body": (["--from", "body.json"], ""),
+        "stdin": (["--from", "-"], json.dumps(outcomes)),
+    }.items():
+        client.create_run(pool, run)
+        arguments, stdin = ways
+        receipt = bots("report", pool, *arguments, "--run", run, "--json", stdin=stdin).json
+        assert (receipt["reported"], receipt["effective"]) == (2, 2)
+        seen.append(list(client.tasks(pool, run)))
+    assert all(one == seen[0] for one in seen[1:])
+
+
+def test_a_key_counts_once(bots, client, pool):
+    receipts = [bots("report", pool, "p1=1/2", "--key", "step-1", "--json").json for _ in range(2)]
+    assert [receipt["step"] for receipt in receipts] == [1, 1]
+    assert client.run(pool).totals.reported == 1
+
+
+def test_a_step_is_kept_open_and_closed(bots, pool):
+    kept = bots("report", pool, "p1=1/2", "--keep-open", "--json").json
+    assert (kept["closed"], kept["step"]) == (False, 0)
+    closed = bots("report", pool, "--close", "--json").json
+    assert (closed["closed"], closed["step"], closed["reported"]) == (True, 1, 1)
+
+
+def test_selections_obey_tags_quotas_and_exclusions(bots, client, pool):
+    hard = bots("select", pool, 2, "--tag", "hard", "--json").json["tasks"]
+    assert {task["id"] for task in hard} == {"p2", "p3"}
+    arguments = ["--quota", "hard=1", "--exclude", "p2", "--exclude", "p1", "--uniform-share", 0.5, "--json"]
+    client.create_run(pool, "other")
+    assert {task["id"] for task in bots("select", pool, 2, "--run", "other", *arguments).json["tasks"]} == {"p3", "p4"}
+    again = [bots("select", pool, 1, "--key", "k", "--json").json["selection_id"] for _ in range(2)]
+    assert again[0] == again[1]
+    assert "selection " in bots.ok("select", pool, 1)
+
+
+def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
+    client.report(pool, [Outcome.counts("p1", 3, 4)])
+    settings = ["--target", 0.6, "--prior", 2, 3, "--strategy", "mean", "--tasks-per-step", 4, "--seed", 7]
+    made = bots("runs", "create", pool, "tuned", *settings, "--json").json["settings"]
+    assert (made["target"], made["prior"], made["strategy"], made["seed"]) == (0.6, [2, 3], "mean", 7)
+    assert made["forgetting"] == 0.1
+    changed = bots("runs", "set", pool, "tuned", "--tasks-per-step", 0, "--target", 0.5, "--json").json["settings"]
+    assert (changed["tasks_per_step"], changed["target"], changed["seed"]) == (None, 0.5, 7)
+
+    forked = bots("runs", "create", pool, "fork", "--fork", "default", "--fork-step", 1, "--json").json
+    assert (forked["forked_from"]["run"], forked["step"]) == ("default", 1)
+    assert {run["run"] for run in bots("runs", "list", pool, "--json").json["runs"]} == {"default", "tuned", "fork"}
+    assert "tuned" in bots.ok("runs", "list", pool)
+    assert bots("runs", "delete", pool, "fork", "--yes", "--json").json == {"dataset": pool, "deleted": "fork"}
+    assert len(list(client.runs(pool))) == 2
+
+
+def test_a_run_goes_back_and_is_stored(bots, client, pool):
+    for _ in range(2):
+        client.report(pool, [Outcome.counts("p1", 1, 2)])
+    rewound = bots("rewind", pool, 1, "--json").json
+    assert (rewound["step"], rewound["epoch"]) == (1, 1)
+    stored = bots("snapshot", pool, "--json").json
+    assert stored in bots("snapshot", pool, "--list", "--json").json["snapshots"]
+    assert stored["checksum"] in bots.ok("snapshot", pool, "--list")
+    assert "stands at step 0" in bots.ok("rewind", pool, 0)
+
+
+def test_tasks_are_appended_and_retired(bots, pool, tmp_path):
+    (tmp_path / "more.jsonl").write_text('{"key": "p5", "a": 0.5, "b": null}\n{"key": "p6", "a": 0.5, "b": 1}\n')
+    columns = ["--id", "key", "--reference", "a", "--reference", "b"]
+    assert bots("datasets", "append", pool, "more.jsonl", *columns, "--json").json["tasks"] == 6
+    assert bots("datasets", "retire", pool, "p1", "p5", "--json").json["retired"] == 2
+    assert "3 are left" in bots.ok("datasets", "retire", pool, "-", stdin="p6\n\n")
+    assert bots("datasets", "delete", pool, "--yes", "--json").json == {"deleted": pool}
+    assert pool not in bots.ok("datasets", "list")

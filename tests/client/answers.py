@@ -1,0 +1,117 @@
+"""What the service answers, as its wire contract has it."""
+
+from typing import Any
+
+DATASET: dict[str, Any] = {
+    "name": "guru",
+    "description": "maths",
+    "reference_models": ["small", "large"],
+    "tasks": 3,
+    "retired": 1,
+    "profiles": 2,
+    "tags": {"math": 2},
+    "digest": "d1",
+    "created_at": "2026-01-02T03:04:05Z",
+}
+SETTINGS: dict[str, Any] = {
+    "forgetting": 0.2,
+    "implicit_weight": 0.1,
+    "rollouts_per_task": 8,
+    "target": 0.5,
+    "prior": [1, 2],
+    "capability_momentum": 0.9,
+    "strategy": "mean",
+    "temperature": 0.05,
+    "seed": 7,
+    "tasks_per_step": 32,
+    "reward_range": [-1, 1],
+    "lease_seconds": 60,
+}
+RUN: dict[str, Any] = {
+    "dataset": "guru",
+    "run": "default",
+    "settings": SETTINGS,
+    "epoch": 1,
+    "step": 12,
+    "seq": 14,
+    "capability": 0.4,
+    "pending": 2,
+    "leased": 3,
+    "degraded": True,
+    "totals": {
+        "reported": 9,
+        "effective": 5,
+        "all_solved": 2,
+        "none_solved": 2,
+        "rollouts": 144,
+        "successes": 70.5,
+        "late": 1,
+        "expired": 0,
+    },
+    "forked_from": {"run": "other", "step": 3, "seq": 4},
+    "created_at": "2026-01-02T03:04:05.5+00:00",
+}
+SELECTION: dict[str, Any] = {
+    "selection_id": "s-1",
+    "dataset": "guru",
+    "run": "default",
+    "epoch": 0,
+    "step": 12,
+    "seq": 12,
+    "degraded": False,
+    "reused": 1,
+    "tasks": [
+        {"id": "math-17", "draw": 0.497, "mean": 0.52, "evidence": 17.6},
+        {"id": "math-4", "draw": None, "mean": 0.5, "evidence": 0},
+    ],
+}
+RECEIPT: dict[str, Any] = {
+    "seq": 13,
+    "step": 13,
+    "closed": True,
+    "reported": 32,
+    "effective": 20,
+    "effective_task_ratio": 0.625,
+    "capability": None,
+    "late": 1,
+    "expired": 2,
+    "duplicate": True,
+}
+BELIEF: dict[str, Any] = {
+    "id": "math-17",
+    "alpha": 2.5,
+    "beta": 1,
+    "mean": 0.7,
+    "interval": [0.2, 0.9],
+    "evidence": 1.5,
+    "last_step": None,
+    "tags": ["math"],
+}
+HISTORY_STEP: dict[str, Any] = {
+    "step": 1,
+    "epoch": 0,
+    "seq": 1,
+    "reported": 4,
+    "effective": 2,
+    "effective_task_ratio": 0.5,
+    "mean_pass_rate": 0.3,
+    "rollouts": 64,
+    "capability": 0.1,
+    "brier": 0.2,
+    "log_loss": 0.6,
+    "late": 0,
+    "time": "2026-01-02T03:04:05Z",
+}
+SNAPSHOT: dict[str, Any] = {
+    "seq": 13,
+    "epoch": 0,
+    "step": 12,
+    "bytes": 512,
+    "checksum": "abc",
+    "created_at": "2026-01-02T03:04:05Z",
+}
+VERSION: dict[str, Any] = {"version": "0.1.0", "python": "3.11.7", "numpy": "2.4.0", "schema": 3}
+
+
+def page(name, *items, cursor=None):
+    return {name: list(items), "next_cursor": cursor}

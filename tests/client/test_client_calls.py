@@ -1,0 +1,350 @@
+"""What each call sends, and what it makes of the answer."""
+
+import inspect
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bots_client import (
+    ConflictError,
+    Fork,
+    InvalidRequestError,
+    Outcome,
+    PoolChange,
+    Selection,
+    ServiceError,
+    Task,
+    Totals,
+)
+from bots_client._call import Call, Pages
+from bots_client._calls import dataset_calls, run_calls, service_calls, step_calls
+from tests.client.answers import (
+    BELIEF,
+    DATASET,
+    HISTORY_STEP,
+    RECEIPT,
+    RUN,
+    SELECTION,
+    SNAPSHOT,
+    VERSION,
+    page,
+)
+from tests.client.scripted_server import answer, problem
+
+NOWHERE = "http://127.0.0.1:1"
+RUN_PATH = "/datasets/guru/runs/r1"
+TASK = Task("math-17", [0.25, None], ["math"])
+TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
+MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
+
+# name, arguments, keyword arguments, method, target, JSON body, answer
+CALLS = [
+    ("create_dataset", ("guru", [TASK]), {}, "PUT", "/datasets/guru", {"tasks": [TASK_JSON]}, DATASET),
+    (
+        "create_dataset",
+        ("guru", [Task("a")], ["small"], "maths"),
+        {},
+        "PUT",
+        "/datasets/guru",
+        {"reference_models": ["small"], "description": "maths", "tasks": [{"id": "a"}]},
+        DATASET,
+    ),
+    (
+        "append_tasks",
+        ("guru", [TASK]),
+        {},
+        "POST",
+        "/datasets/guru/tasks",
+        {"tasks": [TASK_JSON]},
+        {"dataset": "guru", "added": 1, "tasks": 4},
+    ),
+    (
+        "retire_tasks",
+        ("guru", ["a"]),
+        {},
+        "DELETE",
+        "/datasets/guru/tasks",
+        {"ids": ["a"]},
+        {"dataset": "guru", "retired": 1, "tasks": 2},
+    ),
+    ("dataset", ("guru",), {}, "GET", "/datasets/guru", None, DATASET),
+    ("datasets", (), {}, "GET", "/datasets", None, page("datasets", DATASET)),
+    ("delete_dataset", ("guru",), {}, "DELETE", "/datasets/guru", None, None),
+    ("create_run", ("guru", "r1"), {}, "PUT", RUN_PATH, {}, RUN),
+    (
+        "create_run",
+        ("guru", "r1"),
+        {"fork_run": "r0", "fork_step": 3, "seed": 7, "reward_range": (-1, 1), "tasks_per_step": None},
+        "PUT",
+        RUN_PATH,
+        {"seed": 7, "reward_range": [-1, 1], "tasks_per_step": None, "fork": {"run": "r0", "step": 3}},
+        RUN,
+    ),
+    ("create_run", ("guru", "r1"), {"fork_run": "r0"}, "PUT", RUN_PATH, {"fork": {"run": "r0"}}, RUN),
+    ("update_run", ("guru", "r1"), {"target": 0.6}, "PATCH", RUN_PATH, {"target": 0.6}, RUN),
+    ("run", ("guru",), {}, "GET", "/datasets/guru/runs/default", None, RUN),
+    ("runs", ("guru",), {"limit": 5}, "GET", "/datasets/guru/runs?limit=5", None, page("runs", RUN)),
+    ("delete_run", ("guru", "r1"), {}, "DELETE", RUN_PATH, None, None),
+    (
+        "tasks",
+        ("guru", "r1"),
+        {"ids": ["a", "b"], "tag": "math", "sort": "-mean", "limit": 7},
+        "GET",
+        f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&sort=-mean&limit=7",
+        None,
+        page("tasks", BELIEF),
+    ),
+    ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None, page("history")),
+    ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
+    ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None, SNAPSHOT),
+    ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None, page("snapshots", SNAPSHOT)),
+    ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}, SELECTION),
+    (
+        "select",
+        ("guru", np.int64(2)),
+        {"run": "r1", "tags": ["math"], "quotas": {"math": 2}, "exclude": [], "uniform_share": 0.0},
+        "POST",
+        "/select",
+        {
+            "dataset": "guru",
+            "run": "r1",
+            "count": 2,
+            "tags": ["math"],
+            "quotas": {"math": 2},
+            "exclude": [],
+            "uniform_share": 0.0,
+        },
+        SELECTION,
+    ),
+    (
+        "report",
+        (
+            "guru",
+            [
+                Outcome.counts("a", np.int64(7), 16),
+                Outcome.rewards("b", np.array([0, 1, 0.5], np.float32)),
+                Outcome.aborted("c"),
+            ],
+        ),
+        {"run": "r1", "selection": MADE, "close_step": False},
+        "POST",
+        "/report",
+        {
+            "dataset": "guru",
+            "run": "r1",
+            "selection_id": "s-1",
+            "close_step": False,
+            "outcomes": [
+                {"task": "a", "successes": 7, "trials": 16},
+                {"task": "b", "rewards": [0, 1, 0.5]},
+                {"task": "c", "status": "aborted"},
+            ],
+        },
+        RECEIPT,
+    ),
+    (
+        "report",
+        ("guru", []),
+        {"selection": "s-2"},
+        "POST",
+        "/report",
+        {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []},
+        RECEIPT,
+    ),
+    ("version", (), {}, "GET", "/version", None, VERSION),
+    ("is_ready", (), {}, "GET", "/readyz", None, {"status": "ready"}),
+    ("is_live", (), {}, "GET", "/livez", None, {"status": "ok"}),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[call[0] for call in CALLS])
+def test_a_call_sends_what_the_contract_says(serve, connect, call):
+    name, args, kwargs, method, target, body, said = call
+    server = serve(answer(said, 204 if said is None else 200))
+
+    getattr(connect(server), name)(*args, **kwargs)
+
+    (request,) = server.received
+    assert (request.method, request.target) == (method, target)
+    assert (request.json if request.body else None) == body
+    assert ("content-type" in request.headers) == (body is not None)
+    assert (request.key is None) == (method == "GET")
+    assert request.headers["accept"] == "application/json"
+    assert request.headers["user-agent"].startswith("bots-client/")
+
+
+def test_every_call_is_in_the_table():
+    modules = (dataset_calls, run_calls, service_calls, step_calls)
+    described = {
+        name
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+    assert described - {call[0] for call in CALLS} == {"upload_dataset", "tasks_arrow"}  # tested among the streams
+
+
+def test_a_dataset_is_read_in_full(serve, connect):
+    dataset = connect(serve(answer(DATASET))).dataset("guru")
+
+    assert dataset.reference_models == ("small", "large")
+    assert (dataset.name, dataset.tasks, dataset.retired, dataset.profiles) == ("guru", 3, 1, 2)
+    assert dataset.tags == {"math": 2}
+    assert dataset.created_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_run_is_read_in_full(serve, connect):
+    run = connect(serve(answer(RUN))).run("guru")
+
+    assert (run.settings.prior, run.settings.rollouts_per_task, run.settings.tasks_per_step) == ((1.0, 2.0), 8.0, 32)
+    assert run.totals == Totals(
+        reported=9, effective=5, all_solved=2, none_solved=2, rollouts=144.0, successes=70.5, late=1
+    )
+    assert run.forked_from == Fork(run="other", step=3, seq=4)
+    assert (run.epoch, run.step, run.seq, run.pending, run.leased) == (1, 12, 14, 2, 3)
+    assert run.degraded is True
+    assert run.created_at - timedelta(seconds=0.5) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_selection_and_a_receipt_are_read_in_full(serve, connect):
+    bots = connect(serve(answer(SELECTION), answer(RECEIPT)))
+
+    selection, receipt = bots.select("guru", 2), bots.report("guru", [])
+
+    assert [(task.draw, task.mean, task.evidence) for task in selection.tasks] == [(0.497, 0.52, 17.6), (None, 0.5, 0)]
+    assert (selection.reused, selection.seq) == (1, 12)
+    assert (receipt.effective_task_ratio, receipt.capability, receipt.late, receipt.expired) == (0.625, None, 1, 2)
+    assert receipt.duplicate
+
+
+def test_lists_are_read_in_full(serve, connect):
+    bots = connect(serve(answer(page("tasks", BELIEF)), answer(page("history", HISTORY_STEP))))
+
+    (belief,), (step,) = bots.tasks("guru"), bots.history("guru")
+
+    assert (belief.alpha, belief.interval, belief.last_step, belief.tags) == (2.5, (0.2, 0.9), None, ("math",))
+    assert (step.brier, step.log_loss, step.rollouts, step.time.year) == (0.2, 0.6, 64.0, 2026)
+
+
+def test_changes_of_a_pool_are_counted(serve, connect):
+    server = serve(answer({"dataset": "guru", "retired": 1, "tasks": 2}))
+
+    assert connect(server).retire_tasks("guru", ["a"]) == PoolChange(dataset="guru", tasks=2, retired=1)
+
+
+def test_cursors_are_followed_to_the_end(serve, connect):
+    server = serve(
+        answer(page("tasks", {**BELIEF, "id": "a"}, {**BELIEF, "id": "b"}, cursor="c/1=")),
+        answer(page("tasks", cursor="c2")),  # an empty page may come before the last
+        answer(page("tasks", {**BELIEF, "id": "c"})),
+    )
+
+    found = connect(server).tasks("guru", tag="math")
+
+    assert [belief.id for belief in found] == ["a", "b", "c"]
+    where = "/datasets/guru/runs/default/tasks?tag=math"
+    assert [one.target for one in server.received] == [where, f"{where}&cursor=c%2F1%3D", f"{where}&cursor=c2"]
+
+
+@pytest.mark.parametrize(("limit", "requests"), [(0, 0), (1, 1), (2, 1), (3, 2)])
+def test_a_limit_ends_the_list_and_no_page_is_asked_in_vain(serve, connect, limit, requests):
+    server = serve(
+        answer(page("snapshots", SNAPSHOT, SNAPSHOT, cursor="c1")), answer(page("snapshots", SNAPSHOT, SNAPSHOT))
+    )
+
+    assert len(connect(server).snapshots("guru", limit=limit)) == limit
+    assert len(server.received) == requests
+
+
+def test_a_cursor_that_leads_to_itself_ends_in_an_error(serve, connect):
+    server = serve(answer(page("datasets", DATASET, cursor="c1")))
+
+    with pytest.raises(ServiceError, match="cursor 'c1' leads to itself"):
+        connect(server).datasets()
+
+
+@pytest.mark.parametrize("said", [[], {"next_cursor": None}, {"datasets": 3}, {"datasets": [], "next_cursor": 3}])
+def test_a_page_that_makes_no_sense_is_the_services_fault(serve, connect, said):
+    with pytest.raises(ServiceError, match="not understood"):
+        connect(serve(answer(said))).datasets()
+
+
+def test_names_cannot_lead_to_another_path(serve, connect):
+    server = serve(answer(DATASET))
+    bots = connect(server)
+
+    bots.dataset("a/b?c#d e")
+
+    assert server.received[0].target == "/datasets/a%2Fb%3Fc%23d%20e"
+    for name in ("", ".", ".."):
+        with pytest.raises(InvalidRequestError, match="no name"):
+            bots.delete_run("guru", name)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda bots: bots.select("guru", 2, tags="math"),
+        lambda bots: bots.retire_tasks("guru", "math-17"),
+        lambda bots: bots.create_dataset("guru", [Task("a", tags="math")]),
+        lambda bots: bots.select("guru", object()),
+        lambda bots: bots.create_run("guru", "r1", fork_step=3),
+        lambda bots: bots.create_run("guru", "r1", target=float("nan")),
+        lambda bots: bots.upload_dataset("guru", lambda: [b""]),
+    ],
+)
+def test_a_slip_of_the_caller_is_told_before_anything_is_sent(connect, mistake):
+    with pytest.raises(InvalidRequestError):
+        mistake(connect(NOWHERE))
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), "high", None])
+def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
+    with pytest.raises(InvalidRequestError, match=r"task math-17: .* is not a"):
+        Outcome.rewards("math-17", [1, reward])
+
+
+def test_a_probe_tells_how_things_are(serve, connect):
+    bots = connect(serve(problem(503), answer({"status": "ready"}), problem(404)))
+
+    assert bots.is_ready() is False
+    assert bots.is_ready() is True
+    with pytest.raises(Exception, match="404"):  # something else listens there: not an answer to the question
+        bots.is_live()
+    assert connect(NOWHERE).is_live() is False
+
+
+def test_a_conflict_is_told(serve, connect):
+    with pytest.raises(ConflictError):
+        connect(serve(problem(409, "dataset-exists"))).create_dataset("guru", [Task("a")])
+
+
+def test_every_call_reads_or_carries_a_key():
+    task, guru = [Task("a")], "guru"
+    described: list[Call[Any]] = [
+        dataset_calls.create_dataset(guru, task),
+        dataset_calls.upload_dataset(guru, lambda: [], media_type="application/x-ndjson"),
+        dataset_calls.append_tasks(guru, task),
+        dataset_calls.retire_tasks(guru, ["a"]),
+        dataset_calls.delete_dataset(guru),
+        run_calls.create_run(guru, "r"),
+        run_calls.update_run(guru),
+        run_calls.delete_run(guru, "r"),
+        run_calls.rewind(guru, 3),
+        run_calls.snapshot(guru),
+        step_calls.select(guru, 1),
+        step_calls.report(guru, []),
+    ]
+
+    assert all(len(call.headers["Idempotency-Key"]) == 32 for call in described)
+    assert len({call.headers["Idempotency-Key"] for call in described}) == len(described)
+
+
+def test_descriptions_are_values_that_have_sent_nothing():
+    assert isinstance(service_calls.version(), Call)
+    assert isinstance(dataset_calls.datasets(), Pages)
+    assert not isinstance(dataset_calls.datasets(), Iterator)

@@ -1,0 +1,204 @@
+"""Each failure becomes the error of whoever is at fault, and says what the service said."""
+
+import pickle
+
+import pytest
+
+import bots_client
+from bots_client import (
+    AuthenticationError,
+    BotsClientError,
+    ConflictError,
+    FieldError,
+    ForbiddenError,
+    InvalidRequestError,
+    NotFoundError,
+    Outcome,
+    RequestError,
+    Retries,
+    ServiceError,
+    StaleEpochError,
+    UnreachableError,
+)
+from tests.client.answers import RUN, SELECTION, VERSION
+from tests.client.scripted_server import answer, problem
+
+ONCE = Retries(attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (302, ServiceError),
+        (400, InvalidRequestError),
+        (401, AuthenticationError),
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (405, RequestError),
+        (408, ServiceError),
+        (409, ConflictError),
+        (413, InvalidRequestError),
+        (415, InvalidRequestError),
+        (422, InvalidRequestError),
+        (429, ServiceError),
+        (500, ServiceError),
+        (503, ServiceError),
+        (599, ServiceError),
+    ],
+)
+def test_the_status_tells_whose_fault_it_is(serve, connect, status, kind):
+    server = serve(problem(status))
+
+    with pytest.raises(BotsClientError) as caught:
+        connect(server, retries=ONCE).run("guru")
+
+    assert type(caught.value) is kind
+
+
+def test_evidence_from_before_a_rewind_has_an_error_of_its_own(serve, connect):
+    server = serve(problem(409, "stale-epoch"))
+
+    with pytest.raises(StaleEpochError):
+        connect(server).report("guru", [Outcome.aborted("math-9")], selection="s-1")
+
+
+def test_an_error_carries_all_that_the_service_said(serve, connect):
+    flaws = [{"loc": ["outcomes", 0, "trials"], "msg": "too few"}, {"loc": [], "msg": "and more"}]
+    server = serve(problem(422, "invalid-outcomes", headers={"X-Request-Id": "r-7"}, errors=flaws))
+
+    with pytest.raises(InvalidRequestError) as caught:
+        connect(server).report("guru", [Outcome.counts("math-9", 1, 2)])
+
+    error = caught.value
+    assert (error.type, error.title, error.status) == ("urn:bots:problem:invalid-outcomes", "Some problem", 422)
+    assert (error.detail, error.request_id) == ("why", "r-7")
+    assert error.errors == (FieldError(("outcomes", 0, "trials"), "too few"), FieldError((), "and more"))
+    assert str(error) == ("422 Some problem: why (POST /report, request r-7)\n  outcomes.0.trials: too few\n  and more")
+
+
+@pytest.mark.parametrize("errors", [None, "bad", {"loc": 1}, [None, 3], [{"loc": 5, "msg": None}]])
+def test_an_unreadable_list_of_flaws_does_not_hide_the_problem(serve, connect, errors):
+    server = serve(problem(422, errors=errors))
+
+    with pytest.raises(InvalidRequestError, match="422 Some problem: why"):
+        connect(server).run("guru")
+
+
+def test_a_page_of_a_proxy_is_quoted(serve, connect):
+    server = serve(answer(b"<html>\n<h1>Bad  gateway</h1>" + b"x" * 9999, 502, {"Content-Type": "text/html"}))
+
+    with pytest.raises(ServiceError, match="502 Bad Gateway: <html> <h1>Bad gateway</h1>xxx") as caught:
+        connect(server, retries=ONCE).run("guru")
+
+    assert len(str(caught.value)) < 400
+
+
+def test_a_redirect_names_the_other_place_and_is_not_followed(serve, connect):
+    server = serve(answer(b"", 307, {"Location": "https://elsewhere.example/"}))
+
+    with pytest.raises(ServiceError, match=r"redirected to https://elsewhere\.example/"):
+        connect(server).run("guru")
+
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"<html>", "Expecting value"),
+        (b"", "Expecting value"),
+        ([], "answer: an object was expected"),
+        ({"dataset": "guru"}, "selection_id: missing"),
+        ({**SELECTION, "tasks": [{"id": 4}]}, r"tasks\.0\.id: a text was expected, not '4'"),
+        ({**SELECTION, "tasks": [{"id": "a", "mean": "high"}]}, r"tasks\.0\.mean: a number was expected"),
+        ({**SELECTION, "tasks": {}}, "tasks: a list was expected"),
+        ({**SELECTION, "step": True}, "step: a whole number was expected"),
+        ({**SELECTION, "tasks": [{"id": "a", "evidence": False}]}, r"tasks\.0\.evidence: a number was expected"),
+        ({**SELECTION, "degraded": 1}, "degraded: true or false was expected"),
+        (b"[" * 100_000, "recursion"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_the_services_fault(serve, connect, content, said):
+    server = serve(answer(content, headers={"X-Request-Id": "r-8"}))
+
+    with pytest.raises(ServiceError, match=f"what is not understood: .*{said}") as caught:
+        connect(server).select("guru", 2)
+
+    assert caught.value.request_id == "r-8"
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"created_at": "yesterday"}, "created_at: a time was expected, not 'yesterday'"),
+        ({"created_at": 3}, "created_at: a time was expected"),
+        ({"settings": {"prior": [1]}}, r"settings\.prior: 1 values instead of 2"),
+        ({"totals": []}, "totals: an object was expected"),
+    ],
+)
+def test_a_field_that_makes_no_sense_is_named(serve, connect, change, said):
+    with pytest.raises(ServiceError, match=said):
+        connect(serve(answer({**RUN, **change}))).run("guru")
+
+
+@pytest.mark.parametrize("schema", [3, "0003", None])
+def test_a_field_may_be_of_several_kinds(serve, connect, schema):
+    assert connect(serve(answer({**VERSION, "schema": schema}))).version().schema == schema
+
+
+def test_a_status_that_nobody_knows_is_told(serve, connect):
+    with pytest.raises(ServiceError, match="599 unknown status"):
+        connect(serve(answer(b"", 599))).version()
+
+
+def test_a_request_that_no_connection_can_carry_is_ours(serve, connect):
+    with pytest.raises(InvalidRequestError, match="cannot be written"):
+        connect(serve(answer(VERSION)), headers={"X Y": "a"}).version()
+
+
+def test_an_answer_in_a_broken_encoding_is_the_services_fault(serve, connect):
+    server = serve(answer(b"no gzip", headers={"Content-Encoding": "gzip"}))
+
+    with pytest.raises(ServiceError, match="broken encoding"):
+        connect(server).version()
+
+
+def test_fields_that_the_service_adds_are_ignored(serve, connect):
+    tasks = [{**task, "colour": "red"} for task in SELECTION["tasks"]]
+    server = serve(answer({**SELECTION, "tasks": tasks, "mood": {"good": True}}))
+
+    assert connect(server).select("guru", 2).ids == ("math-17", "math-4")
+
+
+def test_fields_that_may_be_missing_take_their_defaults(serve, connect):
+    server = serve(answer({"version": VERSION["version"]}))
+
+    assert connect(server).version() == bots_client.Version(version=VERSION["version"])
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_an_error_survives_the_way_between_processes(serve, connect, status):
+    server = serve(problem(status, headers={"Retry-After": "99"}))
+
+    with pytest.raises(BotsClientError) as caught:
+        connect(server, retries=ONCE).run("guru")
+
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
+    assert (type(copy), str(copy), copy.problem) == (type(caught.value), str(caught.value), caught.value.problem)
+
+
+def test_every_error_is_a_client_error_with_its_fault():
+    errors = [getattr(bots_client, name) for name in bots_client.__all__ if name.endswith("Error")]
+    faults = (RequestError, ServiceError, UnreachableError)
+
+    unplaced = [
+        error for error in errors if error not in (BotsClientError, FieldError) and not issubclass(error, faults)
+    ]
+    assert unplaced == []
+
+
+def test_the_tree_of_errors_is_drawn_in_full():
+    drawn = bots_client._errors.__doc__
+
+    assert [name for name in bots_client.__all__ if name.endswith("Error") and name not in drawn] == ["FieldError"]

@@ -1,0 +1,172 @@
+"""What users see: names, signatures, where the service is looked for, and that a key never shows."""
+
+import inspect
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from importlib.resources import files
+from types import ModuleType
+
+import httpx
+import pytest
+
+import bots_client
+from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Settings
+from bots_client._calls import step_calls
+from bots_client._decode import into
+from tests.client.answers import SELECTION, VERSION
+from tests.client.scripted_server import answer, drop, problem
+
+SECRET = "sk-never-show-this"
+
+
+def public(of) -> set[str]:
+    return {name for name in vars(of) if not name.startswith("_")}
+
+
+def test_the_public_names_are_the_intended_ones():
+    named = {name for name in public(bots_client) if not isinstance(getattr(bots_client, name), ModuleType)}
+
+    assert [*sorted(named), "__version__"] == bots_client.__all__
+
+
+def test_the_package_is_typed():
+    assert files(bots_client).joinpath("py.typed").is_file()
+
+
+def test_both_clients_have_the_same_calls_with_the_same_arguments():
+    assert public(Client) - {"close"} == public(AsyncClient) - {"aclose"}
+    for name in public(Client) - {"close"}:
+        one, other = (inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient))
+        assert one.parameters == other.parameters, name
+
+
+def test_a_method_shows_the_signature_and_the_words_of_its_call():
+    signature = inspect.signature(Client.select)
+
+    assert list(signature.parameters)[:3] == ["self", "dataset", "count"]
+    assert signature.return_annotation is bots_client.Selection
+    assert Client.select.__doc__ == step_calls.select.__doc__
+    assert "self" not in inspect.signature(Client("http://127.0.0.1:1").run).parameters
+
+
+def test_the_settings_that_can_be_given_are_those_that_are_answered():
+    assert list(GivenSettings.__annotations__) == [field.name for field in fields(Settings)]
+
+
+def test_the_service_is_looked_for_where_the_argument_or_the_environment_says(monkeypatch):
+    with Client() as bots:
+        assert bots.url == "http://127.0.0.1:8000"
+
+    monkeypatch.setenv("BOTS_URL", "https://bots.example/base/")
+    with Client() as named, Client("http://other:1") as given:
+        assert named.url == "https://bots.example/base"
+        assert given.url == "http://other:1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000", "ftp://host", "http://", "//host", "http://host:port", "http://h/?a=b", "http://h/#x", "bots"],
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_url_that_is_none_is_refused(kind, url):
+    with pytest.raises(ValueError, match="url"):
+        kind(url)
+
+
+def test_a_password_in_the_url_is_refused_without_being_shown():
+    with pytest.raises(ValueError, match="api_key=") as caught:
+        Client(f"http://user:{SECRET}@host")
+
+    assert SECRET not in str(caught.value)
+
+
+def test_a_base_path_comes_before_every_path(serve, connect):
+    server = serve(answer(VERSION))
+
+    connect(f"{server.url}/team/bots/").version()
+
+    assert server.received[0].target == "/team/bots/version"
+
+
+@pytest.mark.parametrize("from_environment", [True, False])
+def test_the_key_is_sent_with_every_request(serve, connect, monkeypatch, from_environment):
+    server = serve(answer(VERSION))
+    if from_environment:
+        monkeypatch.setenv(
+            "BOTS_API_KEY", f"{SECRET}\n"
+        )  # as `BOTS_API_KEY=$(cat key)` would not, but a file mount does
+
+    connect(server, **({} if from_environment else {"api_key": SECRET}), headers={"X-Team": "a"}).version()
+
+    assert server.received[0].headers["authorization"] == f"Bearer {SECRET}"
+    assert server.received[0].headers["x-team"] == "a"
+
+
+def test_without_a_key_none_is_sent(serve, connect):
+    server = serve(answer(VERSION))
+
+    connect(server).version()
+
+    assert "authorization" not in server.received[0].headers
+
+
+@pytest.mark.parametrize("act", [drop, problem(401), problem(503), answer(b"nonsense")])
+def test_the_key_never_shows(serve, connect, caplog, act):
+    caplog.set_level(logging.DEBUG)
+    bots = connect(serve(act), api_key=SECRET, retries=Retries(attempts=2, first_wait_s=0))
+
+    with pytest.raises(BotsClientError) as caught:
+        bots.version()
+
+    shown = [repr(bots.client), repr(vars(bots.client)), str(caught.value), repr(caught.value), caplog.text]
+    assert [text for text in shown if SECRET in text] == []
+    assert "127.0.0.1" in repr(bots.client)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"api_key": f"{SECRET} x"}, {"api_key": f"{SECRET}\nx"}, {"headers": {"X": "é"}}]
+)
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(arguments):
+    with pytest.raises(ValueError, match=r"api_key|headers=") as caught:
+        Client("http://127.0.0.1:1", **arguments)
+
+    assert SECRET not in str(caught.value)
+
+
+def test_a_second_attempt_is_told_in_the_log(serve, connect, caplog):
+    caplog.set_level(logging.INFO, logger="bots_client")
+
+    connect(serve(problem(503), answer(VERSION))).version()
+
+    (record,) = [record for record in caplog.records if record.name == "bots_client"]
+    assert "attempt 1: 503 Some problem" in record.getMessage()
+
+
+def test_threads_can_share_a_client(serve):
+    server = serve(answer(SELECTION))
+
+    with Client(server.url) as bots, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: bots.select("guru", 2), range(40)))
+
+    assert len(found) == 40
+    assert len({one.key for one in server.received}) == 40
+
+
+def test_a_transport_takes_the_place_of_the_network():
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=VERSION))
+
+    with Client(transport=transport) as bots:
+        assert bots.version().numpy == VERSION["numpy"]
+
+
+def test_a_result_of_a_kind_that_nothing_reads_is_our_own_mistake():
+    with pytest.raises(TypeError, match="no decoder"):
+        into(set)
+
+
+async def test_a_transport_takes_the_place_of_the_network_on_asyncio():
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=VERSION))
+
+    async with AsyncClient(transport=transport) as bots:
+        assert (await bots.version()).schema == VERSION["schema"]

@@ -1,0 +1,233 @@
+"""What is tried again, under which key, after which waits, and when it ends."""
+
+import email.utils
+import time
+
+import pytest
+
+from bots_client import (
+    BotsClientError,
+    DeadlineExceededError,
+    InvalidRequestError,
+    Outcome,
+    Retries,
+    ServiceError,
+    UnreachableError,
+)
+from bots_client._retry import Deadline, TimeLeft
+from tests.client.answers import RECEIPT, SELECTION, VERSION
+from tests.client.scripted_server import ScriptedServer, answer, cut_short, drop, problem, stay_silent, trickle
+
+OUTCOMES = [Outcome.counts("math-17", 7, 16)]
+AT_ONCE = Retries(first_wait_s=0)
+SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
+
+
+@pytest.fixture
+def patient(waits):
+    """Retries on a clock that only sleeping moves."""
+    return Retries(attempts=4, first_wait_s=1.0, longest_wait_s=3.0, rng=lambda: 0.5, clock=waits.clock)
+
+
+@pytest.mark.parametrize("failure", [drop, cut_short(b'{"seq"'), problem(503)], ids=["drop", "cut", "503"])
+def test_a_write_is_sent_again_under_the_same_key_with_the_same_bytes(serve, connect, failure):
+    server = serve(failure, failure, answer(RECEIPT))
+
+    receipt = connect(server, retries=AT_ONCE).report("guru", OUTCOMES)
+
+    first, *others = server.received
+    assert receipt.seq == RECEIPT["seq"]
+    assert first.key
+    assert [(one.key, one.body) for one in others] == [(first.key, first.body)] * 2
+
+
+@pytest.mark.parametrize("failure", [drop, cut_short(b"{"), problem(503)], ids=["drop", "cut", "503"])
+def test_a_read_is_sent_again(serve, connect, failure):
+    server = serve(failure, answer(VERSION))
+
+    assert connect(server, retries=AT_ONCE).version().version == "0.1.0"
+    assert [one.key for one in server.received] == [None, None]
+
+
+def test_two_writes_have_two_keys_and_a_given_key_is_used(serve, connect):
+    server = serve(answer(SELECTION))
+    bots = connect(server)
+
+    bots.select("guru", 2)
+    bots.select("guru", 2)
+    bots.select("guru", 2, idempotency_key="mine")
+
+    keys = [one.key for one in server.received]
+    assert len(set(keys)) == 3
+    assert keys[2] == "mine"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129, "new\nline", "schlüssel"])
+def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_sent(connect, key):
+    with pytest.raises(InvalidRequestError, match="idempotency key"):
+        connect("http://127.0.0.1:1").select("guru", 2, idempotency_key=key)
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
+def test_a_busy_service_is_asked_again(serve, connect, status):
+    server = serve(problem(status), answer(VERSION))
+
+    connect(server, retries=AT_ONCE).version()
+
+    assert len(server.received) == 2
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 409, 413, 415, 418, 422, 500, 501])
+def test_other_failures_are_not_tried_again(serve, connect, status):
+    server = serve(problem(status))
+
+    with pytest.raises(BotsClientError) as caught:
+        connect(server, retries=AT_ONCE).version()
+
+    assert caught.value.status == status
+    assert len(server.received) == 1
+
+
+def test_waits_double_up_to_the_longest(serve, connect, waits, patient):
+    server = serve(problem(503))
+
+    with pytest.raises(ServiceError, match="503"):
+        connect(server, retries=patient).version()
+
+    assert waits == [0.5, 1.0, 1.5]
+    assert len(server.received) == patient.attempts
+
+
+@pytest.mark.parametrize(("rng", "expected"), [(0.0, [0, 0, 0, 0]), (0.75, [0.75, 1.5, 3.0, 3.75])])
+def test_each_wait_is_a_share_of_its_bound(rng, expected):
+    retries = Retries(first_wait_s=1, longest_wait_s=5, rng=lambda: rng)
+
+    assert [retries.wait_s(attempt, None) for attempt in (1, 2, 3, 4)] == expected
+    assert retries.wait_s(10**9, None) <= 5
+
+
+def test_a_wait_is_never_shorter_than_the_service_asked_for(serve, connect, waits, patient):
+    server = serve(problem(503, headers={"Retry-After": "3"}), answer(VERSION))
+
+    connect(server, retries=patient).version()
+
+    assert waits == [3.5]
+
+
+def test_retry_after_may_be_a_date():
+    now = 1_750_000_000.0
+    retries = Retries(wall_clock=lambda: now)
+
+    assert retries.retry_after_s(email.utils.formatdate(now + 7, usegmt=True)) == 7
+    assert retries.retry_after_s(email.utils.formatdate(now - 7, usegmt=True)) == 0
+
+
+@pytest.mark.parametrize("header", [None, "", "soon", "-1", "nan", "inf", "Tue, 99 Foo 2026 00:00:00 GMT"])
+def test_a_retry_after_that_says_nothing_is_not_heeded(header):
+    assert Retries().retry_after_s(header) is None
+
+
+def test_a_wait_past_the_deadline_is_not_begun(serve, connect, waits, patient):
+    server = serve(problem(503, headers={"Retry-After": "60"}))
+
+    with pytest.raises(ServiceError) as caught:
+        connect(server, retries=patient, deadline_s=30).version()
+
+    assert caught.value.problem.retry_after_s == 60
+    assert waits == []
+    assert len(server.received) == 1
+
+
+def test_waits_never_add_up_to_more_than_the_deadline(serve, connect, waits, patient):
+    server = serve(problem(503))
+
+    with pytest.raises(ServiceError):
+        connect(server, retries=patient, deadline_s=1.2).version()
+
+    assert waits == [0.5]
+
+
+@pytest.mark.parametrize("act", [stay_silent, trickle])
+def test_no_answer_within_the_deadline_ends_the_call(serve, connect, act):
+    server = serve(act)
+    began = time.monotonic()
+
+    with pytest.raises(DeadlineExceededError, match=r"POST /select within 0\.3 s, attempt 1 of 6"):
+        connect(server).select("guru", 2, deadline_s=0.3)
+
+    assert 0.25 < time.monotonic() - began < SOON_S
+    assert len(server.received) == 1
+
+
+def test_a_call_without_time_is_not_sent(serve, connect):
+    server = serve(answer(VERSION))
+
+    with pytest.raises(DeadlineExceededError):
+        connect(server, deadline_s=0).version()
+
+    assert server.received == []
+
+
+@pytest.mark.parametrize("deadline_s", [float("nan"), float("inf")])
+def test_a_deadline_that_never_comes_is_refused(connect, deadline_s):
+    with pytest.raises(ValueError, match="deadline"):
+        connect("http://127.0.0.1:1", deadline_s=deadline_s).version()
+
+
+def test_each_phase_of_a_request_has_what_the_earlier_ones_left(waits):
+    table = TimeLeft(Deadline(10, waits.clock))
+
+    waits.sleep(4)
+    assert table.get("read") == 6
+    waits.sleep(7)
+    assert 0 < table.get("read") < 0.01
+
+
+def test_a_refused_connection_names_the_url_and_the_fix(serve, connect, waits, patient):
+    with ScriptedServer(answer()) as gone:
+        url = gone.url
+
+    with pytest.raises(UnreachableError) as caught:
+        connect(url, retries=patient).version()
+
+    assert url in str(caught.value)
+    assert "make serve" in str(caught.value)
+    assert not isinstance(caught.value, DeadlineExceededError)
+    assert len(waits) == patient.attempts - 1
+
+
+def test_a_service_that_comes_back_meanwhile_gets_the_call(serve, connect, waits, monkeypatch):
+    with ScriptedServer(answer()) as gone:
+        url, port = gone.url, gone.port
+    back: list[ScriptedServer] = []
+
+    def come_back(_):
+        if not back:
+            back.append(serve(answer(RECEIPT), port=port))
+
+    monkeypatch.setattr(waits, "sleep", come_back)
+
+    receipt = connect(url, retries=AT_ONCE).report("guru", OUTCOMES)
+
+    assert receipt.seq == RECEIPT["seq"]
+    assert len(back[0].received) == 1
+
+
+def test_a_lost_connection_says_so(serve, connect):
+    server = serve(drop)
+
+    with pytest.raises(UnreachableError, match=r"lost the connection to .* during GET /version, attempt 2 of 2"):
+        connect(server, retries=Retries(attempts=2, first_wait_s=0)).version()
+
+
+def test_a_probe_is_asked_once(serve, connect):
+    server = serve(problem(503))
+
+    assert connect(server).is_ready() is False
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("arguments", [{"attempts": 0}, {"first_wait_s": -1}, {"longest_wait_s": float("inf")}])
+def test_retries_that_cannot_be_are_refused(arguments):
+    with pytest.raises(ValueError, match=r"attempts|waits"):
+        Retries(**arguments)

@@ -1,0 +1,203 @@
+"""Bodies too large for memory, in both directions."""
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from bots_client import (
+    AsyncClient,
+    Client,
+    DeadlineExceededError,
+    InvalidRequestError,
+    Retries,
+    ServiceError,
+    UnreachableError,
+)
+from bots_client._call import CHUNK_BYTES
+from tests.client.answers import DATASET
+from tests.client.scripted_server import answer, cut_short, drop, problem, stay_silent
+
+AT_ONCE = Retries(first_wait_s=0)
+NDJSON = "application/x-ndjson"
+
+
+@pytest.fixture
+def pool(tmp_path):
+    """A file of two and a half chunks."""
+    file = tmp_path / "pool.ndjson"
+    file.write_bytes(bytes(range(256)) * (CHUNK_BYTES * 5 // 2 // 256))
+    return file
+
+
+def test_a_file_is_streamed_and_its_progress_told(serve, connect, pool):
+    server = serve(answer(DATASET, 201))
+    told = []
+
+    made = connect(server).upload_dataset(
+        "guru", pool, reference_models=["a b", "c"], description="x&y", on_progress=lambda *now: told.append(now)
+    )
+
+    (request,) = server.received
+    size = pool.stat().st_size
+    assert made.name == "guru"
+    assert (request.method, request.target) == (
+        "PUT",
+        "/datasets/guru?reference_model=a+b&reference_model=c&description=x%26y",
+    )
+    assert (request.headers["content-type"], request.headers["content-length"]) == (NDJSON, str(size))
+    assert request.body == pool.read_bytes()
+    assert told == [(CHUNK_BYTES, size), (2 * CHUNK_BYTES, size), (size, size)]
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"), [("p.jsonl", NDJSON), ("p.PARQUET", "application/vnd.apache.parquet"), ("p.ndjson", NDJSON)]
+)
+def test_the_name_of_a_file_says_what_it_holds(serve, connect, tmp_path, name, media_type):
+    server = serve(answer(DATASET))
+    (tmp_path / name).write_bytes(b"{}")
+
+    connect(server).upload_dataset("guru", str(tmp_path / name))
+
+    assert server.received[0].headers["content-type"] == media_type
+
+
+def test_chunks_of_a_function_are_sent_as_they_come(serve, connect):
+    server = serve(answer(DATASET))
+    told = []
+
+    connect(server).upload_dataset(
+        "guru", lambda: [b"one\n", b"", b"two\n"], media_type=NDJSON, on_progress=lambda *now: told.append(now)
+    )
+
+    (request,) = server.received
+    assert request.body == b"one\ntwo\n"
+    assert request.headers["transfer-encoding"] == "chunked"
+    assert told == [(4, None), (4, None), (8, None)]
+
+
+def test_an_upload_is_begun_anew_under_the_same_key(serve, connect):
+    server = serve(drop, problem(503), answer(DATASET))
+    opened: list[int] = []
+
+    def chunks():
+        opened.append(len(opened))
+        yield b"one\n"
+        yield b"two\n"
+
+    connect(server, retries=AT_ONCE).upload_dataset("guru", chunks, media_type=NDJSON)
+
+    assert opened == [0, 1, 2]
+    assert [one.body for one in server.received] == [b"one\ntwo\n"] * 3
+    assert len({one.key for one in server.received}) == 1
+
+
+def test_a_file_is_closed_however_the_upload_ends(serve, connect, pool):
+    files = []
+
+    def open_pool():
+        files.append(pool.open("rb"))
+        return files[-1]
+
+    with pytest.raises(InvalidRequestError, match="422"):
+        connect(serve(problem(422))).upload_dataset("guru", open_pool, media_type=NDJSON)
+
+    assert [file.closed for file in files] == [True]
+
+
+def test_an_upload_from_a_slow_disk_ends_at_its_deadline(serve, connect, waits):
+    server = serve(answer(DATASET))
+
+    def slow():
+        for _ in range(9):
+            waits.sleep(1)
+            yield b"line\n"
+
+    with pytest.raises(DeadlineExceededError):
+        connect(server, retries=Retries(clock=waits.clock)).upload_dataset(
+            "guru", slow, media_type=NDJSON, deadline_s=4.5
+        )
+
+    assert sum(waits) == 5
+
+
+def test_what_the_callers_source_raises_comes_through(serve, connect):
+    def broken():
+        yield b"line\n"
+        raise KeyError("no such column")
+
+    with pytest.raises(KeyError, match="no such column"):
+        connect(serve(answer(DATASET))).upload_dataset("guru", broken, media_type=NDJSON)
+
+
+@pytest.mark.parametrize("size", [CHUNK_BYTES * 2, CHUNK_BYTES * 4])
+def test_a_file_that_changes_meanwhile_is_not_sent_by_halves(serve, connect, pool, size):
+    server = serve(answer(DATASET))
+
+    with pytest.raises(InvalidRequestError, match="changed while it was sent"):
+        connect(server).upload_dataset("guru", pool, on_progress=lambda *_: os.truncate(pool, size))
+
+    assert [one for one in server.received if one.body] == []
+
+
+def test_a_missing_file_is_told_before_anything_is_sent(connect, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        connect("http://127.0.0.1:1").upload_dataset("guru", tmp_path / "none.parquet")
+
+
+def test_an_arrow_stream_is_handed_through(serve, connect):
+    server = serve(problem(503), drop, answer(b"ARROW" * 100_000))
+
+    chunks = connect(server, retries=AT_ONCE).tasks_arrow("guru", "r1")
+
+    assert b"".join(chunks) == b"ARROW" * 100_000
+    assert server.received[0].target == "/datasets/guru/runs/r1/tasks"
+    assert server.received[0].headers["accept"] == "application/vnd.apache.arrow.stream"
+
+
+def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
+    server = serve(cut_short(b"ARROW"), answer(b"ARROW"))
+
+    with pytest.raises(UnreachableError, match="lost the connection"):
+        connect(server, retries=AT_ONCE).tasks_arrow("guru")
+
+    assert len(server.received) == 1
+
+
+def test_a_stream_that_never_begins_ends_at_its_deadline(serve, connect):
+    with pytest.raises(DeadlineExceededError):
+        connect(serve(stay_silent)).tasks_arrow("guru", deadline_s=0.2)
+
+
+def test_a_refused_stream_is_an_error_like_any_other(serve, connect):
+    with pytest.raises(ServiceError, match="500"):
+        connect(serve(problem(500))).tasks_arrow("guru")
+
+
+def test_a_stream_may_be_left_in_the_middle(serve):
+    server = serve(answer(b"ARROW" * 100_000))
+
+    with Client(server.url) as bots, contextlib.closing(bots.tasks_arrow("guru")) as chunks:
+        assert next(chunks).startswith(b"ARROW")
+
+
+async def test_a_stream_may_be_left_in_the_middle_on_asyncio(serve):
+    server = serve(answer(b"ARROW" * 100_000))
+
+    async with AsyncClient(server.url) as bots, contextlib.aclosing(bots.tasks_arrow("guru")) as chunks:
+        assert (await anext(chunks)).startswith(b"ARROW")
+
+
+async def test_a_cancelled_call_ends_at_once_and_the_client_goes_on(serve):
+    server = serve(stay_silent, answer(DATASET))
+
+    async with AsyncClient(server.url) as bots:
+        waiting = asyncio.create_task(bots.dataset("guru"))
+        while not server.received:  # noqa: ASYNC110 - a thread fills it
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+        assert (await bots.dataset("guru")).name == "guru"

@@ -1,0 +1,248 @@
+"""Random journals, and the fold of DESIGN section 2 written slowly and plainly: every task at every step."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from bots_service.core.arrays import frozen
+from bots_service.core.entries import Body, Entry, Report, SettingsChange
+from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.receipt import Receipt
+from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.state import RunState, advance, fresh_state
+
+Piece = tuple[int, float, float]  # task, successes, failures
+
+
+def evidence_of(*pieces: Piece) -> Evidence:
+    if not pieces:
+        return no_evidence()
+    tasks, successes, failures = zip(*pieces, strict=True)
+    return Evidence(
+        frozen(np.array(tasks, np.int32)),
+        frozen(np.array(successes, np.float64)),
+        frozen(np.array(failures, np.float64)),
+    )
+
+
+def pool_of(*rows: tuple[float, ...]) -> Pool:
+    references, profile_of = number_profiles(np.array(rows, np.float64).reshape(len(rows), -1))
+    return Pool(references, profile_of)
+
+
+def report_of(*pieces: Piece, made_at: int | None = None, close: bool | None = None) -> Report:
+    return Report(evidence_of(*pieces), made_at, close)
+
+
+def replay(pool: Pool, bodies: Sequence[Body], settings: RunSettings, state: RunState | None = None) -> RunState:
+    state = state or fresh_state(settings, pool.profiles)
+    for body in bodies:
+        state, _ = advance(state, Entry(state.seq + 1, state.epoch, pool.profiles, body), pool)
+    return state
+
+
+# --- the slow reference ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ClosedStep:
+    """What one closed step knew: (successes, failures) of its tasks, c, rho m, lambda."""
+
+    counts: dict[int, tuple[float, float]]
+    capability: float | None
+    booked: float
+    forgetting: float
+
+
+@dataclass
+class DenseRun:
+    """A run that keeps all evidence and computes each belief from the first step on, by the paper's Eq. 1."""
+
+    pool: Pool
+    settings: RunSettings
+    capability: float | None = None
+    closed: list[ClosedStep] = field(default_factory=list)
+    waiting: list[tuple[int, float, float, int]] = field(default_factory=list)
+    joined: dict[int, int] = field(default_factory=dict)  # profile -> closed steps when it came
+
+    @property
+    def step(self) -> int:
+        return len(self.closed)
+
+    def take(self, entry: Entry) -> None:
+        if isinstance(entry.body, SettingsChange):
+            self.settings = entry.body.settings
+            return
+        report = entry.body
+        assert isinstance(report, Report)
+        for profile in range(entry.profiles):
+            self.joined.setdefault(profile, self.step)
+        made_at = self.step if report.made_at is None else min(report.made_at, self.step)
+        evidence = report.evidence
+        if self.step - made_at <= 64:
+            rows = zip(evidence.tasks.tolist(), evidence.successes.tolist(), evidence.failures.tolist(), strict=True)
+            self.waiting += [(*row, made_at) for row in rows]
+        pending = len({task for task, *_ in self.waiting})
+        wanted = self.settings.tasks_per_step
+        full = report.close is None and pending > 0 if wanted is None else pending >= wanted
+        if report.close or full:
+            self.close()
+
+    def close(self) -> None:
+        on_time: dict[int, list[Piece]] = {}
+        everything: dict[int, list[Piece]] = {}
+        for task, successes, failures, made_at in self.waiting:
+            everything.setdefault(task, []).append((task, successes, failures))
+            if made_at == self.step:
+                on_time.setdefault(task, []).append((task, successes, failures))
+            else:
+                had = self.closed[made_at].counts.get(task, (0.0, 0.0))
+                self.closed[made_at].counts[task] = (had[0] + successes, had[1] + failures)
+        hint = self.hint(_sums(on_time or everything))
+        momentum = self.settings.capability_momentum
+        if self.capability is None:
+            self.capability = hint
+        elif hint is not None:
+            self.capability = momentum * self.capability + (1.0 - momentum) * hint
+        booked = self.settings.implicit_weight * self.settings.rollouts_per_task
+        self.closed.append(ClosedStep(_sums(on_time), self.capability, booked, self.settings.forgetting))
+        self.waiting = []
+
+    def hint(self, counts: dict[int, tuple[float, float]]) -> float | None:
+        rows = [(self.row(task), s / (s + f)) for task, (s, f) in sorted(counts.items())]
+        rows = [(row, rate) for row, rate in rows if row and not any(map(math.isnan, row))]
+        if not rows:
+            return None
+        models = len(rows[0][0])
+        means = [_mean([row[model] for row, _ in rows]) for model in range(models)]
+        if models == 1:
+            means = [0.0, *means]
+        reached = _mean([rate for _, rate in rows])
+        below = 0
+        for model in range(len(means) - 1):
+            if max(means[: model + 1]) <= reached:
+                below = model
+        gap = means[below + 1] - means[below] + 1e-6
+        return None if abs(gap) < 1e-3 else below + (reached - means[below]) / gap
+
+    def row(self, task: int) -> list[float]:
+        return self.pool.references[self.pool.profile_of[task]].tolist()
+
+    def rate(self, task: int, capability: float) -> float | None:
+        row = self.row(task)
+        if not row or any(map(math.isnan, row)):
+            return None
+        if len(row) == 1:
+            row = [0.0, *row]
+        below = 0
+        while below < len(row) - 2 and capability >= below + 1:
+            below += 1
+        value = row[below] + (capability - below) * (row[below + 1] - row[below])
+        return min(max(value, 0.0), 1.0)
+
+    def belief(self, task: int) -> tuple[float, float]:
+        prior_alpha, prior_beta = alpha, beta = self.settings.prior
+        remembered_from = self.joined.get(int(self.pool.profile_of[task]), self.step) - 64
+        for number, step in enumerate(self.closed):
+            alpha = (1 - step.forgetting) * alpha + step.forgetting * prior_alpha
+            beta = (1 - step.forgetting) * beta + step.forgetting * prior_beta
+            rate = None if step.capability is None else self.rate(task, step.capability)
+            if task in step.counts:
+                alpha, beta = alpha + step.counts[task][0], beta + step.counts[task][1]
+            elif rate is not None and number >= remembered_from:
+                alpha, beta = alpha + step.booked * rate, beta + step.booked * (1 - rate)
+        return alpha, beta
+
+    @property
+    def scale(self) -> float:
+        """The prior, and all evidence that could stand in any sum by now: rounding is relative to this."""
+        total = sum(self.settings.prior)
+        for step in self.closed:
+            largest = max((s + f for s, f in step.counts.values()), default=0.0)
+            total = (1 - step.forgetting) * total + step.forgetting * sum(self.settings.prior) + step.booked + largest
+        return total
+
+
+def _sums(pieces: dict[int, list[Piece]]) -> dict[int, tuple[float, float]]:
+    return {task: (math.fsum(p[1] for p in of), math.fsum(p[2] for p in of)) for task, of in pieces.items()}
+
+
+def _mean(values: list[float]) -> float:
+    total = 0.0
+    for value in values:  # not sum(): since Python 3.12 that is compensated
+        total += value
+    return total / len(values)
+
+
+# --- random journals -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run's settings, its pool in the end, and its journal."""
+
+    settings: RunSettings
+    pool: Pool
+    entries: list[Entry]
+
+    def replayed(self) -> tuple[RunState, list[Receipt]]:
+        state, receipts = fresh_state(self.settings, 0), []
+        for entry in self.entries:
+            state, receipt = advance(state, entry, self.pool)
+            receipts.append(receipt)
+        return state, receipts
+
+
+shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1)
+counts = st.integers(0, 16).map(float) | st.integers(0, 64).map(lambda quarters: quarters / 4) | st.just(1e6)
+some_settings = st.fixed_dictionaries(
+    {
+        "forgetting": shares,
+        "implicit_weight": shares,
+        "capability_momentum": shares,
+        "rollouts_per_task": st.sampled_from([1, 4, 16, 1e5]),
+        "prior": st.sampled_from([(1, 1), (0.5, 2.5), (1e-3, 1e-3), (1e6, 1e-3)]),
+        "tasks_per_step": st.sampled_from([None, None, 1, 3]),
+    }
+).map(settings_from)
+
+
+@st.composite
+def pieces(draw, tasks: int) -> list[Piece]:
+    chosen = draw(st.lists(st.integers(0, tasks - 1), max_size=6))
+    drawn = [(task, draw(counts), draw(counts)) for task in chosen]
+    return [(task, s, f if s + f > 0 else 1.0) for task, s, f in drawn]
+
+
+@st.composite
+def pools(draw, max_tasks: int = 8) -> Pool:
+    models = draw(st.integers(0, 4))
+    rate = st.integers(0, 16).map(lambda k: k / 16)
+    row = st.tuples(*[rate] * models) | st.tuples(*[st.just(math.nan)] * models)
+    return pool_of(*draw(st.lists(row, min_size=1, max_size=max_tasks)))
+
+
+@st.composite
+def stories(draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings) -> Story:
+    first, pool = draw(settings), draw(pools())
+    dense, entries = DenseRun(pool, first), []
+    tasks = draw(st.integers(1, len(pool)))
+    for seq in range(1, draw(st.integers(1, max_entries)) + 1):
+        tasks = draw(st.sampled_from([tasks, tasks, len(pool)]))
+        body: Report | SettingsChange
+        if draw(st.integers(0, 9)) == 0:
+            values = {**draw(settings).as_dict(), "prior": first.prior}
+            body = SettingsChange(settings_from(values))
+        else:
+            lag = draw(st.sampled_from([None, 0, 0, 1, 2, 3]))
+            made_at = None if lag is None else max(dense.step - lag, 0)
+            close = draw(st.sampled_from([None, None, True, False]))
+            body = report_of(*draw(pieces(tasks)), made_at=made_at, close=close)
+        entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
+        dense.take(entry)
+        entries.append(entry)
+    return Story(first, pool, entries)

@@ -1,0 +1,58 @@
+"""The draw of every task, and whether the service's draw has its distribution."""
+
+import numpy as np
+
+from bots_service.core import thompson
+from bots_service.core.thompson import draw_nearest
+from tests.core.pools import assert_same_shares, assert_same_values
+
+REPEATS = 600
+
+
+def always_windows(monkeypatch):
+    for name, value in {"WINDOW_MEMBERS": 1, "WINDOW_TASKS": 0, "WINDOW_SHARE": 1.0}.items():
+        monkeypatch.setattr(thompson, name, value)
+
+
+def dense(alone, shared, sizes, count, target, rng):
+    if target > 0.5:  # doubles are too coarse near 1 to tell a heap's members apart
+        values, owners = dense(alone[::-1], shared[::-1], sizes, count, 1 - target, rng)
+        return 1 - values, owners
+    owners = rng.permutation(np.repeat(np.arange(len(sizes) + len(alone[0])), [*sizes, *[1] * len(alone[0])]))
+    values = rng.beta(*(np.concatenate([s, a])[owners] for s, a in zip(shared, alone, strict=True)))
+    first = np.argsort(np.maximum(np.abs(values - target), 1e-300), kind="stable")[:count]
+    return values[first], owners[first]
+
+
+def samples(draw, target, seed):
+    """Independent numbers, REPEATS of each: a random chosen owner, the nearest's, the first and last distance."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(REPEATS):
+        values, owners = draw(rng)
+        distances = np.abs(values - target)
+        rows.append((rng.choice(owners), owners[0], distances[0], distances[-1], rng.choice(values)))
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def assert_draws_like_dense(scenario, seed):
+    alone, shared, sizes, count, target = scenario
+    alone, shared = ((np.array(alpha, float), np.array(beta, float)) for alpha, beta in (alone, shared))
+    sizes = np.array(sizes)
+    # Owners of one belief are exchangeable: where there are many, only their sums are often enough for a test.
+    beliefs = np.concatenate([np.stack(shared), np.stack(alone)], axis=1)
+    kind = np.unique(beliefs, axis=1, return_inverse=True)[1]
+
+    def by_profiles(rng):
+        drawn = draw_nearest(alone, shared, sizes, count=count, target=target, rng=rng)
+        assert len(drawn.values) == count
+        assert (np.bincount(drawn.owners, minlength=len(sizes))[: len(sizes)] <= sizes).all()
+        return drawn.values, drawn.owners
+
+    ours = samples(by_profiles, target, seed)
+    theirs = samples(lambda rng: dense(alone, shared, sizes, count, target, rng), target, seed + 1)
+    for mine, other in zip(ours[:2], theirs[:2], strict=True):
+        assert_same_shares(mine, other)
+        assert_same_shares(kind[mine], kind[other])
+    for mine, other in zip(ours[2:], theirs[2:], strict=True):
+        assert_same_values(mine, other)

@@ -1,0 +1,132 @@
+"""Pools and beliefs for the tests of the core, and the slow obvious selection they are compared with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency, ks_2samp
+
+from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.selection import SelectionRequest
+
+LEVEL = 1e-3  # of each statistical test; all have fixed seeds, so they pass always or never
+TAGS = ("math", "code", "hard")
+
+
+def tasks(*numbers):
+    return np.array(numbers, np.int32)
+
+
+@dataclass
+class ArrayBelief:
+    """A belief given by its arrays: [G] for profiles, [T] for the tasks apart."""
+
+    shared: tuple
+    apart: np.ndarray
+    own: tuple
+
+    def of_profiles(self, _pool):
+        return self.shared
+
+    def of_apart(self, _pool):
+        return self.own
+
+    def of_tasks(self, pool, asked):
+        alpha, beta = (common[pool.profile_of[asked]] for common in self.shared)
+        for place, task in enumerate(self.apart):
+            alpha[asked == task], beta[asked == task] = self.own[0][place], self.own[1][place]
+        return alpha, beta
+
+
+def belief(shared_alpha, shared_beta, apart=(), alpha=(), beta=()):
+    shared = np.array(shared_alpha, float), np.array(shared_beta, float)
+    return ArrayBelief(shared, tasks(*apart), (np.array(alpha, float), np.array(beta, float)))
+
+
+def pool(profile_of, tags=None, retired=()):
+    """A pool whose profile g has the reference pass rate g / 8."""
+    references = np.arange(max(profile_of) + 1)[:, None] / 8
+    tagged = {tag: tasks(*members) for tag, members in (tags or {}).items()}
+    return Pool(references, tasks(*profile_of), tagged, tasks(*retired))
+
+
+@st.composite
+def pools(draw, max_size=60):
+    size = draw(st.integers(1, max_size))
+    models = draw(st.integers(0, 2))
+    rate = st.sampled_from([0.0, 0.25, 0.5, 1.0, np.nan])
+    rows = draw(st.lists(st.lists(rate, min_size=models, max_size=models), min_size=size, max_size=size))
+    references, profile_of = number_profiles(np.array(rows, float).reshape(size, models))
+    some = st.lists(st.integers(0, size - 1), unique=True).map(lambda chosen: tasks(*sorted(chosen)))
+    return Pool(references, profile_of, {tag: draw(some) for tag in TAGS}, draw(some))
+
+
+@st.composite
+def beliefs(draw, about):
+    evidence = st.floats(1e-3, 1e7) | st.sampled_from([1e-3, 1.0, 17.0, 1e7])
+    apart = sorted(draw(st.sets(st.integers(0, len(about) - 1))))
+
+    def several(size):
+        return draw(st.lists(evidence, min_size=size, max_size=size))
+
+    groups = about.profiles
+    return belief(several(groups), several(groups), apart, several(len(apart)), several(len(apart)))
+
+
+@st.composite
+def some_tasks(draw, about):
+    return tasks(*draw(st.lists(st.integers(0, len(about) - 1), max_size=len(about))))
+
+
+@st.composite
+def requests(draw, about):
+    count = draw(st.integers(1, len(about)))
+    quotas, rest = {}, count
+    for tag in draw(st.lists(st.sampled_from(TAGS), unique=True)):
+        quotas[tag] = draw(st.integers(0, rest))
+        rest -= quotas[tag]
+    return SelectionRequest(
+        count,
+        tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))),
+        quotas=quotas,
+        exclude=draw(some_tasks(about)),
+        uniform_share=draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
+        strategy=draw(st.sampled_from(["thompson", "mean", "softmax", "uniform", "easy_to_hard", "shuffle"])),
+        target=draw(st.sampled_from([0.0, 0.5, 0.8, 1.0])),
+        seed=draw(st.integers(0, 5)),
+    )
+
+
+def candidates(about, tags=(), also=None, barred=()):
+    """The tasks that may be chosen, one by one."""
+    return [
+        task
+        for task in range(len(about))
+        if task not in about.retired
+        and task not in barred
+        and (not tags or any(task in about.tags[tag] for tag in tags))
+        and (also is None or task in about.tags[also])
+    ]
+
+
+def dense_thompson(beliefs_of, about, among, count, target, rng):
+    """Draw every task, sort, cut: what the paper says, in four lines."""
+    among = rng.permutation(np.array(among, np.int32))
+    values = rng.beta(*beliefs_of.of_tasks(about, among))
+    nearest = np.argsort(np.abs(values - target), kind="stable")[:count]
+    return among[nearest], values[nearest]
+
+
+def assert_same_shares(one, other):
+    """Two independent samples of small whole numbers have one distribution (chi-square)."""
+    table = np.array([np.bincount(sample, minlength=max(*one, *other) + 1) for sample in (one, other)])
+    rare = table.sum(axis=0) < 20
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    table = table[:, table.sum(axis=0) > 0]
+    if table.shape[1] > 1:
+        assert chi2_contingency(table).pvalue > LEVEL
+
+
+def assert_same_values(one, other):
+    """Two independent samples of numbers have one distribution (Kolmogorov-Smirnov)."""
+    assert ks_2samp(one, other).pvalue > LEVEL

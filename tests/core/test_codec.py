@@ -1,0 +1,222 @@
+"""States as bytes: round trip, layout, damage."""
+
+import json
+import math
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.codec import decode_state, encode_state, pack, unpack
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import RunState
+from bots_service.errors import DamagedStateError
+from tests.core.journals import Story, pool_of, replay, report_of, stories
+
+
+def a_state() -> RunState:
+    """A state in which no array is empty."""
+    pool = pool_of((0.25, 0.75), (0.5, 0.875), (math.nan, math.nan))
+    bodies = [
+        report_of((0, 3.0, 1.0), (2, 1.0, 1.0)),
+        report_of((1, 0.5, 3.5)),
+        report_of((2, 1.0, 2.0), (0, 0.1, 0.2), made_at=0, close=False),
+    ]
+    return replay(pool, bodies, settings_from({"seed": 2**63 - 1}))
+
+
+BLOB = encode_state(a_state())
+
+
+def sealed(body: bytes) -> bytes:
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def with_header(text: bytes, arrays: bytes = b"") -> bytes:
+    return sealed(struct.pack("<4sHI", b"BOTS", 1, len(text)) + text + arrays)
+
+
+@given(stories(max_entries=5))
+def test_a_state_comes_back_bit_for_bit(story: Story):
+    state, _ = story.replayed()
+    blob = encode_state(state)
+    again = decode_state(blob)
+    assert encode_state(again) == blob
+    for name in ("epoch", "seq", "step", "settings", "totals"):
+        assert getattr(again, name) == getattr(state, name)
+    assert (again.belief.prior, again.belief.capability) == (state.belief.prior, state.belief.capability)
+
+
+def test_the_bytes_of_format_1_are_those_that_the_module_documents():
+    state = a_state()
+    belief, waiting = state.belief, state.open_step
+    settled, recent, past, evidence = belief.tried.settled, belief.tried.recent, belief.past, waiting.evidence
+    arrays: dict[str, tuple[str, np.ndarray]] = {
+        "implied": ("<f8", belief.implied),
+        "settled_counts": ("<f8", settled.counts),
+        "settled_steps": ("<u8", settled.steps),
+        "recent_counts": ("<f8", recent.counts),
+        "recent_steps": ("<u8", recent.steps),
+        "past_capability": ("<f8", past.capability),
+        "past_booked": ("<f8", past.booked),
+        "past_kept": ("<f8", past.kept),
+        "open_successes": ("<f8", evidence.successes),
+        "open_failures": ("<f8", evidence.failures),
+        "settled_tasks": ("<i4", settled.tasks),
+        "settled_last_step": ("<i4", settled.last_step),
+        "recent_tasks": ("<i4", recent.tasks),
+        "recent_last_step": ("<i4", recent.last_step),
+        "open_tasks": ("<i4", evidence.tasks),
+        "open_made_at": ("<i4", waiting.made_at),
+    }
+    settings_text = json.dumps(state.settings.as_dict(), separators=(",", ":"))
+    text = (
+        f'{{"epoch":0,"seq":3,"step":2,"settings":{settings_text},'
+        '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
+        '"late":0,"expired":0},'
+        f'"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r},"open_late":2,"open_expired":0,"arrays":{{'
+        + ",".join(
+            f'"{name}":{json.dumps([kind, *a.shape], separators=(",", ":"))}' for name, (kind, a) in arrays.items()
+        )
+        + "}}"
+    ).encode()
+    while (4 + 2 + 4 + len(text)) % 8:
+        text += b" "
+    letters = {"<f8": "d", "<i4": "i", "<u8": "Q"}
+    body = b"BOTS" + struct.pack("<H", 1) + struct.pack("<I", len(text)) + text
+    for kind, array in arrays.values():
+        body += struct.pack(f"<{array.size}{letters[kind]}", *array.ravel().tolist())
+    assert body + struct.pack("<I", zlib.crc32(body)) == BLOB
+
+
+@pytest.mark.parametrize("digits", range(8))
+def test_arrays_can_be_used_where_they_lie_whatever_the_length_of_the_header(digits):
+    header, arrays = unpack(BLOB)
+    _, again = unpack(pack({**header, "seq": 10**digits}, arrays))
+    assert all(array.flags.aligned and not array.flags.writeable for array in again.values())
+    assert all(np.array_equal(again[name], arrays[name]) for name in arrays)
+
+
+def test_arrays_of_the_other_byte_order_give_the_same_bytes():
+    array = np.array([1.5, -2.25])
+    assert pack({}, {"a": array.astype(">f8")}) == pack({}, {"a": array})
+
+
+@given(st.integers(0, len(BLOB) - 1))
+def test_cut_bytes_are_refused(length):
+    with pytest.raises(DamagedStateError):
+        decode_state(BLOB[:length])
+
+
+@given(st.integers(0, len(BLOB) - 1), st.integers(1, 255))
+def test_a_changed_byte_is_refused(place, change):
+    changed = bytearray(BLOB)
+    changed[place] ^= change
+    with pytest.raises(DamagedStateError):
+        decode_state(bytes(changed))
+
+
+def test_every_single_changed_bit_is_refused():
+    for place in range(len(BLOB)):
+        changed = bytearray(BLOB)
+        changed[place] ^= 1 << (place % 8)
+        with pytest.raises(DamagedStateError):
+            decode_state(bytes(changed))
+
+
+@pytest.mark.parametrize("blob", [BLOB + b"\0", BLOB * 2, sealed(BLOB), sealed(BLOB[:-4] + b"12345678")])
+def test_bytes_left_over_are_refused(blob):
+    with pytest.raises(DamagedStateError):
+        decode_state(blob)
+
+
+def test_an_unknown_format_is_named():
+    body = BLOB[:4] + struct.pack("<H", 2) + BLOB[6:-4]
+    with pytest.raises(DamagedStateError, match=r"format b'BOTS' 2, where b'BOTS' 1 is read"):
+        decode_state(sealed(body))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"arrays":7}',
+        b'{"arrays":{"a":7}}',
+        b'{"arrays":{"a":[]}}',
+        b'{"arrays":{"a":["<f8",-1]}}',
+        b'{"arrays":{"a":["<f8","2"]}}',
+        b'{"arrays":{"a":["<f8",null]}}',
+        b'{"arrays":{"a":["<f8",1.0]}}',
+        b'{"arrays":{"a":["<f8",1e300]}}',
+        b'{"arrays":{"a":["<f8",9]}}',
+        b'{"arrays":{"a":["|O",1]}}',
+        b'{"arrays":{"a":[["<f8"],1]}}',
+        b'{"arrays":{"a":["<f8",%d]}}' % 10**30,
+        b'{"arrays":{"a":["<f8",0,%d]}}' % 10**30,
+        b'{"arrays":{"a":["<f8",%s0]}}' % (b"0," * 99),
+        b'{"arrays":{}}',
+        b"[" * 100_000,
+        b"1" * 10_000,
+    ],
+    ids=lambda text: text[:24].decode("latin1"),
+)
+def test_a_header_that_makes_no_sense_is_refused_though_its_checksum_is_right(text):
+    with pytest.raises(DamagedStateError):
+        decode_state(with_header(text))
+
+
+def test_a_header_longer_than_the_bytes_is_refused():
+    with pytest.raises(DamagedStateError):
+        decode_state(sealed(struct.pack("<4sHI", b"BOTS", 1, 2**32 - 1) + b"{}"))
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored(data):
+    length = struct.unpack_from("<I", BLOB, 6)[0]
+    header = json.loads(BLOB[10 : 10 + length])
+    owner = data.draw(st.sampled_from([header, header["settings"], header["totals"], header["arrays"]]))
+    name = data.draw(st.sampled_from(sorted(owner)))
+    if data.draw(st.booleans()):
+        owner[name] = data.draw(junk)
+    else:
+        del owner[name]
+    try:
+        state = decode_state(with_header(json.dumps(header).encode(), BLOB[10 + length : -4]))
+    except DamagedStateError:
+        return
+    assert decode_state(encode_state(state)).settings == state.settings
+
+
+@pytest.mark.parametrize("changed", ["recent_tasks", "past_kept", "open_made_at"])
+def test_arrays_whose_lengths_differ_are_refused(changed):
+    header, arrays = unpack(BLOB)
+    with pytest.raises(DamagedStateError):
+        decode_state(pack(header, {**arrays, changed: arrays[changed][:-1]}))
+
+
+@pytest.mark.parametrize("capability", [True, 1, "0.5", [0.5]])
+def test_a_capability_that_is_no_float_is_refused(capability):
+    header, arrays = unpack(BLOB)
+    with pytest.raises(DamagedStateError):
+        decode_state(pack({**header, "capability": capability}, arrays))
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, 1, "0.5", None])
+def test_a_scale_that_counts_can_not_be_divided_by_is_refused(scale):
+    header, arrays = unpack(BLOB)
+    with pytest.raises(DamagedStateError):
+        decode_state(pack({**header, "scale": scale}, arrays))

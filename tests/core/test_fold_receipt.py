@@ -1,0 +1,40 @@
+"""What a receipt says of evidence, against plain Python."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.receipt import prediction_error, tally
+from tests.core.journals import evidence_of
+
+quarters = st.integers(0, 64).map(lambda count: count / 4)
+outcomes = st.lists(st.tuples(quarters, quarters).filter(any), max_size=30)
+
+
+@given(outcomes)
+def test_a_tally_counts_tasks_rollouts_and_successes(counts):
+    told = tally(evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts))))
+    assert told.reported == len(counts) == told.effective + told.all_solved + told.none_solved
+    assert told.effective == sum(s > 0 and f > 0 for s, f in counts)
+    assert told.all_solved == sum(f == 0 for _, f in counts)
+    assert (told.rollouts, told.successes) == (sum(s + f for s, f in counts), sum(s for s, _ in counts))
+    rates = [s / (s + f) for s, f in counts]
+    assert told.mean_pass_rate == (pytest.approx(sum(rates) / len(rates)) if rates else None)
+
+
+@given(outcomes.filter(any), st.data())
+def test_prediction_errors_are_means_over_rollouts(counts, data):
+    means = data.draw(st.lists(st.floats(1e-6, 1 - 1e-6), min_size=len(counts), max_size=len(counts)))
+    evidence = evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts)))
+    brier, log_loss = prediction_error(np.array(means), evidence)
+    rollouts = sum(s + f for s, f in counts)
+    rows = [(s, f, p) for (s, f), p in zip(counts, means, strict=True)]
+    assert brier == pytest.approx(sum(s * (1 - p) ** 2 + f * p**2 for s, f, p in rows) / rollouts)
+    assert log_loss == pytest.approx(-sum(s * math.log(p) + f * math.log1p(-p) for s, f, p in rows) / rollouts)
+
+
+def test_without_evidence_nothing_was_predicted():
+    assert prediction_error(np.empty(0), evidence_of()) == (None, None)

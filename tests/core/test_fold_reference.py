@@ -1,0 +1,147 @@
+"""The fold against the published implementation's traces, and against the rule written slowly."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from bots_service.core.entries import Body, Entry, Report, SettingsChange
+from bots_service.core.evidence import Evidence
+from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.state import advance, fresh_state
+from tests.core.journals import DenseRun, Story, evidence_of, pool_of, report_of, stories
+
+TRACES = json.loads((Path(__file__).parent / "data" / "bots_reference_traces.json").read_text())
+NAMES = ("forgetting", "implicit_weight", "rollouts_per_task", "capability_momentum", "prior")
+
+
+def run_settings(**values) -> RunSettings:
+    return settings_from(values)
+
+
+@pytest.mark.parametrize("case", TRACES["cases"], ids=lambda case: case["name"])
+def test_beliefs_and_capability_equal_the_reference_traces(case):
+    references, profile_of = number_profiles(np.array(case["reference_pass_rates"]))
+    pool = Pool(references, profile_of)
+    state = fresh_state(run_settings(**{name: case[name] for name in NAMES}), pool.profiles)
+    expected = {checkpoint["after_step"]: checkpoint for checkpoint in case["expected"]}
+    checked = 0
+    for step in case["steps"]:
+        successes = np.array(step["successes"], np.float64)
+        evidence = Evidence(np.array(step["tasks"], np.int32), successes, case["rollouts_per_task"] - successes)
+        state, receipt = advance(
+            state, Entry(state.seq + 1, 0, pool.profiles, Report(evidence, state.step, None)), pool
+        )
+        if receipt.step in expected:
+            checkpoint = expected[receipt.step]
+            alpha, beta = state.belief.of_tasks(pool, np.arange(len(pool), dtype=np.int32))
+            np.testing.assert_allclose(alpha, checkpoint["alpha"], rtol=1e-9, atol=0)
+            np.testing.assert_allclose(beta, checkpoint["beta"], rtol=1e-9, atol=0)
+            assert receipt.capability == pytest.approx(checkpoint["capability"], rel=1e-9, abs=0)
+            checked += 1
+    assert checked == len(expected)
+
+
+def assert_same_beliefs(state, dense: DenseRun) -> None:
+    assert (state.belief.capability is None) == (dense.capability is None)
+    assert state.belief.capability == (dense.capability and pytest.approx(dense.capability, rel=1e-9, abs=1e-9))
+    alpha, beta = state.belief.of_tasks(dense.pool, np.arange(len(dense.pool), dtype=np.int32))
+    wanted = np.array([dense.belief(task) for task in range(len(dense.pool))]).T
+    np.testing.assert_allclose([alpha, beta], wanted, rtol=0, atol=1e-9 * dense.scale)
+
+
+@given(stories())
+def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
+    # 1e-9 of the prior and all evidence: c_hat divides rounding by as little as 1e-6.
+    dense, state = DenseRun(story.pool, story.settings), fresh_state(story.settings, 0)
+    for entry in story.entries:
+        dense.take(entry)
+        state, receipt = advance(state, entry, story.pool)
+        assert receipt.step == state.step == dense.step
+        assert receipt.capability == state.belief.capability
+        assert_same_beliefs(state, dense)
+
+
+@pytest.mark.parametrize("lag", [1, 63, 64, 65, 70])
+@pytest.mark.parametrize("forgetting", [0.0, 0.1, 1.0])
+def test_evidence_up_to_64_steps_late_counts_and_older_evidence_does_not(lag, forgetting):
+    pool = pool_of((0.25, 0.75), (0.5, 0.5), (0.0, 1.0))
+    chosen = run_settings(forgetting=forgetting)
+    state, dense = fresh_state(chosen, pool.profiles), DenseRun(pool, chosen)
+    late = 0
+    for number in range(80):
+        partly = (0, 2.0, 1.0) if number % 3 == 0 else (1, 3.0, 1.0)
+        made_at = max(number - lag, 0) if number == 75 else number
+        body = report_of(partly, (2, 1.0, 4.0), made_at=made_at)
+        entry = Entry(number + 1, 0, pool.profiles, body)
+        dense.take(entry)
+        state, receipt = advance(state, entry, pool)
+        if number == 75:
+            late = receipt.late
+            assert receipt.late + receipt.expired == 2
+            assert receipt.closed == (lag <= 64)
+        assert_same_beliefs(state, dense)
+    assert late == (2 if lag <= 64 else 0)
+    assert state.totals.expired == 2 - late
+
+
+@pytest.mark.parametrize("forgetting", [0.1, 0.5, 1.0])
+def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_late_and_soon_after(forgetting):
+    pool, chosen = pool_of((0.25, 0.75), (0.25, 0.75)), run_settings(forgetting=forgetting)
+    state, dense = fresh_state(chosen, pool.profiles), DenseRun(pool, chosen)
+    left, useless_for = np.zeros(2), 0
+    for number in range(350):
+        body = report_of((0, 2.0, 2.0), (1, 1.0, 3.0)) if number == 0 else report_of((0, 2.0, 2.0))
+        entry = Entry(number + 1, 0, pool.profiles, body)
+        dense.take(entry)
+        state, _ = advance(state, entry, pool)
+        left = (1 - forgetting) * left if number else state.belief.tried.counts_of(np.array([1], np.int32))[:, 0]
+        useless_for += number >= 64 and np.abs(left).max() < 1e-9
+        if useless_for in (0, 65):
+            assert (1 in state.belief.apart) == (useless_for == 0)
+        if number % 10 == 0:
+            assert_same_beliefs(state, dense)
+    assert useless_for > 65
+    assert state.belief.apart.tolist() == [0]
+    assert not state.belief.apart.flags.writeable
+
+
+@pytest.mark.parametrize("rows", [(), (0.5,), (0.25, 0.75), (0.0, 0.5, 1.0)], ids=["0", "1", "2", "3"])
+def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
+    pool = pool_of(rows, tuple(rate / 2 for rate in rows))
+    early, late = fresh_state(run_settings(), 0), fresh_state(run_settings(), 0)
+    for number in range(60):
+        body = report_of((0, float(number % 5), 3.0))
+        early, _ = advance(early, Entry(number + 1, 0, pool.profiles, body), pool)
+        late, _ = advance(late, Entry(number + 1, 0, 1, body), pool)
+    new = np.array([1], np.int32)
+    np.testing.assert_array_equal(late.belief.of_tasks(pool, new), early.belief.of_tasks(pool, new))
+    np.testing.assert_array_equal(late.belief.of_profiles(pool), early.belief.of_profiles(pool))
+
+
+def test_settings_change_from_the_next_step_on():
+    pool, before, after = pool_of((0.25, 0.75)), run_settings(), run_settings(forgetting=0.7, implicit_weight=0.4)
+    bodies: list[Body] = [report_of((0, 1.0, 3.0)), SettingsChange(after), report_of((0, 3.0, 1.0))]
+    state, dense = fresh_state(before, pool.profiles), DenseRun(pool, before)
+    for seq, body in enumerate(bodies, 1):
+        entry = Entry(seq, 0, pool.profiles, body)
+        dense.take(entry)
+        state, receipt = advance(state, entry, pool)
+        assert receipt.seq == seq
+    assert state.settings == after
+    assert_same_beliefs(state, dense)
+
+
+def test_the_slow_reference_knows_a_belief_worked_out_by_hand():
+    pool = pool_of((0.0, 1.0), (0.0, 0.5))
+    dense = DenseRun(pool, run_settings(forgetting=0.5, implicit_weight=0.5, rollouts_per_task=4))
+    dense.take(Entry(1, 0, 2, report_of((0, 1.0, 3.0))))
+    capability = 0.25 / (1 + 1e-6)
+    rate = 0.5 * capability
+    assert dense.capability == capability
+    assert dense.belief(0) == (2.0, 4.0)  # 0.5 * 1 + 0.5 * 1 + 1 success, + 3 failures
+    assert dense.belief(1) == (1 + 2 * rate, 1 + 2 * (1 - rate))
+    assert evidence_of().tasks.dtype == np.int32

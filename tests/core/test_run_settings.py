@@ -1,0 +1,114 @@
+"""Settings: their defaults are the paper's, and only possible ones pass."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.run_settings import WEEK_S, RunSettings, settings_from
+from bots_service.errors import InvalidSettingsError
+
+LIMITS = {
+    "forgetting": (0, 1),
+    "implicit_weight": (0, 1),
+    "rollouts_per_task": (1, 1e5),
+    "target": (0, 1),
+    "capability_momentum": (0, 1),
+    "temperature": (1e-6, 1e3),
+    "lease_seconds": (1, WEEK_S),
+}
+
+
+def test_nothing_said_gives_the_defaults_of_the_paper():
+    settings = settings_from({})
+    assert settings == RunSettings()
+    assert (settings.forgetting, settings.implicit_weight, settings.rollouts_per_task) == (0.1, 0.1, 16)
+    assert (settings.target, settings.prior, settings.capability_momentum) == (0.5, (1, 1), 0.9)
+
+
+@given(st.sampled_from(sorted(LIMITS)), st.data())
+def test_numbers_within_their_range_pass_and_come_back_from_json(name, data):
+    low, high = LIMITS[name]
+    value = data.draw(st.sampled_from([low, high]) | st.floats(low, high))
+    settings = settings_from({name: value})
+    assert getattr(settings, name) == value
+    assert type(getattr(settings, name)) is float
+    assert settings_from(json.loads(json.dumps(settings.as_dict()))) == settings
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS))
+@pytest.mark.parametrize(
+    "wrong", ["below", "above", math.nan, math.inf, -math.inf, True, "0.5", None, [0.5], {}, 10**400]
+)
+def test_a_number_out_of_range_is_refused_by_name(name, wrong):
+    low, high = LIMITS[name]
+    value = {"below": low - 1e-9, "above": high + 1e-3}.get(wrong, wrong) if isinstance(wrong, str) else wrong
+    with pytest.raises(InvalidSettingsError) as refused:
+        settings_from({name: value})
+    assert [flaw.where for flaw in refused.value.flaws] == [(name,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("strategy", "greedy"),
+        ("strategy", None),
+        ("strategy", ["mean"]),
+        ("seed", -1),
+        ("seed", 2**63),
+        ("seed", 1.0),
+        ("seed", True),
+        ("seed", None),
+        ("tasks_per_step", 0),
+        ("tasks_per_step", 10**6 + 1),
+        ("tasks_per_step", 2.5),
+        ("prior", 1),
+        ("prior", [1]),
+        ("prior", [1, 1, 1]),
+        ("prior", "11"),
+        ("prior", [0, 1]),
+        ("prior", [1, 1e7]),
+        ("prior", [1, math.nan]),
+        ("prior", [True, 1]),
+        ("prior", None),
+        ("reward_range", [1, 0]),
+        ("reward_range", [1, 1]),
+        ("reward_range", [0, 5e-324]),
+        ("reward_range", [0, 2e9]),
+        ("reward_range", [math.nan, 1]),
+        ("reward_range", {"low": 0}),
+        ("prior", {0: 1, 1: 1}),
+    ],
+)
+def test_other_settings_that_are_not_possible_are_refused_by_name(name, value):
+    with pytest.raises(InvalidSettingsError) as refused:
+        settings_from({name: value})
+    assert [flaw.where for flaw in refused.value.flaws] == [(name,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("strategy", "softmax"), ("seed", 2**63 - 1), ("tasks_per_step", 32), ("tasks_per_step", None)],
+)
+def test_other_settings_that_are_possible_pass(name, value):
+    assert getattr(settings_from({name: value}), name) == value
+
+
+def test_pairs_become_pairs_of_floats():
+    settings = settings_from({"prior": [1, 2], "reward_range": (-1, 1)})
+    assert (settings.prior, settings.reward_range) == ((1.0, 2.0), (-1.0, 1.0))
+    assert {type(value) for value in (*settings.prior, *settings.reward_range)} == {float}
+
+
+def test_settings_not_named_stay_as_they_were():
+    base = settings_from({"forgetting": 0.3, "seed": 5})
+    changed = settings_from({"seed": 6}, base)
+    assert (changed.forgetting, changed.seed) == (0.3, 6)
+
+
+def test_every_flaw_is_told_at_once():
+    with pytest.raises(InvalidSettingsError) as refused:
+        settings_from({"forgeting": 0.1, "target": 2, "seed": "a"})
+    assert {flaw.where for flaw in refused.value.flaws} == {("forgeting",), ("target",), ("seed",)}

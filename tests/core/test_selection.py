@@ -1,0 +1,190 @@
+"""A selection keeps every promise of its request, and Thompson's is the dense draw."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bots_service.core.selection import SelectionRequest, portions, select_tasks
+from bots_service.errors import InvalidSelectionError, PoolTooSmallError
+from tests.core.like_dense import always_windows
+from tests.core.pools import (
+    assert_same_shares,
+    assert_same_values,
+    belief,
+    beliefs,
+    candidates,
+    dense_thompson,
+    pool,
+    pools,
+    requests,
+    some_tasks,
+    tasks,
+)
+
+NONE = tasks()
+POOL = pool(
+    [0] * 12 + [1] * 14 + [2] * 10,
+    tags={"math": [0, 1, 2, 3, 12, 13, 14, 15, 16, 30], "code": [3, 4, 5, 16, 17, 18, 31, 32]},
+    retired=[7, 20],
+)
+BELIEF = belief([2, 6, 1], [5, 4, 1], apart=[1, 13, 14, 35], alpha=[9, 40, 3, 0.2], beta=[9, 44, 30, 0.1])
+
+
+def selected(request, leased=NONE, seed=0, position=0, about=POOL, of=BELIEF):
+    return select_tasks(of, about, request, leased=leased, position=position, rng=np.random.default_rng(seed))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_a_selection_keeps_every_promise(data):
+    about = data.draw(pools())
+    request, leased = data.draw(requests(about)), data.draw(some_tasks(about))
+    of = data.draw(beliefs(about))
+    allowed = candidates(about, request.tags, barred=request.exclude)
+    try:
+        got = selected(request, leased, position=data.draw(st.integers(0, 99)), about=about, of=of)
+    except PoolTooSmallError:
+        assert len(allowed) < request.count or any(request.quotas.values())
+        return
+    assert len(allowed) >= request.count
+    chosen = got.tasks.tolist()
+    assert len(set(chosen)) == len(got.draws) == request.count
+    assert set(chosen) <= set(allowed)
+    assert got.reused == len(set(chosen) & set(leased.tolist()))
+    assert all(len(set(chosen) & set(about.tags[tag].tolist())) >= quota for tag, quota in request.quotas.items())
+    if not any(request.quotas.values()):
+        free = len(set(allowed) - set(leased.tolist()))
+        assert got.reused == max(0, request.count - free)
+    drawn = int((~np.isnan(got.draws)).sum())
+    by_chance = round(request.count * request.uniform_share)
+    expected = request.count - by_chance if request.strategy == "thompson" else 0
+    assert drawn >= expected if got.reused else drawn == expected
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_the_same_seed_gives_the_same_selection(data):
+    about = data.draw(pools())
+    of, leased = data.draw(beliefs(about)), data.draw(some_tasks(about))
+    request = data.draw(requests(about))
+    try:
+        one = selected(request, leased, about=about, of=of)
+    except PoolTooSmallError:
+        return
+    other = selected(request, leased, about=about, of=of)
+    assert one.tasks.tolist() == other.tasks.tolist()
+    np.testing.assert_array_equal(one.draws, other.draws)
+
+
+def dense_selection(request, leased, rng):
+    """Quota by quota, then the rest, each a draw of every eligible task."""
+    chosen: list[int] = []
+    draws: list[float] = []
+    rest = request.count - sum(request.quotas.values())
+    for tag, count in [*request.quotas.items(), (None, rest)]:
+        barred = {*request.exclude.tolist(), *leased.tolist(), *chosen}
+        among = candidates(POOL, request.tags, tag, barred)
+        got, values = dense_thompson(BELIEF, POOL, among, min(count, len(among)), request.target, rng)
+        chosen += got.tolist()
+        draws += values.tolist()
+        if len(got) < count:
+            busy = [task for task in candidates(POOL, request.tags, tag, request.exclude) if task in leased]
+            got, values = dense_thompson(BELIEF, POOL, busy, count - len(got), request.target, rng)
+            chosen += got.tolist()
+            draws += values.tolist()
+    return chosen, draws
+
+
+@pytest.mark.parametrize("windowed", [True, False])
+@pytest.mark.parametrize(
+    ("request_", "leased"),
+    [
+        (SelectionRequest(5), NONE),
+        (SelectionRequest(5, tags=("math",), target=0.7), tasks(12, 1)),
+        (SelectionRequest(6, quotas={"math": 3, "code": 2}, exclude=tasks(31, 0)), tasks(14, 4)),
+        (SelectionRequest(4, tags=("code",)), tasks(3, 4, 5, 16, 17, 18)),
+    ],
+    ids=["all", "tag", "quotas", "reused"],
+)
+def test_thompson_selects_like_one_draw_per_task(request_, leased, windowed, monkeypatch):
+    if windowed:
+        always_windows(monkeypatch)
+    rng = np.random.default_rng(17)
+    rows = []
+    for _ in range(700):
+        ours = select_tasks(BELIEF, POOL, request_, leased=leased, position=0, rng=rng)
+        theirs, values = dense_selection(request_, leased, rng)
+        place = rng.integers(request_.count)
+        rows.append((ours.tasks[place], theirs[place], ours.draws[place], values[place]))
+    our_tasks, their_tasks, our_draws, their_draws = (np.array(column) for column in zip(*rows, strict=True))
+    assert_same_shares(our_tasks, their_tasks)
+    assert_same_values(our_draws, their_draws)
+
+
+def test_leased_tasks_come_only_when_the_others_are_used_up():
+    leased = tasks(*range(30))
+    got = selected(SelectionRequest(8), leased)
+    assert got.reused == 2
+    assert set(got.tasks[:6].tolist()) == {30, 31, 32, 33, 34, 35}
+    assert set(got.tasks[6:].tolist()) <= set(range(30))
+    everything = selected(SelectionRequest(3), tasks(*range(36)))
+    assert everything.reused == 3
+    assert not np.isnan(everything.draws).any()
+
+
+def test_chance_takes_its_share_of_every_quota():
+    request = SelectionRequest(10, quotas={"math": 4, "code": 4}, uniform_share=0.5)
+    assert [(one.tag, one.count, one.by_chance) for one in portions(request)] == [
+        ("math", 4, 2),
+        ("code", 4, 2),
+        (None, 2, 1),
+    ]
+    drawn = ~np.isnan(selected(request).draws)
+    assert drawn.tolist() == [True, True, False, False, True, True, False, False, True, False]
+
+
+def test_a_pool_that_is_too_small_is_refused_with_the_numbers():
+    with pytest.raises(PoolTooSmallError, match="asked for 35 tasks, but of 34 such tasks 0 are"):
+        selected(SelectionRequest(35))
+    with pytest.raises(PoolTooSmallError, match="9 tasks tagged math, but of 10 such tasks 2 are excluded"):
+        selected(SelectionRequest(9, tags=("math",), exclude=tasks(0, 1)))
+    with pytest.raises(PoolTooSmallError, match="9 of them tagged code, but of 8 such tasks"):
+        selected(SelectionRequest(12, quotas={"code": 9}))
+
+
+@pytest.mark.parametrize("quotas", [{"math": 3, "code": 2}, {"math": -1}])
+def test_impossible_quotas_are_refused(quotas):
+    with pytest.raises(InvalidSelectionError, match="quota"):
+        SelectionRequest(4, quotas=quotas)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"count": 0},
+        {"seed": -1},
+        {"temperature": 0.0},
+        {"temperature": np.inf},
+        {"uniform_share": 1.1},
+        {"uniform_share": np.nan},
+        {"target": -0.1},
+        {"target": np.nan},
+    ],
+)
+def test_numbers_out_of_range_are_our_own_mistake(wrong):
+    with pytest.raises(ValueError, match=r"\d|nan"):
+        SelectionRequest(**{"count": 4, **wrong})
+
+
+def test_unknown_tags_are_our_own_mistake():
+    with pytest.raises(ValueError, match="no task is tagged \\['art', 'law'\\]"):
+        selected(SelectionRequest(1, tags=("law", "math"), quotas={"art": 1}))
+
+
+def test_parts_are_kept_and_bounded():
+    about = pool([0, 1, 0], tags={"math": [0, 2], "code": [2]})
+    assert about.part(("math", "code")) is about.part(("code", "math", "math"))
+    assert about.part() is about.part()
+    assert about.part((), "code").members.order.tolist() == [2]
+    assert about.part(("math",), "code").keep(tasks(0, 2)).tolist() == [2]

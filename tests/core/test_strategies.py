@@ -1,0 +1,149 @@
+"""Each strategy against a slow obvious version of itself."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bots_service.core import eligible as eligible_module
+from bots_service.core.eligible import Eligible, pick_members
+from bots_service.core.strategies import STRATEGIES, Aim, easy_to_hard, mean, shuffle, softmax, thompson, uniform
+from tests.core.pools import assert_same_shares, belief, beliefs, candidates, pool, pools, some_tasks, tasks
+
+AIM = Aim(target=0.5, temperature=0.1, seed=7, position=0)
+
+
+def offered(beliefs_of, about, barred=()):
+    part = about.part()
+    return Eligible(about, beliefs_of, part, part.keep(np.unique(tasks(*barred))))
+
+
+# Profile means 1/3, 1/2, 1/2, 9/10; tasks 2 and 9 have evidence of their own.
+POOL = pool([0, 0, 0, 1, 1, 2, 2, 3, 3, 3], retired=[8])
+BELIEF = belief([1, 2, 3, 9], [2, 2, 3, 1], apart=[2, 9], alpha=[1, 4], beta=[9, 6])
+OFFERED = offered(BELIEF, POOL, barred=[3])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_every_strategy_gives_exactly_the_count_of_distinct_eligible_tasks(data):
+    about = data.draw(pools())
+    barred = data.draw(some_tasks(about))
+    allowed = candidates(about, barred=barred)
+    among = offered(data.draw(beliefs(about)), about, barred)
+    assert len(among) == len(allowed)
+    if not allowed:
+        return
+    count = data.draw(st.integers(1, len(allowed)))
+    aim = Aim(data.draw(st.sampled_from([0.0, 0.3, 1.0])), 0.1, 3, data.draw(st.integers(0, 200)))
+    for strategy in STRATEGIES.values():
+        chosen = strategy(among, count, aim, np.random.default_rng(data.draw(st.integers(0, 99))))
+        assert len(set(chosen.tasks.tolist())) == len(chosen.draws) == count
+        assert set(chosen.tasks.tolist()) <= set(allowed)
+        assert np.isnan(chosen.draws).all() == (strategy is not thompson)
+
+
+def test_mean_takes_the_nearest_posterior_means():
+    means = {0: 1 / 3, 1: 1 / 3, 2: 0.1, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.9, 9: 0.4}
+    for count in range(1, 9):
+        chosen = mean(OFFERED, count, AIM, np.random.default_rng(count)).tasks.tolist()
+        distances = sorted(abs(value - 0.5) for value in means.values())[:count]
+        assert [abs(means[task] - 0.5) for task in chosen] == pytest.approx(distances)
+
+
+def test_mean_chooses_among_equals_at_random():
+    rng = np.random.default_rng(1)
+    chosen = np.concatenate([mean(OFFERED, 2, AIM, rng).tasks for _ in range(600)])
+    assert_same_shares(chosen, np.array([4, 5, 6] * 400))
+
+
+def first_by_softmax(temperature, count, rng):
+    """Sample one after the other, each time with weights exp(-distance / temperature) of those that are left."""
+    left = {0: 1 / 3, 1: 1 / 3, 2: 0.1, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.9, 9: 0.4}
+    chosen = []
+    for _ in range(count):
+        weights = np.exp([-abs(value - 0.5) / temperature for value in left.values()])
+        chosen.append(int(rng.choice(list(left), p=weights / weights.sum())))
+        del left[chosen[-1]]
+    return chosen
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.3])
+def test_softmax_samples_without_replacement(temperature):
+    rng, aim = np.random.default_rng(4), Aim(0.5, temperature, 0, 0)
+    ours = np.array([softmax(OFFERED, 4, aim, rng).tasks for _ in range(1500)])
+    theirs = np.array([first_by_softmax(temperature, 4, rng) for _ in range(1500)])
+    for place in range(4):
+        assert_same_shares(ours[:, place], theirs[:, place])
+
+
+def test_softmax_hardly_leaves_the_nearest_at_a_low_temperature():
+    for seed in range(20):
+        chosen = softmax(OFFERED, 4, Aim(0.5, 1e-6, 0, 0), np.random.default_rng(seed)).tasks
+        assert set(chosen.tolist()) == {4, 5, 6, 9}
+
+
+def test_uniform_takes_every_pair_equally_often():
+    rng = np.random.default_rng(8)
+    pairs = {pair: place for place, pair in enumerate(itertools.combinations([0, 1, 2, 4, 5, 6, 7, 9], 2))}
+    drawn = [pairs[tuple(sorted(uniform(OFFERED, 2, AIM, rng).tasks.tolist()))] for _ in range(2800)]
+    assert_same_shares(np.array(drawn), np.arange(2800) % 28)
+
+
+def walked(strategy, among, counts, position=0):
+    """Select and report at once, step by step."""
+    for count in counts:
+        aim = Aim(0.5, 0.1, seed=7, position=position)
+        yield strategy(among, count, aim, np.random.default_rng()).tasks.tolist()
+        position += count
+
+
+@pytest.mark.parametrize("strategy", [shuffle, easy_to_hard])
+def test_a_walk_meets_every_task_once_a_pass(strategy):
+    among = offered(BELIEF, pool([0, 1, 2] * 4))
+    met = list(itertools.chain.from_iterable(walked(strategy, among, [3] * 8)))
+    assert sorted(met[:12]) == sorted(met[12:]) == list(range(12))
+    assert (met[:12] == met[12:]) == (strategy is easy_to_hard)
+
+
+@pytest.mark.parametrize("strategy", [shuffle, easy_to_hard])
+def test_a_walk_skips_barred_tasks_and_goes_round(strategy):
+    about = pool([0, 1, 2] * 4)
+    whole = next(walked(strategy, offered(BELIEF, about), [12]))
+    rest = next(walked(strategy, offered(BELIEF, about, barred=whole[:2]), [5]))
+    assert rest == whole[2:7]
+    round_the_end = next(walked(strategy, offered(BELIEF, about, barred=whole[11:]), [11], position=9))
+    assert round_the_end[:2] == whole[9:11]
+    assert sorted(round_the_end) == sorted(whole[:11])
+
+
+def test_a_shuffle_is_fixed_by_its_seed():
+    among = offered(BELIEF, pool([0, 1, 2] * 4))
+    orders = [shuffle(among, 12, Aim(0.5, 0.1, seed, 0), np.random.default_rng()).tasks.tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+@given(pools())
+def test_easy_to_hard_falls_in_pass_rates_with_the_unknown_last(about):
+    def ease(task):
+        rates = about.references[about.profile_of[task]].tolist()
+        return (np.isnan(rates).any(), [-rate for rate in rates if not np.isnan(rate)], task)
+
+    assert about.part().easy_to_hard.tolist() == sorted(candidates(about), key=ease)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 16])
+@pytest.mark.parametrize("likely_free", [0.0, 0.25, 2.0])
+def test_members_are_picked_evenly_and_never_twice(rounds, likely_free, monkeypatch):
+    monkeypatch.setattr(eligible_module, "ROUNDS", rounds)
+    monkeypatch.setattr(eligible_module, "LIKELY_FREE", likely_free)
+    rng = np.random.default_rng(2)
+    order, starts, taken = tasks(5, 0, 3, 1, 2, 4, 6, 7), np.array([0, 3, 8]), (tasks(2), tasks(0, 7))
+    picked = np.array(
+        [pick_members(order, starts, np.array([1, 0, 1]), np.array([2, 3]), taken, rng) for _ in range(1500)]
+    )
+    assert (picked[:, 0] != picked[:, 2]).all()
+    for place, free in enumerate([[1, 4, 6], [3, 5], [1, 4, 6]]):
+        assert_same_shares(picked[:, place], np.resize(free, 1500))

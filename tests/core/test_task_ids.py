@@ -1,0 +1,92 @@
+"""Task ids packed: found by their hash, told apart by themselves."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.task_ids import TaskIds
+
+ids = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6), max_size=20)
+
+
+class Twin(str):
+    """An id whose hash is that of every other one."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        return 7
+
+
+class TwinIds(TaskIds):
+    """Ids that all collide."""
+
+    def __getitem__(self, task):
+        return Twin(super().__getitem__(task))
+
+
+@pytest.fixture(params=[(TaskIds, str), (TwinIds, Twin)], ids=["as they hash", "all colliding"])
+def kind(request):
+    return request.param
+
+
+def test_ids_are_kept_in_order_and_found_again(kind):
+    pack, make = kind
+
+    @given(ids, ids)
+    def check(kept, others):
+        kept = list(dict.fromkeys(kept))
+        packed = pack.of(kept)
+        assert list(packed) == kept
+        wanted = {task_id: task for task, task_id in enumerate(kept)}
+        asked = [make(task_id) for task_id in [*others, *kept, *kept]]
+        assert packed.find(asked).tolist() == [wanted.get(str(task_id), -1) for task_id in asked]
+        assert packed.first_repeat() is None
+
+    check()
+
+
+def test_a_repeat_is_found_among_ids_with_the_same_hash(kind):
+    pack, _ = kind
+
+    @given(ids.filter(bool), st.data())
+    def check(kept, data):
+        kept = list(dict.fromkeys(kept))
+        repeated = data.draw(st.sampled_from(kept))
+        place = data.draw(st.integers(0, len(kept)))
+        with_repeat = [*kept[:place], repeated, *kept[place:]]
+        first = with_repeat.index(repeated)
+        assert pack.of(with_repeat).first_repeat() == (first, with_repeat.index(repeated, first + 1))
+
+    check()
+
+
+def test_many_ids_are_each_found():
+    packed = TaskIds.of(f"math-{number}" for number in range(20_000))
+    asked = np.random.default_rng(1).integers(0, 20_000, 500)
+    assert packed.find([f"math-{number}" for number in asked]).tolist() == asked.tolist()
+    assert packed.find(["math-20000", "math-", ""]).tolist() == [-1, -1, -1]
+    assert packed.nbytes < 20_000 * (8 + 8 + 4 + len("math-20000")) + 100
+
+
+@pytest.mark.parametrize("task", [-1, 2, 10**12])
+def test_an_index_outside_is_refused(task):
+    with pytest.raises(IndexError):
+        TaskIds.of(["a", "b"])[task]
+
+
+def test_no_ids_are_fine():
+    empty = TaskIds.of([])
+    assert (len(empty), list(empty), empty.first_repeat()) == (0, [], None)
+    assert empty.find(["a"]).tolist() == [-1]
+    assert empty.find([]).tolist() == []
+    assert not empty.find(["a"]).flags.writeable
+
+
+def test_taking_ids_equals_looking_each_up():
+    ids = ["a", "\u00e9t\u00e9", "", "task-17"]
+    packed = TaskIds.of(ids)
+    order = np.array([3, 0, 2, 1, 3], np.int32)
+    assert packed.take(order) == [ids[task] for task in order]
+    assert packed.take(np.empty(0, np.int32)) == []

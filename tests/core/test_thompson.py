@@ -1,0 +1,158 @@
+"""The draw by profiles has the distribution of the draw of every task, whatever the windows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta as beta_law
+
+from bots_service.core import crowd, thompson
+from bots_service.core.draws import Draws, nearest, nearest_or_tied
+from bots_service.core.thompson import deserve_window, draw_nearest
+from tests.core.like_dense import always_windows, assert_draws_like_dense
+from tests.core.pools import assert_same_values
+
+NOBODY = (np.empty(0), np.empty(0))
+SEVERAL = ([2.0, 8.0, 1.0, 0.6], [5.0, 3.0, 1.0, 0.4])
+
+# Beliefs alone, beliefs of profiles, their sizes, count, target.
+SCENARIOS = {
+    "fresh": (NOBODY, SEVERAL, [40, 60, 50, 30], 6, 0.5),
+    "some alone": (([3.0, 300.0, 2.0], [3.0, 310.0, 9.0]), SEVERAL, [40, 0, 50, 1], 6, 0.3),
+    "most alone": (([3.0] * 30, [4.0] * 30), SEVERAL, [9, 3, 2, 5], 8, 0.6),
+    "nearly all": (NOBODY, SEVERAL, [4, 3, 5, 2], 12, 0.5),
+    "all but the target": (NOBODY, ([1e5, 40.0], [1.0, 1.0]), [50, 50], 5, 0.5),
+    "sharp": (NOBODY, ([1e7, 1.001e7, 5e6], [1e7, 1e7, 5e6]), [30, 30, 20], 5, 0.5),
+    "far tails": (NOBODY, ([5e3, 1e7, 1e7], [1e7, 5e3, 1.0]), [30, 30, 30], 5, 0.4),
+    "target zero": (NOBODY, SEVERAL, [40, 60, 50, 30], 6, 0.0),
+    "target one": (NOBODY, SEVERAL, [40, 60, 50, 30], 6, 1.0),
+    "heaps at zero": (([1e-3], [1.0]), ([1e-3, 0.05, 2.0], [1e-3, 3.0, 2.0]), [10, 30, 20], 6, 0.0),
+    "heaps at one": (NOBODY, ([1e-3, 3.0, 1e7], [1e-3, 0.05, 1e-3]), [10, 30, 5], 6, 1.0),
+    "heaps far away": (NOBODY, ([1e-3, 1e-2], [1e-3, 1e-2]), [30, 40], 6, 0.5),
+}
+
+
+def narrow_rings(crowd_left, near, count, target, *, limit, tries):
+    """Windows that hold too few, again and again."""
+    del near, count, tries
+    return crowd_left.around(target, min(limit, crowd_left.window.reach * 1.3 + 0.01))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
+    always_windows(monkeypatch)
+    assert_draws_like_dense(SCENARIOS[name], seed=11)
+
+
+@pytest.mark.parametrize("name", ["fresh", "some alone", "target zero", "heaps at zero", "far tails"])
+def test_the_choice_of_rings_does_not_change_the_draw(name, monkeypatch):
+    always_windows(monkeypatch)
+    monkeypatch.setattr(thompson, "widen", narrow_rings)
+    monkeypatch.setattr(thompson, "RINGS", 40)
+    assert_draws_like_dense(SCENARIOS[name], seed=21)
+
+
+@pytest.mark.parametrize("plain_share", [0.0, 0.9])
+@pytest.mark.parametrize("name", ["nearly all", "target one"])
+def test_inverse_and_plain_draws_agree(name, plain_share, monkeypatch):
+    always_windows(monkeypatch)
+    monkeypatch.setattr(thompson, "widen", narrow_rings)
+    monkeypatch.setattr(thompson, "RINGS", 40)
+    monkeypatch.setattr(crowd, "PLAIN_SHARE", plain_share)
+    assert_draws_like_dense(SCENARIOS[name], seed=31)
+
+
+def test_drawing_each_is_the_dense_draw():
+    assert_draws_like_dense(SCENARIOS["fresh"], seed=41)
+
+
+def test_members_of_a_large_profile_inside_a_narrow_window_are_level():
+    shared, sizes = (np.array([3.0]), np.array([4.0])), np.array([10_000_000])
+    rng = np.random.default_rng(5)
+    values = draw_nearest(NOBODY, shared, sizes, count=4000, target=0.4, rng=rng).values
+    reach = np.abs(values - 0.4).max()
+    assert reach < 1e-3
+    assert_same_values(values[:-1], 0.4 + reach * (2 * rng.random(4000) - 1))
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e7), min_size=3, max_size=3),
+    st.lists(st.floats(1e-3, 1e7), min_size=3, max_size=3),
+    st.sampled_from([0.0, 1e-12, 0.2, 0.5, 0.9, 1.0]),
+    st.integers(1, 300),
+    st.integers(0, 2**32),
+)
+def test_any_beliefs_give_exactly_the_count(alpha, beta, target, count, seed):
+    shared, sizes = (np.array(alpha), np.array(beta)), np.array([7000, 5, 3000])
+    drawn = draw_nearest(NOBODY, shared, sizes, count=count, target=target, rng=np.random.default_rng(seed))
+    assert len(drawn.values) == count
+    assert ((drawn.values >= 0) & (drawn.values <= 1)).all()
+    assert (np.diff(np.abs(drawn.values - target)) >= -1e-15).all()
+    assert (np.bincount(drawn.owners, minlength=3) <= sizes).all()
+
+
+@pytest.mark.parametrize("rings", [1, 2])
+def test_the_last_ring_takes_in_all_that_can_matter(rings, monkeypatch):
+    always_windows(monkeypatch)
+    monkeypatch.setattr(thompson, "RINGS", rings)
+    monkeypatch.setattr(crowd, "MARGIN", 0.0)
+    assert_draws_like_dense(SCENARIOS["fresh"], seed=51)
+
+
+def test_windows_are_for_large_profiles_of_which_little_is_wanted():
+    sizes = np.array([10_000, 3])
+    assert deserve_window(sizes, 32).tolist() == [True, False]
+    assert deserve_window(sizes, 5_000).tolist() == [False, False]
+    assert deserve_window(np.array([100, 3]), 1).tolist() == [False, False]
+
+
+def gathered(alpha, beta, size=1000):
+    return crowd.gather((np.array([alpha]), np.array([beta])), np.array([size]), np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "target"), [(2.0, 5.0, 0.5), (1.0, 1.0, 0.0), (40.0, 3.0, 0.2), (9.0, 1.0, 0.0)]
+)
+def test_a_window_is_expected_to_hold_enough_and_not_many_more(alpha, beta, target):
+    window = crowd.widen(gathered(alpha, beta, 100_000), np.empty(0), 50, target, limit=1 - target)
+    expected = 100_000 * float(gathered(alpha, beta).shares(window)[0])
+    fewest = 50 + crowd.MARGIN * 50**0.5
+    assert fewest <= expected <= crowd.SLACK * fewest
+
+
+def test_a_window_that_must_jump_over_a_heap_ends_at_a_width():
+    window = crowd.widen(gathered(1e-3, 1e-3, 10**6), np.empty(0), 5, 0.0, limit=1.0)
+    assert 0 < window.reach <= 1
+
+
+def test_a_search_cut_short_still_widens():
+    start = gathered(40.0, 1.0)
+    assert crowd.widen(start, np.empty(0), 5, 0.2, limit=0.8, tries=1).reach > 0
+    assert crowd.widen(start, np.empty(0), 5, 0.2, limit=0.8, tries=0).reach == 0.8
+
+
+def test_a_ring_counts_only_what_was_not_inside_before():
+    start = gathered(2.0, 5.0)
+    inner = crowd.Crowd(start.profiles, start.alpha, start.beta, start.left, start.around(0.4, 0.2))
+    held, wider = (beta_law.cdf(0.4 + reach, 2, 5) - beta_law.cdf(0.4 - reach, 2, 5) for reach in (0.2, 0.3))
+    assert inner.shares(inner.around(0.4, 0.3))[0] == pytest.approx((wider - held) / (1 - held))
+
+
+def test_redrawing_gives_up_where_nothing_lies_outside_the_window():
+    start = gathered(2.0, 2.0, 5)
+    stuck = crowd.Crowd(start.profiles, start.alpha, start.beta, start.left, start.around(0.5, 0.9))
+    assert len(crowd.draw_out(stuck, 0.5, np.random.default_rng(0)).values) == 5
+
+
+def test_which_of_equals_is_nearest_is_left_to_chance():
+    rng = np.random.default_rng(3)
+    chosen = [nearest(np.array([0.5, 0.1, 0.5, 0.5]), 2, rng) for _ in range(300)]
+    assert all(first == 1 for first, _ in chosen)
+    assert {int(second) for _, second in chosen} == {0, 2, 3}
+    assert nearest(np.array([0.3, 0.2]), 5, rng).tolist() == [1, 0]
+
+
+def test_dropping_the_far_keeps_all_that_tie():
+    draws = Draws(np.array([0.4, 0.9, 0.6, 0.5]), np.arange(4))
+    assert nearest_or_tied(draws, 0.5, 1).owners.tolist() == [3]
+    assert nearest_or_tied(Draws(np.array([0.25, 0.75, 0.0]), np.arange(3)), 0.5, 1).owners.tolist() == [0, 1]

@@ -1,0 +1,88 @@
+"""The recorded run: what its rollouts would have shown."""
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chisquare
+
+from bots_service.demo.recording import STEPS, VISITS_POOLED, VISITS_WEAK, recorded_run
+
+RECORDING = recorded_run()
+ROLLOUTS = 16
+
+
+def raw():
+    with (files("bots_service.demo") / "data/rlvr_run.npz").open("rb") as file:
+        return dict(np.load(file))
+
+
+def slow_success_probability(successes, step):
+    """The mean of the five visits nearest to the middle of the step; those at the ends of the run stand in."""
+    visits = [int(solved) for solved in successes if solved >= 0]
+    centre = min(range(len(visits)), key=lambda visit: abs(STEPS * (visit + 0.5) / len(visits) - (step + 0.5)))
+    first = min(max(centre - VISITS_POOLED // 2, 0), len(visits) - VISITS_POOLED)
+    return sum(visits[first : first + VISITS_POOLED]) / (8 * VISITS_POOLED)
+
+
+@pytest.mark.parametrize("step", [0, 1, 137, 250, 498, 499])
+def test_success_probabilities_are_means_of_the_visits_around_a_step(step):
+    expected = [slow_success_probability(row, step) for row in raw()["successes"]]
+    found = RECORDING.success_probabilities(step)
+    # Where a step's middle lies exactly between two visits, either is nearest.
+    between = (2 * step + 1) * RECORDING.visits % (2 * STEPS) == 0
+    assert np.array_equal(found[~between], np.array(expected)[~between])
+    assert between.mean() < 0.2
+
+
+def test_every_problem_stays_within_its_own_visits():
+    assert (raw()["successes"][np.arange(len(RECORDING)), RECORDING.visits - 1] >= 0).all()
+    for step in range(0, STEPS, 7):
+        rates = RECORDING.success_probabilities(step)
+        assert ((rates >= 0) & (rates <= 1)).all()
+
+
+def test_references_are_the_first_two_visits_and_the_7b_model_where_known():
+    arrays = raw()
+    for place, task in enumerate(RECORDING.tasks()):
+        weak, strong = task.reference_pass_rates
+        assert task.id == arrays["task_id"][place]
+        assert weak == arrays["successes"][place, :VISITS_WEAK].sum() / ROLLOUTS
+        known = not np.isnan(arrays["reference_qwen25_math_7b"][place])
+        assert (strong is not None) is known
+        if known:
+            assert strong == arrays["reference_qwen25_math_7b"][place]
+
+
+def test_problems_with_both_references_keep_their_success_probabilities():
+    both = RECORDING.with_both_references()
+    place_of = {name: place for place, name in enumerate(RECORDING.ids)}
+    places = [place_of[name] for name in both.ids]
+    assert len(both) == int((~np.isnan(raw()["reference_qwen25_math_7b"])).sum())
+    assert not np.isnan(both.strong).any()
+    assert np.array_equal(both.success_probabilities(321), RECORDING.success_probabilities(321)[places])
+
+
+def test_rollouts_depend_on_step_and_seed_alone():
+    first = RECORDING.roll_out(42, rollouts=ROLLOUTS, seed=1)
+    assert np.array_equal(first, RECORDING.roll_out(42, rollouts=ROLLOUTS, seed=1))
+    assert not np.array_equal(first, RECORDING.roll_out(43, rollouts=ROLLOUTS, seed=1))
+    assert not np.array_equal(first, RECORDING.roll_out(42, rollouts=ROLLOUTS, seed=2))
+
+
+def test_rollouts_are_binomial():
+    rate = RECORDING.success_probabilities(250)
+    (problem,) = np.flatnonzero(np.abs(rate - 0.5) == np.abs(rate - 0.5).min())[:1]
+    solved = [RECORDING.roll_out(250, rollouts=ROLLOUTS, seed=seed)[problem] for seed in range(2000)]
+    observed = np.bincount(solved, minlength=ROLLOUTS + 1)
+    expected = 2000 * binom.pmf(np.arange(ROLLOUTS + 1), ROLLOUTS, rate[problem])
+    common = expected >= 5
+    rest = [observed[~common].sum()], [expected[~common].sum()]
+    fit = chisquare(np.append(observed[common], rest[0]), np.append(expected[common], rest[1]))
+    assert fit.pvalue > 1e-3  # level 0.1 %; the seeds are fixed
+
+
+def test_the_source_and_the_licence_travel_with_the_data():
+    source = (files("bots_service.demo") / "data/SOURCE.md").read_text("utf-8")
+    assert "Apache-2.0" in source
+    assert "21ed529ec90002597c92aee957af1dd8166bb66c" in source

@@ -1,0 +1,92 @@
+"""A real service in a process of its own, which tests start, stop and kill."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+START_S = 60.0  # a loaded machine imports numpy, scipy and pyarrow for the first time
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ServiceProcess:
+    """A service on one database file and one port, across restarts."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        """Prepare a service; nothing runs yet.
+
+        Args:
+            folder: where its database and its log lie.
+            settings: environment variables, without their prefix BOTS_.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / "service.log"
+        self._environment = {**os.environ, **{f"BOTS_{name.upper()}": value for name, value in settings.items()}}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The running process."""
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        """Start it and return once it answers."""
+        command = [sys.executable, "-m", "bots_service", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--database-url", f"sqlite:///{self.folder / 'bots.db'}"]
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, env=self._environment, stdout=output, stderr=output
+            )
+        give_up = time.monotonic() + START_S
+        while time.monotonic() < give_up and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=5).is_success:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        pytest.fail(f"the service did not start (exit code {self.process.poll()}):\n{self.log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+@contextmanager
+def running_service(folder: Path, **settings: str) -> Iterator[ServiceProcess]:
+    """Start a service with its database in the folder; stop it at the end."""
+    service = ServiceProcess(folder, **settings)
+    service.start()
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()

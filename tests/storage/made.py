@@ -1,0 +1,71 @@
+"""Small datasets, runs and reports for the tests of stores."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bots_service.core.entries import Report
+from bots_service.core.evidence import Evidence
+from bots_service.core.receipt import Receipt, Tally
+from bots_service.core.run_settings import RunSettings
+from bots_service.ports.catalog import Answers, Datasets, Health, Runs
+from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.records import DatasetFacts, DatasetRow, Draft, KeptAnswer, Once, RunRow, TaskBlock
+
+names = (f"made-{number}" for number in itertools.count())
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Every port over one database."""
+
+    datasets: Datasets
+    runs: Runs
+    journal: Journal
+    snapshots: Snapshots
+    answers: Answers
+    health: Health
+    database: Any
+
+
+def block(start: int, count: int) -> TaskBlock:
+    tasks = range(start, start + count)
+    references = np.array([[task % 17 / 16, np.nan if task % 5 == 0 else 0.75] for task in tasks])
+    tags: list[tuple[str, ...]] = [("math",) if task % 2 else ("code", "math") for task in tasks]
+    return TaskBlock([f"task-{task}" for task in tasks], references.reshape(count, 2), tags)
+
+
+def facts(size: int) -> DatasetFacts:
+    return DatasetFacts("about ü", ("weak", "strong"), (0, 1), size, 3, {"math": size}, f"digest-{size}")
+
+
+async def dataset(stores: Stores, *, size: int = 10) -> DatasetRow:
+    stage = await stores.datasets.stage()
+    await stores.datasets.add_block(stage, block(0, size))
+    return await stores.datasets.create(next(names), stage, facts(size))
+
+
+async def run(stores: Stores, of: DatasetRow | None = None) -> RunRow:
+    row = of or await dataset(stores)
+    return (await stores.runs.put(row.id, next(names), RunSettings()))[0]
+
+
+def report(seed: int = 0, tasks: int = 4) -> Report:
+    rng = np.random.default_rng(seed)
+    counts = rng.random((2, tasks)) * 16
+    return Report(Evidence(rng.integers(0, 100, tasks).astype(np.int32), counts[0], counts[1]), seed % 7, None)
+
+
+def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> Draft:
+    return Draft(report(seed), 3, epoch, None if key is None else Once(key, fingerprint))
+
+
+def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Receipt:
+    tally = Tally(3, 1, 1, 1, 48.0, 20.5, 0.1 + seq)
+    return Receipt(seq, epoch, step, closed, tally, None if seq == 1 else 1 / 3, 1, 2, 0.2, 0.5)
+
+
+def kept(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> KeptAnswer[Any]:
+    return KeptAnswer(scope, Once(key, fingerprint), lambda value: (201, repr(value).encode()))

@@ -1,0 +1,64 @@
+"""A million tasks come in as one Parquet file, in bounded memory."""
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bots_client import Client, Outcome
+from tests.serving import ServiceProcess, running_service
+
+TASKS = 1_000_000
+LIMIT_BYTES = 1.5 * 2**30
+
+
+def write_pool(path):
+    rng = np.random.default_rng(7)
+    rates = np.sort(rng.integers(0, 17, (TASKS, 2)) / 16, axis=1)
+    offsets = np.arange(0, 2 * TASKS + 1, 2, dtype=np.int32)
+    table = pa.table(
+        {
+            "id": [f"task-{task:07d}" for task in range(TASKS)],
+            "reference_pass_rates": pa.ListArray.from_arrays(offsets, rates.ravel()),
+            "tags": [["even"] if task % 2 == 0 else ["odd", "late"] for task in range(TASKS)],
+        }
+    )
+    pq.write_table(table, path)
+
+
+def most_bytes(service: ServiceProcess) -> int:
+    """Return how much memory the service held at most, from Linux's own account."""
+    status = Path(f"/proc/{service.process.pid}/status").read_text("ascii").splitlines()
+    line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def test_a_million_tasks_load_select_and_report_below_one_and_a_half_gibibytes(tmp_path):
+    write_pool(tmp_path / "pool.parquet")
+    with running_service(tmp_path / "service") as service, Client(service.url, deadline_s=120) as client:
+        dataset = client.upload_dataset(
+            "large", tmp_path / "pool.parquet", reference_models=("weak", "strong"), deadline_s=120
+        )
+        selection = client.select("large", 512, tags=["even"])
+        receipt = client.report("large", [Outcome.counts(task, successes=8, trials=16) for task in selection.ids])
+        most = most_bytes(service)
+
+    assert (dataset.tasks, dataset.profiles) == (TASKS, 17 * 18 // 2)
+    assert dataset.tags == {"even": TASKS // 2, "odd": TASKS // 2, "late": TASKS // 2}
+    assert all(int(task.removeprefix("task-")) % 2 == 0 for task in selection.ids)
+    assert receipt.reported == len(set(selection.ids)) == 512
+    assert most < LIMIT_BYTES
+
+
+def test_a_restart_loads_the_same_pool(tmp_path):
+    service = ServiceProcess(tmp_path)
+    service.start()
+    tasks = [{"id": f"t{task}", "reference_pass_rates": [task % 17 / 16]} for task in range(2000)]
+    made = httpx.put(f"{service.url}/datasets/pool", json={"reference_models": ["r"], "tasks": tasks}).json()
+    service.kill()
+    service.start()
+
+    assert httpx.get(f"{service.url}/datasets/pool").json() == made
+    assert service.stop() == 0

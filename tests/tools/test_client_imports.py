@@ -1,0 +1,27 @@
+"""The client installs with httpx alone, so it may import httpx, itself and the standard library: nothing else."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+CLIENT = Path(__file__).parents[2] / "client" / "bots_client"
+ALLOWED = sys.stdlib_module_names | {"bots_client", "httpx"}
+
+
+def imported_by(source: str) -> set[str]:
+    """Return the top-level packages that a file imports, wherever in it the import stands."""
+    nodes = list(ast.walk(ast.parse(source)))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    from_ = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
+    return {name.partition(".")[0] for name in plain | from_}
+
+
+@pytest.mark.parametrize("path", sorted(CLIENT.rglob("*.py")), ids=lambda path: path.relative_to(CLIENT).as_posix())
+def test_the_client_imports_only_what_it_declares(path):
+    assert imported_by(path.read_text("utf-8")) <= ALLOWED
+
+
+def test_an_import_inside_a_function_is_seen():
+    assert imported_by("def f():\n    import numpy.linalg\n    from httpx import _types\n") == {"numpy", "httpx"}

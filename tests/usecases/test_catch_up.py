@@ -1,0 +1,270 @@
+"""Wherever it starts from, catching up comes to the replay of the journal; each caller gets its own receipt."""
+
+import asyncio
+import random
+
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.core.receipt import Receipt
+from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
+from bots_service.usecases import catch_up as module
+from bots_service.usecases import live as live_module
+from tests.usecases.world import POOL, World, block, never, outcome, stream, until
+
+
+async def some_reports(world: World, count: int, run: str = "default") -> list[Receipt]:
+    return [await world.report(outcome(f"t{turn % 40}", turn % 17), run=run) for turn in range(count)]
+
+
+def flip(world: World, seqs: list[int]) -> None:
+    """Damage stored states: one byte in the middle of each."""
+    for seq in seqs:
+        [(blob,)] = world.sql("SELECT blob FROM snapshots WHERE seq = ?", seq)
+        middle = len(blob) // 2
+        damaged = blob[:middle] + bytes([blob[middle] ^ 0x10]) + blob[middle + 1 :]
+        world.sql("UPDATE snapshots SET blob = ? WHERE seq = ?", damaged, seq)
+
+
+def stored(world: World) -> list[int]:
+    return [seq for (seq,) in world.sql("SELECT seq FROM snapshots ORDER BY seq")]
+
+
+async def test_a_cold_start_folds_the_journal_from_nothing(world: World):
+    receipts = await some_reports(world, 12)
+    again = await world.reopened(snapshot_every=1000)
+    again.sql("DELETE FROM snapshots")
+    cold = World.beside(again)
+    assert (await cold.state()).seq == 12
+    assert (await cold.assert_is_a_replay()).step == receipts[-1].step
+    await again.close()
+
+
+@pytest.mark.parametrize("damaged", [[], [15], [15, 10], [5, 10, 15]], ids=str)
+async def test_a_cold_start_falls_back_to_an_older_state_where_newer_ones_are_damaged(
+    world: World, damaged: list[int], capsys: pytest.CaptureFixture[str]
+):
+    await some_reports(world, 17)
+    assert stored(world) == [5, 10, 15]
+    flip(world, damaged)
+    again = await world.reopened()
+    reads: list[int] = []
+    read_after = again.use.report_outcomes.journal.after
+
+    async def watched(run, seq, up_to=None, limit=1000):
+        reads.append(seq)
+        return await read_after(run, seq, up_to, limit)
+
+    again.use.report_outcomes.catch_up.journal.after = watched  # type: ignore[method-assign]
+    await again.state()
+    assert reads == [max({0, 5, 10, 15} - set(damaged))]
+    assert capsys.readouterr().out.count("snapshot_damaged") == len(damaged)
+    await again.assert_is_a_replay()
+    await again.close()
+
+
+async def test_receipts_that_sql_lost_are_made_again(world: World):
+    await some_reports(world, 8)
+    await world.rewind(5)
+    await some_reports(world, 8)
+    before = await world.use.read_history(POOL, "default", 0, 100)
+    for seqs in ("seq = 3", "seq BETWEEN 7 AND 11", "seq > 12", "1 = 1"):
+        world.sql(f"DELETE FROM receipts WHERE {seqs}")  # noqa: S608 - our own conditions
+        for reader in (world, world.beside()):
+            assert await reader.use.read_history(POOL, "default", 0, 100) == before
+        assert len(world.sql("SELECT seq FROM receipts")) == 17
+    world.sql("DELETE FROM receipts")
+    assert (await world.rewind(2)).state.step == 2  # finding the step needs them too
+
+
+async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: World):
+    first = [await world.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(7)]
+    again = await world.reopened()
+    again.sql("DELETE FROM receipts")
+    assert [await again.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(7)] == first
+    assert (await again.state()).seq == 7
+    await again.close()
+
+
+async def test_the_receipts_of_long_ago_come_from_sql(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live_module, "REMEMBERED_RECEIPTS", 2)
+    first = [await world.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(5)]
+    assert len(world.use.select_tasks.live((await world.row()).id).receipts) == 2
+    assert await world.report(outcome("t1", 3), key="key-0") == first[0]
+
+
+async def test_50_reports_at_once_are_folded_once_each(world: World):
+    made = [world.report(outcome(f"t{turn % 40}", turn % 17), key=str(turn)) for turn in range(50)]
+    receipts = await asyncio.gather(*made)
+    _, replayed = await world.replay()
+    assert sorted(receipt.seq for receipt in receipts) == list(range(1, 51))
+    assert all(receipt == replayed[receipt.seq - 1] for receipt in receipts)
+    assert (await world.assert_is_a_replay()).totals.rollouts == 50 * 16
+
+
+async def test_64_callers_on_20_runs_each_get_their_own_receipt(world: World):
+    told: dict[str, list[Receipt]] = {f"run-{number}": [] for number in range(20)}
+    for number, run in enumerate(told):
+        await world.put_run(run, forgetting=number / 20)
+
+    async def call(caller: int) -> None:
+        for turn in range(6):
+            run = f"run-{(caller * 7 + turn) % 20}"
+            selection = await world.select(2, run)
+            ids = (await world.opened(run)).dataset.ids
+            receipt = await world.report(
+                *(outcome(ids[task], caller % 17) for task in selection.tasks), run=run, selection_id=selection.id
+            )
+            told[run].append(receipt)
+
+    await asyncio.gather(*map(call, range(64)))
+    for run, receipts in told.items():
+        _, replayed = await world.replay(run)
+        assert sorted(receipts, key=lambda receipt: receipt.seq) == replayed
+        await world.assert_is_a_replay(run)
+
+
+async def test_each_caller_gets_a_state_with_its_own_entry_whoever_asks_after_it(world: World):
+    await some_reports(world, 3)
+    run, catch_up = await world.opened(), world.beside().use.report_outcomes.catch_up
+    assert (await catch_up.newest(run)).seq == 3
+    await some_reports(world, 3)
+    async with catch_up.live(run.row.id).folding:
+        waiting = [asyncio.create_task(catch_up.through(run, seq)) for seq in (4, 6, 5)]
+        await asyncio.sleep(0)
+    assert [state.seq for state in await asyncio.gather(*waiting)] == [6, 6, 6]
+
+
+async def test_nobody_sees_less_than_was_acknowledged_while_a_cold_start_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    await some_reports(world, 12)
+    world.sql("DELETE FROM snapshots")
+    monkeypatch.setattr(module, "PAGE", 1)
+    run, catch_up = await world.opened(), world.beside().use.report_outcomes.catch_up
+    starting = asyncio.create_task(catch_up.through(run, 5))
+    seen = []
+    while not starting.done():
+        await asyncio.sleep(0)
+        if await catch_up.states.newest(run.row) is not None:
+            seen.append((await catch_up.newest(run)).seq)
+    assert (await starting).seq == 12
+    assert set(seen) <= {12}
+
+
+@pytest.mark.parametrize("page", [1, 3, 7])
+async def test_the_size_of_a_page_makes_no_difference(world: World, page: int, monkeypatch: pytest.MonkeyPatch):
+    await some_reports(world, 9)
+    await world.rewind(4)
+    await some_reports(world, 5)
+    await world.rewind(6)
+    monkeypatch.setattr(module, "PAGE", page)
+    monkeypatch.setattr(module, "SMALL_STATE_NUMBERS", 0)  # every page in a thread
+    world.sql("DELETE FROM snapshots")
+    world.sql("DELETE FROM receipts")
+    cold = world.beside()
+    states, receipts = await world.replay()
+    assert encode_state(await cold.state()) == encode_state(states[-1])
+    assert [
+        await cold.use.report_outcomes.catch_up.receipt(await cold.opened(), seq) for seq in range(1, 17)
+    ] == receipts
+    for seq in range(17):
+        state = await cold.use.report_outcomes.catch_up.state_at(await cold.opened(), seq)
+        assert encode_state(state) == encode_state(states[seq])
+
+
+async def test_a_journal_that_lost_its_end_is_refused(world: World):
+    await some_reports(world, 3)
+    world.sql("DELETE FROM journal WHERE seq > 1")
+    with pytest.raises(DamagedStateError, match="ends before entry 3"):
+        await world.beside().state()
+
+
+async def test_a_journal_that_lost_an_entry_in_its_middle_is_refused(world: World):
+    await some_reports(world, 4)
+    world.sql("DELETE FROM journal WHERE seq = 2")
+    with pytest.raises(DamagedStateError, match="lacks entry 2"):
+        await world.beside().state()
+
+
+async def test_folding_a_run_that_was_deleted_meanwhile_says_so(world: World):
+    await world.put_run("gone")
+    await some_reports(world, 3, "gone")
+    cold = world.beside()
+    opened = await cold.opened("gone")
+    await world.use.delete_run(POOL, "gone", None)
+    catch_up = cold.use.report_outcomes.catch_up
+    for call in (catch_up.through(opened, 3), catch_up.current(opened), catch_up.closing(opened, 1)):
+        with pytest.raises(UnknownRunError):
+            await call
+
+
+async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_before(world: World):
+    before = await world.opened()
+    await world.state()
+    grown = block(40, 2)
+    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
+    await world.use.append_tasks(POOL, stream(grown), never)
+    catch_up, journal = world.use.report_outcomes.catch_up, world.use.report_outcomes.journal
+    folding = catch_up.live(before.row.id).folding
+
+    async def appended() -> bool:
+        return await journal.head(before.row) == 1
+
+    async with folding:
+        later = asyncio.create_task(world.report(outcome("t41"), outcome("t3")))
+        await until(appended)
+        earlier = asyncio.create_task(catch_up.through(before, 1))
+        later.cancel()
+        await asyncio.sleep(0)
+    assert (await earlier).belief.implied.shape[1] == (await world.opened()).dataset.pool.profiles
+    await world.assert_is_a_replay()
+
+
+async def test_a_run_whose_dataset_was_replaced_meanwhile_is_gone(world: World):
+    before = await world.opened()
+    await some_reports(world, 1)
+    await world.use.delete_dataset(POOL, None)
+    await world.import_pool(POOL, block(0, 3))
+    with pytest.raises(UnknownRunError):
+        await world.use.select_tasks.open_runs.again(before)
+
+
+async def test_receipts_that_can_not_be_kept_now_are_kept_later(world: World, capsys: pytest.CaptureFixture[str]):
+    journal = world.use.report_outcomes.journal
+    keep = journal.keep_receipts
+
+    async def refuse(_run, _receipts):
+        raise StorageUnavailableError("the disk is full")
+
+    journal.keep_receipts = refuse  # type: ignore[method-assign]
+    receipts = await some_reports(world, 7)
+    await asyncio.sleep(0.01)
+    journal.keep_receipts = keep  # type: ignore[method-assign]
+    assert capsys.readouterr().out.count("receipts_not_kept") == 7
+    assert [one.receipt for one in await world.use.read_history(POOL, "default", 0, 100)] == receipts
+
+
+async def test_only_idle_runs_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live_module, "REMEMBERED_RUNS", 2)
+    live = live_module.LiveRuns()
+    busy = live(1)
+    async with busy.folding:
+        live(2), live(3), live(4)
+        assert live(1) is busy
+    idle = live(5)
+    live(6), live(7), live(8)
+    assert live(5) is not idle
+
+
+async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World):
+    small = await world.reopened(cache_bytes=2**20)
+    small.use.report_outcomes.catch_up.states._capacity_bytes = 1  # type: ignore[attr-defined]
+    chance = random.Random(3)
+    for run in range(4):
+        await small.put_run(f"run-{run}")
+    for turn in range(60):
+        await small.report(outcome(f"t{turn % 40}", turn % 17), run=f"run-{chance.randrange(4)}")
+    for run in range(4):
+        await small.assert_is_a_replay(f"run-{run}")
+    await small.close()

@@ -1,0 +1,322 @@
+"""Datasets: nothing half-imported is ever seen, and changes leave what was believed as it was."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from bots_service.errors import (
+    BusyError,
+    DatasetExistsError,
+    InvalidOutcomesError,
+    InvalidTasksError,
+    PoolTooSmallError,
+    TaskExistsError,
+    UnknownDatasetError,
+)
+from bots_service.ports.records import KeptAnswer, Once, TaskBlock
+from bots_service.usecases.dataset_builder import DatasetHeader
+from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
+
+
+def cut(whole: TaskBlock, *ends: int) -> list[TaskBlock]:
+    """Return the tasks in several blocks."""
+    starts = (0, *ends)
+    stops = (*ends, len(whole))
+    return [
+        TaskBlock(whole.ids[a:b], whole.references[a:b], whole.tags[a:b]) for a, b in zip(starts, stops, strict=True)
+    ]
+
+
+def changed(
+    whole: TaskBlock, task: int, *, rate: float | None = None, tags=None, task_id: str | None = None
+) -> TaskBlock:
+    ids, references, all_tags = list(whole.ids), whole.references.copy(), list(whole.tags)
+    if rate is not None:
+        references[task, 0] = rate
+    if tags is not None:
+        all_tags[task] = tags
+    if task_id is not None:
+        ids[task] = task_id
+    return TaskBlock(ids, references, all_tags)
+
+
+def hidden(world: World) -> int:
+    """Return how many stages and blocks without a name there are."""
+    named = "SELECT id FROM datasets WHERE name IS NOT NULL"
+    [(count,)] = world.sql(f"SELECT count(*) FROM task_blocks WHERE dataset_id NOT IN ({named})")  # noqa: S608 - fixed
+    [(stages,)] = world.sql("SELECT count(*) FROM datasets WHERE name IS NULL")
+    return int(count + stages)
+
+
+async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
+    whole = block()
+    row, new = await empty.use.import_dataset(POOL, HEADER, stream(whole), never)
+    assert new
+    for ends in [(1,), (20,), (39,), (0, 0, 40), tuple(range(1, 40))]:
+        again, new = await empty.use.import_dataset(POOL, HEADER, stream(*cut(whole, *ends)), never)
+        assert (again, new) == (row, False)
+    zero = changed(whole, 0, rate=0.0)
+    one, _ = await empty.use.import_dataset("zero", HEADER, stream(zero), never)
+    odd_nan = changed(changed(whole, 0, rate=-0.0), 8, rate=float(np.array(0xFFF8000000000001, np.uint64).view(float)))
+    assert (await empty.use.import_dataset("zero", HEADER, stream(odd_nan), never)) == (one, False)
+    others = [
+        changed(whole, 3, rate=0.0625),
+        changed(whole, 3, tags=("even", "odd")),
+        changed(whole, 3, task_id="other"),
+        cut(whole, 39)[0],
+    ]
+    for other in others:
+        with pytest.raises(DatasetExistsError):
+            await empty.use.import_dataset(POOL, HEADER, stream(other), never)
+    for header in (DatasetHeader(("weak", "other"), "about ü"), DatasetHeader(("weak", "strong"), "about")):
+        with pytest.raises(DatasetExistsError):
+            await empty.use.import_dataset(POOL, header, stream(whole), never)
+    assert hidden(empty) == 0
+
+
+async def test_what_is_imported_is_what_is_told_and_opened(empty: World):
+    row, _ = await empty.use.import_dataset(POOL, HEADER, stream(*cut(block(), 7, 30)), never)
+    whole = block()
+    assert (row.live, row.retired, row.version) == (40, 0, 1)
+    assert row.facts.tags == {"even": 20, "odd": 20, "rare": 4}
+    known = {tuple(rates) for rates in whole.references.tolist() if not np.isnan(rates).any()}
+    assert row.facts.profiles == len(known) + 1
+    for world in (empty, empty.beside()):
+        opened = (await world.opened()).dataset
+        assert list(opened.ids) == whole.ids
+        np.testing.assert_array_equal(opened.pool.references[opened.pool.profile_of], whole.references)
+        assert opened.pool.tags["rare"].tolist() == [1, 11, 21, 31]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        (block(3, 1), ("tasks", 40, "id")),
+        (block(50, 1, ids=[""]), ("tasks", 40, "id")),
+        (block(50, 1, ids=["t" * 257]), ("tasks", 40, "id")),
+        (block(50, 1, ids=["t\n"]), ("tasks", 40, "id")),
+        (block(50, 1, ids=["\ud800"]), ("tasks", 40, "id")),
+        (changed(block(50, 2), 1, rate=1.01), ("tasks", 41, "reference_pass_rates", 0)),
+        (changed(block(50, 2), 1, rate=-0.01), ("tasks", 41, "reference_pass_rates", 0)),
+        (changed(block(50, 2), 1, rate=np.inf), ("tasks", 41, "reference_pass_rates", 0)),
+        (TaskBlock(["x"], np.zeros((1, 3)), [()]), ("tasks", 40, "reference_pass_rates")),
+        (changed(block(50, 1), 0, tags=("",)), ("tasks", 40, "tags")),
+        (changed(block(50, 1), 0, tags=("x" * 65,)), ("tasks", 40, "tags")),
+        (changed(block(50, 1), 0, tags=("x\0",)), ("tasks", 40, "tags")),
+        (changed(block(50, 1), 0, tags=tuple(f"tag-{n:02}" for n in range(33))), ("tasks", 40, "tags")),
+    ],
+)
+async def test_tasks_that_can_not_be_true_are_refused_and_nothing_is_seen_of_them(empty: World, wrong, where):
+    with pytest.raises(InvalidTasksError) as refused:
+        await empty.use.import_dataset(POOL, HEADER, stream(block(), wrong), never)
+    assert where in [flaw.where for flaw in refused.value.flaws]
+    with pytest.raises(UnknownDatasetError):
+        await empty.describe()
+    assert hidden(empty) == 0
+    await empty.import_pool()
+
+
+async def test_the_largest_ids_and_tags_are_taken(empty: World):
+    tags = tuple(sorted(f"{n:02}" + "x" * 62 for n in range(32)))
+    most = changed(block(0, 1, ids=["ü" * 256]), 0, tags=tags)
+    row, _ = await empty.use.import_dataset(POOL, HEADER, stream(most, block(1, 1)), never)
+    assert row.facts.tags == {**dict.fromkeys(tags, 1), "odd": 1, "rare": 1}
+    assert (await empty.report(outcome("ü" * 256))).tally.reported == 1
+
+
+async def test_of_a_thousand_wrong_tasks_the_first_20_are_told(empty: World):
+    wrong = TaskBlock([""] * 1000, np.full((1000, 2), 2.0), [()] * 1000)
+    with pytest.raises(InvalidTasksError) as refused:
+        await empty.use.import_dataset(POOL, HEADER, stream(wrong), never)
+    assert [flaw.where[1] for flaw in refused.value.flaws] == list(range(20))
+
+
+async def test_an_import_without_tasks_or_whose_stream_breaks_leaves_nothing(empty: World):
+    with pytest.raises(InvalidTasksError):
+        await empty.use.import_dataset(POOL, HEADER, stream(), never)
+    with pytest.raises(ConnectionError):
+        await empty.use.import_dataset(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
+    assert await empty.use.datasets.after("", 10) == []
+    assert hidden(empty) == 0
+
+
+async def test_the_same_import_by_many_workers_at_once_makes_one_dataset(empty: World):
+    done = await asyncio.gather(*(empty.use.import_dataset(POOL, HEADER, stream(block()), never) for _ in range(8)))
+    assert sorted(new for _, new in done) == [False] * 7 + [True]
+    assert {row.facts.digest for row, _ in done} == {done[0][0].facts.digest}
+    assert hidden(empty) == 0
+
+
+async def test_different_imports_of_one_name_at_once_give_one_dataset_and_refusals(empty: World):
+    pools = [block(0, count) for count in (5, 6, 7)]
+    calls = (empty.use.import_dataset(POOL, HEADER, stream(one), never) for one in pools)
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in done) == ["DatasetExistsError"] * 2 + ["tuple"]
+    assert len((await empty.opened()).dataset.ids) == (await empty.use.datasets.get(POOL)).live
+
+
+async def test_an_answer_is_kept_with_the_import(empty: World):
+    def keep() -> KeptAnswer:
+        return KeptAnswer("PUT /it", Once("key", "f"), lambda row: (201, row.facts.digest.encode()))
+
+    row, _ = await empty.use.import_dataset(POOL, HEADER, stream(block()), keep)
+    kept = await empty.use.answers.find("PUT /it", "key")
+    assert kept is not None
+    assert (kept.status, kept.body.decode()) == (201, row.facts.digest)
+
+
+async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
+    rates = np.array([[0.9, 0.1, 0.5], [0.8, 0.2, 0.6], [np.nan, 1.0, 1.0]])
+    pool = TaskBlock(["a", "b", "c"], rates, [(), (), ()])
+    row, _ = await empty.use.import_dataset(POOL, DatasetHeader(("x", "y", "z")), stream(pool), never)
+    assert (row.facts.reference_models, row.facts.reference_order) == (("x", "y", "z"), (1, 2, 0))
+    more = TaskBlock(["d"], np.array([[0.0, 1.0, 1.0]]), [()])
+    row = await empty.use.append_tasks(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
+    for world in (empty, empty.beside()):
+        pool_now = (await world.opened()).dataset.pool
+        np.testing.assert_array_equal(pool_now.references[0], [0.1, 0.5, 0.9])
+        np.testing.assert_array_equal(pool_now.references[3], [1.0, 1.0, 0.0])
+        assert pool_now.profile_of.tolist() == [0, 1, 2, 3, 0]
+    unknown = TaskBlock(["a"], np.full((1, 3), np.nan), [()])
+    row, _ = await empty.use.import_dataset("unknown", DatasetHeader(("x", "y", "z")), stream(unknown), never)
+    assert row.facts.reference_order == (0, 1, 2)
+
+
+# --- append ----------------------------------------------------------------------------------------------------------
+
+
+async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_implied(world: World):
+    grown = block(40, 3)
+    grown.references[:] = [[0.01, 0.99], *block(0, 2).references]
+    await world.import_pool("whole", block(), grown)
+    for step in range(5):
+        for name in (POOL, "whole"):
+            await world.report(*(outcome(f"t{task}", (task * step) % 17) for task in range(6)), dataset=name)
+    pool = (await world.opened()).dataset.pool
+    everyone = np.arange(40, dtype=np.int32)
+    before = (await world.state()).belief.of_tasks(pool, everyone)
+    row = await world.use.append_tasks(POOL, stream(*cut(grown, 1)), never)
+    assert (row.live, row.version, row.facts.profiles) == (43, 2, pool.profiles + 1)
+    after = (await world.opened()).dataset.pool
+    np.testing.assert_array_equal((await world.state()).belief.of_tasks(after, everyone), before)
+    for name in (POOL, "whole"):
+        await world.report(outcome("t40"), outcome("t1"), dataset=name)
+    everyone = np.arange(43, dtype=np.int32)
+    appended, whole = [
+        (await world.state("default", name)).belief.of_tasks(after, everyone) for name in (POOL, "whole")
+    ]
+    np.testing.assert_allclose(appended, whole, rtol=1e-12)  # as if they had been there all the time
+    await world.assert_is_a_replay()
+    assert row.facts.digest == (await world.use.datasets.get("whole")).facts.digest
+
+
+async def test_appended_ids_must_be_new(world: World):
+    for blocks, error in [
+        ([block(40, 2), block(12, 1)], TaskExistsError),
+        ([block(40, 2), block(41, 1)], InvalidTasksError),
+        ([], InvalidTasksError),
+    ]:
+        before = (await world.opened()).dataset
+        with pytest.raises(error):
+            await world.use.append_tasks(POOL, stream(*blocks), never)
+        assert (await world.opened()).dataset is before  # a refused append costs nobody anything
+        assert hidden(world) == 0
+    with pytest.raises(UnknownDatasetError):
+        await world.use.append_tasks("none", stream(block(40, 1)), never)
+
+
+async def test_changes_at_once_give_one_change_and_refusals_and_a_retry_works(world: World):
+    calls = [
+        world.use.append_tasks(POOL, stream(block(40, 1)), never),
+        world.use.append_tasks(POOL, stream(block(50, 1)), never),
+        world.use.retire_tasks(POOL, ["t3"], None),
+    ]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(isinstance(one, BusyError) for one in done) == 2
+    assert hidden(world) == 0
+    version = (await world.opened()).dataset.row.version
+    assert version == 2
+    other = world.beside()
+    await other.use.retire_tasks(POOL, ["t4"], None)
+    with pytest.raises(BusyError):
+        await world.use.append_tasks(POOL, stream(block(60, 1)), never)
+    row = await world.use.append_tasks(POOL, stream(block(60, 1)), never)
+    assert row.version == 4
+    with pytest.raises(BusyError):
+        await other.use.retire_tasks(POOL, ["t5"], None)
+    assert (await other.use.retire_tasks(POOL, ["t5"], None)).version == 5
+
+
+async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):
+    cold = world.beside()
+    datasets = cold.use.datasets
+    read = datasets.retired
+
+    async def slow(dataset_id):
+        found = await read(dataset_id)
+        if len(changes):
+            await changes.pop()
+        return found
+
+    datasets.retired = slow  # type: ignore[method-assign]
+    open_datasets = cold.use.append_tasks.open_datasets
+
+    async def meanwhile():
+        row = await world.use.append_tasks(POOL, stream(block(40, 2)), never)
+        open_datasets.forget(row.name)
+
+    changes = [meanwhile()]
+    assert len((await cold.opened()).dataset.ids) == 42
+
+
+# --- retire and delete -----------------------------------------------------------------------------------------------
+
+
+async def test_retired_tasks_are_not_selected_but_can_be_reported(world: World):
+    row = await world.use.retire_tasks(POOL, ["t3", "t5", "t3"], None)
+    assert (row.live, row.retired) == (38, 2)
+    row = await world.use.retire_tasks(POOL, ["t5", "t0"], None)
+    assert (row.live, row.retired, row.version) == (37, 3, 3)
+    for one in (world, world.beside()):
+        with pytest.raises(PoolTooSmallError):
+            await one.select(38)
+        assert not {0, 3, 5} & set((await one.select(37)).tasks.tolist())
+    assert (await world.report(outcome("t3"))).tally.reported == 1
+    with pytest.raises(InvalidTasksError) as refused:
+        await world.use.retire_tasks(POOL, ["t1", "x"], None)
+    assert [flaw.where for flaw in refused.value.flaws] == [("ids", 1)]
+
+
+async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):
+    await world.report(outcome("t1"))
+    await world.use.delete_dataset(POOL, None)
+    for call in (world.describe(), world.select(1), world.report(outcome("t1")), world.use.delete_dataset(POOL, None)):
+        with pytest.raises(UnknownDatasetError):
+            await call
+    await world.import_pool(POOL, block(0, 1))
+    with pytest.raises(InvalidOutcomesError):
+        await world.report(outcome("t1"))
+    assert (await world.state()).seq == 0
+    for table in ("journal", "receipts", "snapshots"):
+        assert world.sql(f"SELECT count(*) FROM {table}") == [(0,)]  # noqa: S608 - names of tables
+
+
+async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
+    world = World.open(folder("tiny"), cache_bytes=2**20, snapshot_every=3)
+    world.use.append_tasks.open_datasets._max_bytes = 1
+    for number in range(6):
+        await world.import_pool(f"pool-{number}", block(0, 10 + number))
+
+    async def work(caller: int) -> None:
+        for turn in range(6):
+            number = (caller + turn) % 6
+            selection = await world.select(3, dataset=f"pool-{number}")
+            assert max(selection.tasks) < 10 + number
+            await world.report(outcome(f"t{9 + number}", turn), dataset=f"pool-{number}", selection_id=selection.id)
+
+    await asyncio.gather(*map(work, range(6)))
+    assert len(world.use.append_tasks.open_datasets._open) == 1
+    for number in range(6):
+        assert (await world.assert_is_a_replay("default", f"pool-{number}")).seq == 6
+    await world.close()

@@ -1,0 +1,215 @@
+"""Callers that stop at any await: what was appended counts once, what was not counts never, memory equals SQL."""
+
+import asyncio
+import random
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any
+
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError
+from bots_service.ports.records import Once
+from bots_service.usecases.put_run import ForkFrom
+from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
+
+
+@types.coroutine
+def stopped_at(call: Coroutine[Any, Any, Any], place: int, error: type[BaseException]) -> Generator[Any, Any, bool]:
+    """Run the call and raise an error at the place where it waits for the n-th time; say whether it got that far."""
+    waits = 0
+    try:
+        waiting = call.send(None)
+        while True:
+            waits += 1
+            if waits == place:
+                waiting._asyncio_future_blocking = False
+                waiting = call.throw(error())
+            else:
+                yield waiting
+                waiting = call.send(None)
+    except StopIteration:
+        pass
+    except (asyncio.CancelledError, RuntimeError):
+        return True
+    return waits >= place
+
+
+async def at_every_wait(
+    call: Callable[[int], Coroutine[Any, Any, Any]], check: Callable[[int], Awaitable[None]], error: type[BaseException]
+) -> int:
+    """Stop a call at its first wait, its second, and so on until it comes to its end; return how often it waits."""
+    place = 1
+    while await stopped_at(call(place), place, error):
+        await check(place)
+        place += 1
+    return place - 1
+
+
+async def settle(world: World) -> None:
+    """Let everything in line be committed, and everything that was shielded come to its end."""
+    for _ in range(3):
+        await world.database.write(lambda _: None)
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, RuntimeError])
+async def test_a_report_stopped_at_any_wait_counts_once_or_never(world: World, error: type[BaseException]):
+    standing, seq = world, 0
+
+    def call(place: int) -> Coroutine[Any, Any, Any]:
+        return standing.report(outcome(f"t{place}", place % 17), key=f"key-{place}")
+
+    async def check(place: int) -> None:
+        nonlocal standing, seq
+        standing = await standing.reopened()
+        state = await standing.assert_is_a_replay()
+        [(kept,)] = standing.sql("SELECT count(*) FROM journal WHERE key = ?", f"key-{place}")
+        assert kept <= 1
+        assert state.seq == seq + kept
+        await standing.report(outcome("t0"))
+        seq = state.seq + 1
+        standing = await standing.reopened()  # the next one starts cold
+
+    waits = await at_every_wait(call, check, error)
+    assert waits >= 6  # a cold report waits for the dataset, its blocks, the run, the head, a stored state, the journal
+    await standing.close()
+
+
+async def test_a_report_stopped_at_any_wait_is_told_again_under_its_key(world: World):
+    for place in range(1, 12):
+        key = f"key-{place}"
+        again = world.beside()
+        await stopped_at(again.report(outcome("t1", place), key=key), place, asyncio.CancelledError)
+        await settle(again)
+        receipt = await again.report(outcome("t1", place), key=key)
+        assert receipt.seq == place
+        _, replayed = await again.replay()
+        assert receipt == replayed[-1]
+        assert await again.report(outcome("t1", place), key=key) == receipt
+    await world.beside().assert_is_a_replay()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World, seed: int):
+    chance = random.Random(seed)
+
+    async def one(turn: int) -> None:
+        kind = chance.random()
+        if kind < 0.15:
+            await world.use.change_settings(POOL, "default", {"seed": turn}, Once(f"key-{turn}", ""))
+        elif kind < 0.3:
+            await world.rewind(chance.randint(0, 3))
+        else:
+            selection = await world.select(2)
+            ids = (await world.opened()).dataset.ids
+            await world.report(
+                *(outcome(ids[task], turn % 17) for task in selection.tasks),
+                selection_id=selection.id,
+                key=f"key-{turn}",
+            )
+
+    tasks = [asyncio.create_task(one(turn)) for turn in range(30)]
+    for task in chance.sample(tasks, 15):
+        await asyncio.sleep(chance.random() * 0.004)
+        task.cancel()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    odd = [one for one in done if one is not None and not isinstance(one, BotsError | asyncio.CancelledError)]
+    assert odd == []
+    await settle(world)
+    await world.report(outcome("t1"))
+    state = await world.assert_is_a_replay()
+    again = await world.reopened()
+    assert encode_state(await again.assert_is_a_replay()) == encode_state(state)
+    keys = [key for (key,) in again.sql("SELECT key FROM journal WHERE key IS NOT NULL")]
+    assert len(keys) == len(set(keys))
+    await again.close()
+
+
+Call = Callable[[World, int], Coroutine[Any, Any, Any]]
+
+CHANGES: dict[str, Call] = {
+    "import": lambda world, n: world.use.import_dataset(f"new-{n}", HEADER, stream(block(0, 3), block(3, 3)), never),
+    "append": lambda world, n: world.use.append_tasks(f"pool-{n}", stream(block(4, 2), block(6, 2)), never),
+    "retire": lambda world, n: world.use.retire_tasks(POOL, [f"t{n}"], None),
+    "put": lambda world, n: world.use.put_run(POOL, f"fresh-{n}", {"seed": n}, None, None),
+    "fork": lambda world, n: world.use.put_run(POOL, f"fork-{n}", {"seed": n}, ForkFrom("default", 2), None),
+    "patch": lambda world, n: world.use.change_settings(POOL, "default", {"seed": n}, None),
+    "rewind": lambda world, _: world.use.rewind_run(POOL, "default", 2, None),
+    "delete run": lambda world, _: world.use.delete_run(POOL, "default", None),
+    "snapshot": lambda world, _: world.use.take_snapshot(POOL, "default", None),
+    "delete": lambda world, _: world.use.delete_dataset(POOL, None),
+}
+
+
+async def what_stands(world: World) -> dict[str, Any]:
+    """Return all that a service says of its datasets and runs, from wherever it has it."""
+    found: dict[str, Any] = {}
+    for row in await world.use.datasets.after("", 1000):
+        opened = await world.use.select_tasks.open_runs(row.name, "default")
+        dataset = opened.dataset
+        found[row.name] = (
+            dataset.row,
+            list(dataset.ids),
+            dataset.pool.retired.tolist(),
+            dataset.pool.profile_of.tolist(),
+        )
+        for run in await world.use.describe_run.page(row.name, "", 1000):
+            told = await world.describe(run.row.name, row.name)
+            await world.report(outcome("t0"), run=run.row.name, dataset=row.name)  # nobody is stuck
+            state = await world.assert_is_a_replay(run.row.name, row.name)
+            found[f"{row.name}/{run.row.name}"] = (told.row.uid, encode_state(state))
+    return found
+
+
+async def assert_memory_and_sql_are_at_one(world: World) -> None:
+    """Compare what a service knows, after it went on a little, with what one that starts now reads."""
+    known, cold = await what_stands(world), world.beside()
+    for name, told in known.items():
+        dataset, _, run = name.partition("/")
+        opened = (await cold.opened(dataset=dataset)).dataset
+        if run:
+            assert told == ((await cold.row(run, dataset)).uid, encode_state(await cold.state(run, dataset)))
+        else:
+            pool = opened.pool
+            assert told == (opened.row, list(opened.ids), pool.retired.tolist(), pool.profile_of.tolist())
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: World, name: str):
+    for step in range(3):
+        await world.report(outcome(f"t{step}"))
+    warm, place, stopped = world, 0, True
+    while stopped and world.sql("SELECT id FROM datasets WHERE name = ?", POOL):
+        place += 1
+        warm = world.beside()
+        if name == "put":
+            await warm.put_run(f"fresh-{place}")
+        if name == "append":
+            await warm.import_pool(f"pool-{place}", block(0, 4))
+        await warm.select(1)
+        stopped = await stopped_at(CHANGES[name](warm, place), place, asyncio.CancelledError)
+        await settle(warm)
+        await assert_memory_and_sql_are_at_one(warm)
+        # The one stage whose number its caller did not wait for is dropped a day later.
+        assert len(world.sql("SELECT id FROM datasets WHERE name IS NULL")) <= 1
+    assert place > 1
+    if name == "delete":
+        with pytest.raises(UnknownDatasetError):
+            await warm.opened()
+
+
+async def test_a_rewind_that_its_caller_left_alone_does_not_keep_others_from_going_on(world: World):
+    for step in range(3):
+        await world.report(outcome(f"t{step}"))
+    old = await world.select(2)
+    other = world.beside()
+    await other.rewind(1)  # this process has not heard of it, as after a caller was cut off between append and fold
+    with pytest.raises(StaleEpochError):
+        await world.report(outcome("t1"), selection_id=old.id)
+    new = await world.select(2)
+    assert (new.epoch, new.step) == (1, 1)
+    await world.report(outcome("t1"), selection_id=new.id)
+    await other.rewind(1)
+    assert (await world.rewind(0)).state.epoch == 3

@@ -1,0 +1,163 @@
+"""Reports: what is refused changes nothing; what counts, counts once; late evidence finds its step."""
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.errors import (
+    InvalidOutcomesError,
+    KeyReusedError,
+    StorageUnavailableError,
+    UnknownDatasetError,
+    UnknownRunError,
+)
+from bots_service.ports.records import Once
+from bots_service.usecases.report_outcomes import News, Outcome
+from tests.usecases.world import POOL, World, evidence_bytes, outcome
+
+REFUSED = {
+    "nothing": Outcome("t1"),
+    "counts and rewards": Outcome("t1", successes=1, trials=2, rewards=[1.0]),
+    "counts and aborted": Outcome("t1", successes=1, trials=2, status="aborted"),
+    "rewards and aborted": Outcome("t1", rewards=[1.0], status="aborted"),
+    "successes alone": Outcome("t1", successes=1),
+    "trials alone": Outcome("t1", trials=1),
+    "more successes than trials": outcome("t1", 17, 16),
+    "negative successes": outcome("t1", -1, 16),
+    "no trials": outcome("t1", 0, 0),
+    "negative trials": outcome("t1", 0, -1),
+    "too many trials": outcome("t1", 0, 1e6 + 1),
+    "infinite trials": outcome("t1", 0, math.inf),
+    "successes that are no number": outcome("t1", math.nan, 16),
+    "trials that are no number": outcome("t1", 0, math.nan),
+    "no rewards": Outcome("t1", rewards=[]),
+    "a reward below": Outcome("t1", rewards=[0.5, -0.1]),
+    "a reward above": Outcome("t1", rewards=[1.1]),
+    "a reward that is no number": Outcome("t1", rewards=[math.nan]),
+    "an unknown task": outcome("t40"),
+    "an empty task": outcome(""),
+    "half a surrogate": outcome("\ud800"),
+    "10 kB of task": outcome("t" * 10_000),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+async def test_a_refused_outcome_says_where_it_stands_and_changes_nothing(world: World, wrong: str):
+    await world.report(outcome("t1"), outcome("t2"))
+    await world.report(outcome("t3"), close_step=False)
+    before = encode_state(await world.state())
+    with pytest.raises(InvalidOutcomesError) as refused:
+        await world.report(outcome("t5"), REFUSED[wrong], outcome("t6"), key="key")
+    assert [flaw.where[:3] for flaw in refused.value.flaws] == [("body", "outcomes", 1)]
+    assert encode_state(await world.state()) == before
+    assert (await world.report(outcome("t5"), key="key")).seq == 3  # the key was not used up
+
+
+async def test_of_many_flaws_the_first_20_are_told(world: World):
+    for wrong in (outcome("none"), outcome("t1", 17, 16)):
+        with pytest.raises(InvalidOutcomesError) as refused:
+            await world.report(*[wrong] * 30)
+        assert [flaw.where[2] for flaw in refused.value.flaws] == list(range(20))
+
+
+async def test_unknown_names_are_refused(world: World):
+    with pytest.raises(UnknownRunError):
+        await world.report(outcome("t1"), run="none")
+    with pytest.raises(UnknownDatasetError):
+        await world.report(outcome("t1"), dataset="none")
+
+
+async def test_rewards_are_mapped_from_the_runs_range(world: World):
+    await world.put_run("signed", reward_range=[-1, 3])
+    await world.put_run("plain")
+    signed = await world.report(Outcome("t1", rewards=[-1, 3, 1, 0]), run="signed")
+    plain = await world.report(outcome("t1", 0 + 1 + 0.5 + 0.25, 4), run="plain")
+    assert signed.tally == plain.tally
+    one, other = await world.state("signed"), await world.state("plain")
+    pool, t1 = (await world.opened()).dataset.pool, np.array([1], np.int32)
+    np.testing.assert_array_equal(one.belief.of_tasks(pool, t1), other.belief.of_tasks(pool, t1))
+    with pytest.raises(InvalidOutcomesError):
+        await world.report(Outcome("t1", rewards=[3.1]), run="signed")
+
+
+async def test_aborted_tasks_count_for_nothing(world: World):
+    only = await world.report(Outcome("t1", status="aborted"))
+    assert (only.closed, only.step, only.tally.reported) == (False, 0, 0)
+    receipt = await world.report(Outcome("t1", status="aborted"), outcome("t2", 4))
+    assert (receipt.closed, receipt.tally.reported, receipt.tally.rollouts) == (True, 1, 16)
+    await world.put_run("plain")
+    await world.report(outcome("t2", 4), run="plain")
+    assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("plain"))
+
+
+async def test_evidence_in_parts_comes_to_the_same_as_at_once(world: World):
+    await world.put_run("whole")
+    for task in ("t1", "t2", "t1"):
+        await world.report(outcome(task, 3), close_step=False)
+    open_still = await world.report(close_step=False)
+    assert (open_still.closed, open_still.step, open_still.tally.reported) == (False, 0, 2)
+    closing = await world.report(close_step=True)
+    at_once = await world.report(outcome("t1", 3), outcome("t2", 3), outcome("t1", 3), run="whole")
+    assert (closing.closed, closing.tally, closing.brier) == (True, at_once.tally, at_once.brier)
+    assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("whole"))
+    nothing = await world.report(close_step=True)
+    assert (nothing.closed, nothing.step, nothing.tally.reported, nothing.brier) == (True, 2, 0, None)
+
+
+async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(world: World):
+    await world.put_run("run", tasks_per_step=3)
+    closed = [(await world.report(outcome(task), run="run")).closed for task in ("t1", "t1", "t2", "t3", "t4")]
+    assert closed == [False, False, False, True, False]
+    assert (await world.report(outcome("t5"), run="run", close_step=True)).step == 2
+    more = await world.report(*(outcome(f"t{task}") for task in range(7)), run="run", close_step=False)
+    assert (more.closed, more.tally.reported) == (True, 7)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5, 64, 65, 70])
+async def test_late_evidence_of_a_selection_is_told_apart(world: World, lag: int):
+    selection = await world.select(3)
+    ids = [(await world.opened()).dataset.ids[task] for task in selection.tasks]
+    for _ in range(lag):
+        await world.report(outcome("t1"))
+    receipt = await world.report(*map(outcome, ids), selection_id=selection.id)
+    late, expired = (3, 0) if 0 < lag <= 64 else (0, 3 * (lag > 64))
+    assert (receipt.late, receipt.expired) == (late, expired)
+    assert receipt.closed is (lag <= 64)
+    closing = await world.report(close_step=True)
+    totals = (await world.state()).totals
+    assert (totals.late, totals.expired, totals.reported) == (late, expired, lag + (0 if lag > 64 else 3))
+    assert closing.step == lag + 1 + (lag <= 64)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 4, 5])
+async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World, times: int):
+    news = News(POOL, "default", [outcome("t1", 3)])
+
+    async def send() -> list[tuple[int, bool]]:
+        answers = [await world.use.report_outcomes(news, Once("key", "same")) for _ in range(times)]
+        return [(receipt.seq, again) for receipt, again in answers]
+
+    told = [answer for several in await asyncio.gather(*(send() for _ in range(8))) for answer in several]
+    assert sorted(told) == [(1, False)] + [(1, True)] * (8 * times - 1)
+    with pytest.raises(KeyReusedError):
+        await world.use.report_outcomes(news, Once("key", "other"))
+    assert (await world.assert_is_a_replay()).totals.rollouts == 16
+
+
+async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_key(world: World):
+    await world.state()
+    journal = world.use.report_outcomes.journal
+    append = journal.append
+
+    async def away(_run, _draft):
+        raise StorageUnavailableError("the database did not answer")
+
+    journal.append = away  # type: ignore[method-assign]
+    with pytest.raises(StorageUnavailableError):
+        await world.report(outcome("t1"), key="key")
+    assert len((await world.select(3)).tasks) == 3  # selections go on
+    journal.append = append  # type: ignore[method-assign]
+    assert (await world.report(outcome("t1"), key="key")).seq == 1

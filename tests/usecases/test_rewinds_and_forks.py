@@ -1,0 +1,217 @@
+"""Rewinding brings back, bit for bit, the state that stood there; a fork goes its own way from there."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.core.state import RunState
+from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
+from bots_service.ports.records import Once
+from bots_service.usecases.put_run import ForkFrom
+from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
+
+STEPS = 60
+
+
+async def one_step(world: World, chance: random.Random, run: str = "default", *, selected: list[str]) -> None:
+    """Close one step by a few reports: partial ones, late ones, and changes of settings in between."""
+    ids = (await world.opened(run)).dataset.ids
+    for _ in range(chance.randint(0, 2)):
+        tasks = chance.sample(range(len(ids)), 3)
+        await world.report(*(outcome(ids[task], chance.randint(0, 16)) for task in tasks), run=run, close_step=False)
+    if chance.random() < 0.3:
+        values = {"forgetting": chance.choice([0.0, 0.1, 0.5]), "target": chance.random()}
+        await world.use.change_settings(POOL, run, values, None)
+    selection = await world.select(4, run)
+    selected.append(selection.id)
+    late = chance.choice(selected[-5:])
+    await world.report(*(outcome(ids[task], 7) for task in selection.tasks), run=run, selection_id=late)
+
+
+async def sixty_steps(world: World, seed: int = 0) -> list[RunState]:
+    """Return the states that stood when each of 60 steps had just closed, the first before any."""
+    chance = random.Random(seed)
+    selected: list[str] = []
+    states = [await world.state()]
+    for _ in range(STEPS):
+        await one_step(world, chance, selected=selected)
+        states.append(await world.state())
+    assert [state.step for state in states] == list(range(STEPS + 1))
+    assert states[-1].totals.late > STEPS
+    return states
+
+
+async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_there(world: World):
+    states = await sixty_steps(world)
+    for epoch, step in enumerate(range(STEPS, -1, -1), start=1):
+        run = await world.rewind(step)
+        assert (run.state.step, run.state.epoch) == (step, epoch)
+        assert evidence_bytes(run.state) == evidence_bytes(states[step])
+    await world.assert_is_a_replay()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_nested_and_repeated_rewinds_follow_the_present_history(world: World, seed: int):
+    chance = random.Random(seed)
+    selected: list[str] = []
+    present = [await world.state()]  # by step, in the present history
+    for _ in range(50):
+        if len(present) > 1 and chance.random() < 0.35:
+            step = chance.choice([0, len(present) - 1, chance.randrange(len(present))])
+            for _ in range(chance.randint(1, 2)):
+                run = await world.rewind(step)
+                assert evidence_bytes(run.state) == evidence_bytes(present[step])
+            present, selected = present[: step + 1], []
+        await one_step(world, chance, selected=selected)
+        present.append(await world.state())
+    state = await world.assert_is_a_replay()
+    for step in (-1, len(present), 10**9):
+        with pytest.raises(UnknownStepError, match=f"no step {step}"):
+            await world.rewind(step)
+    assert encode_state(await world.state()) == encode_state(state)
+    again = await world.reopened()
+    await again.assert_is_a_replay()
+    for step in range(len(present) - 1, -1, -1):
+        assert evidence_bytes((await again.rewind(step)).state) == evidence_bytes(present[step])
+    await again.close()
+
+
+async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: World):
+    for step in range(40):  # a trainer that crashes at each step: folding what was abandoned would take 2^40 folds
+        await world.report(outcome(f"t{step}", step % 17))
+        await world.rewind(step + 1)
+    state = await world.state()
+    world.sql("DELETE FROM snapshots")
+    world.sql("DELETE FROM receipts")
+    again = await world.reopened(snapshot_every=1000)
+    assert encode_state(await again.state()) == encode_state(state)
+    again.sql("DELETE FROM snapshots")
+    catch_up, opened = again.use.report_outcomes.catch_up, await again.opened()
+    states, _ = await again.replay()
+    for seq in (80, 79, 41, 2, 1, 0):
+        assert encode_state(await catch_up.state_at(opened, seq)) == encode_state(states[seq])
+    await again.close()
+
+
+async def test_a_report_from_before_a_rewind_is_refused_and_changes_nothing(world: World):
+    old = await world.select(4)
+    await world.report(outcome("t1"))
+    await world.rewind(1)
+    before = encode_state(await world.state())
+    with pytest.raises(StaleEpochError):
+        await world.report(outcome("t1"), selection_id=old.id)
+    assert encode_state(await world.state()) == before
+    new = await world.select(4)
+    assert (new.epoch, new.step) == (1, 1)
+    assert (await world.report(outcome("t1"), selection_id=new.id)).step == 2
+
+
+async def test_a_rewind_under_one_key_happens_once(world: World):
+    for _ in range(3):
+        await world.report(outcome("t1"))
+    once = Once("key", "rewind 1")
+    answers = [await world.use.rewind_run(POOL, "default", 1, once) for _ in range(3)]
+    assert [(run.state.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
+
+
+async def test_rewinds_at_once_happen_one_after_the_other(world: World):
+    for _ in range(3):
+        await world.report(outcome("t1"))
+    done = await asyncio.gather(*(world.rewind(step) for step in (2, 1, 1, 2)), return_exceptions=True)
+    assert [type(one).__name__ for one in done] == ["RunDescription"] * 3 + ["UnknownStepError"]
+    assert (await world.assert_is_a_replay()).epoch == 3
+
+
+async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World):
+    for _ in range(3):
+        await world.report(outcome("t1"))
+    journal, other = world.use.report_outcomes.journal, world.beside()
+    append = journal.append
+
+    async def second(run, draft):
+        await other.rewind(2)
+        return await append(run, draft)
+
+    journal.append = second  # type: ignore[method-assign]
+    with pytest.raises(BusyError):
+        await world.rewind(1)
+    journal.append = append  # type: ignore[method-assign]
+    assert (await world.rewind(1)).state.epoch == 2
+
+
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: World):
+    states = await sixty_steps(world, seed=1)
+    parent_bytes = encode_state(await world.state())
+    for step in [*range(0, STEPS + 1, 6), None]:
+        wanted = states[-1 if step is None else step]
+        run, new = await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+        assert new
+        assert (run.state.seq, run.state.epoch, run.state.step) == (1, 0, wanted.step)
+        assert evidence_bytes(run.state) == evidence_bytes(wanted)
+        assert run.row.parent is not None
+        assert (run.row.parent.run, run.row.parent.step, run.row.parent.seq) == ("default", wanted.step, wanted.seq)
+    await world.report(outcome("t1"), run="fork-30")
+    assert encode_state(await world.state()) == parent_bytes
+    assert (await world.state("fork-30")).step == 31
+    assert evidence_bytes(await world.state("fork-36")) == evidence_bytes(states[36])
+
+
+async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
+    await world.put_run("parent", seed=5, forgetting=0.3)
+    for step in range(8):
+        await world.report(outcome(f"t{step}", step), run="parent")
+    child, _ = await world.use.put_run(POOL, "child", {"target": 0.7}, ForkFrom("parent", 4), None)
+    assert (child.state.settings.seed, child.state.settings.forgetting, child.state.settings.target) == (5, 0.3, 0.7)
+    await world.use.delete_run(POOL, "parent", None)
+    again = await world.reopened()
+    assert encode_state(await again.state("child")) == encode_state(child.state)
+    for step in range(4):
+        await again.report(outcome(f"t{step}"), run="child")
+    await again.assert_is_a_replay("child")
+    first = await again.rewind(4, "child")
+    assert evidence_bytes(first.state) == evidence_bytes(child.state)
+    with pytest.raises(UnknownStepError):
+        await again.rewind(3, "child")
+    await again.close()
+
+
+async def test_a_fork_leaves_the_open_steps_evidence_behind(world: World):
+    await world.report(outcome("t1"))
+    await world.report(outcome("t2"), close_step=False)
+    run, _ = await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    assert (run.state.open_step.tasks, run.state.step) == (0, 1)
+    assert (await world.state()).open_step.tasks == 1
+
+
+async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: World):
+    empty, _ = await world.use.put_run(POOL, "a", {}, ForkFrom("default", 0), None)
+    assert (empty.state.step, empty.state.seq) == (0, 1)
+    await world.report(outcome("t1"), run="a")
+    await world.use.put_run(POOL, "b", {}, ForkFrom("a", 1), None)
+    await world.report(outcome("t2"), run="b")
+    third, _ = await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
+    assert evidence_bytes(third.state) == evidence_bytes((await world.replay("a"))[0][-1])
+    with pytest.raises(UnknownStepError):
+        await world.use.put_run(POOL, "d", {}, ForkFrom("b", 0), None)
+    with pytest.raises(RunHasHistoryError):
+        await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
+    with pytest.raises(InvalidSettingsError):
+        await world.use.put_run(POOL, "e", {"prior": [2, 2]}, ForkFrom("b"), None)
+
+
+async def test_a_forks_profiles_grow_with_the_pool(world: World):
+    await world.report(outcome("t1"), outcome("t2"))
+    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    grown = block(40, 3)
+    grown.references[:] = [[0.01, 0.99], [0.02, 0.5], [0.03, 0.6]]
+    await world.use.append_tasks(POOL, stream(grown), never)
+    await world.report(outcome("t40"), outcome("t3"))
+    await world.report(outcome("t40"), outcome("t3"), run="fork")
+    assert evidence_bytes(await world.assert_is_a_replay("fork")) == evidence_bytes(await world.assert_is_a_replay())
+    assert np.isfinite((await world.state()).belief.implied).all()

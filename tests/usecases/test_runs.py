@@ -1,0 +1,334 @@
+"""Runs: settings, descriptions, pages of tasks and of history, and stored states."""
+
+import asyncio
+import random
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.task_table import SORTS
+from bots_service.errors import (
+    InvalidInputError,
+    InvalidSettingsError,
+    InvalidTasksError,
+    KeyReusedError,
+    RunHasHistoryError,
+    UnknownRunError,
+)
+from bots_service.ports.records import KeptAnswer, Once, SnapshotRow
+from bots_service.usecases import open_run as open_run_module
+from bots_service.usecases import read_tasks as read_tasks_module
+from bots_service.usecases.dataset_builder import DatasetHeader
+from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.read_tasks import Query
+from bots_service.usecases.save_snapshot import NEWEST_KEPT, superfluous
+from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
+
+# --- PUT and PATCH ---------------------------------------------------------------------------------------------------
+
+
+async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
+    first, new = await world.use.put_run(POOL, "run", {"seed": 1}, None, None)
+    assert (new, first.state.settings.seed, first.row.name) == (True, 1, "run")
+    second, new = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    assert (new, second.state.settings.seed, second.state.settings.target) == (False, 0, 0.7)
+    assert second.row.uid != first.row.uid
+    same, new = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    assert (new, same.row) == (False, second.row)
+    await world.report(outcome("t1"), run="run")
+    same, new = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    assert (new, same.state.step) == (False, 1)
+    for values, fork in (({}, None), ({"target": 0.7}, ForkFrom("default"))):
+        with pytest.raises(RunHasHistoryError):
+            await world.use.put_run(POOL, "run", values, fork, None)
+    with pytest.raises(InvalidSettingsError):
+        await world.use.put_run(POOL, "wrong", {"target": 2}, None, None)
+
+
+async def test_a_stored_state_of_replaced_settings_is_not_taken_for_the_new_ones(world: World):
+    await world.put_run("run", seed=1)
+    await world.use.take_snapshot(POOL, "run", None)
+    replaced = await world.put_run("run", seed=2)
+    assert replaced.state.settings.seed == 2
+    assert (await world.beside().state("run")).settings.seed == 2
+    assert await world.use.take_snapshot.page(POOL, "run", -1, 10) == []
+
+
+async def test_the_kept_answer_of_a_put_tells_of_the_run_as_it_stands(world: World):
+    await world.report(outcome("t1"))
+
+    def keep(key: str) -> KeptAnswer:
+        def render(told) -> tuple[int, bytes]:
+            described, new = told
+            return 200 + new, encode_state(described.state)
+
+        return KeptAnswer("PUT", Once(key, "f"), render)
+
+    for name, fork in (("a", None), ("b", ForkFrom("default", 1))):
+        described, _ = await world.use.put_run(POOL, name, {"seed": 3}, fork, keep(name))
+        kept = await world.use.answers.find("PUT", name)
+        assert kept is not None
+        assert kept.status == 201
+        states = (await world.replay(name))[0]
+        assert encode_state(described.state) == encode_state(states[-1])
+        assert kept.body == encode_state(described.state)
+
+
+async def test_settings_change_from_the_next_step_on_and_are_journalled(world: World):
+    await world.report(outcome("t1"))
+    once = Once("key", "f")
+    first, again = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
+    second, repeated = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
+    assert (again, repeated) == (False, True)
+    assert (first.state.seq, second.state.seq, second.state.settings.forgetting) == (2, 2, 0.5)
+    with pytest.raises(KeyReusedError):
+        await world.use.change_settings(POOL, "default", {"forgetting": 0.6}, Once("key", "g"))
+    for wrong in ({"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
+        with pytest.raises(InvalidSettingsError):
+            await world.use.change_settings(POOL, "default", wrong, None)
+    await world.report(outcome("t1"))
+    assert (await world.assert_is_a_replay()).settings.forgetting == 0.5
+
+
+async def test_changes_at_once_undo_each_other_nowhere(world: World):
+    changes: list[dict[str, Any]] = [
+        {"seed": 5},
+        {"target": 0.7},
+        {"forgetting": 0.3},
+        {"temperature": 2},
+        {"lease_seconds": 7},
+    ]
+    await asyncio.gather(*(world.use.change_settings(POOL, "default", values, None) for values in changes))
+    settings = (await world.state()).settings
+    assert {name: getattr(settings, name) for values in changes for name in values} == {
+        name: value for values in changes for name, value in values.items()
+    }
+
+
+async def test_a_change_starts_from_one_that_this_process_did_not_fold(world: World):
+    await world.state()
+    await world.beside().use.change_settings(POOL, "default", {"seed": 5}, None)
+    await world.use.change_settings(POOL, "default", {"target": 0.7}, None)
+    settings = (await world.state()).settings
+    assert (settings.seed, settings.target) == (5, 0.7)
+
+
+# --- describing ------------------------------------------------------------------------------------------------------
+
+
+async def test_runs_are_listed_by_name_as_they_stand(world: World):
+    for name in ("b", "a", "c"):
+        await world.put_run(name)
+    await world.report(outcome("t1"), run="b")
+    await world.select(3, "c")
+    pages, after = [], ""
+    while page := await world.beside().use.describe_run.page(POOL, after, 3):
+        pages.append([one.row.name for one in page])
+        after = page[-1].row.name
+    assert pages == [["a", "b", "c"], ["default"]]
+    told = {one.row.name: (one.state.step, one.leased) for one in await world.use.describe_run.page(POOL, "", 10)}
+    assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
+    with pytest.raises(UnknownRunError):
+        await world.describe("none")
+
+
+async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: World):
+    await world.put_run("run")
+    for run in ("run", "default"):
+        await world.report(outcome("t1"), run=run)
+        await world.select(3, run)
+        await world.use.delete_run(POOL, run, None)
+    with pytest.raises(UnknownRunError):
+        await world.report(outcome("t1"), run="run")
+    described = await world.describe()
+    assert (described.state.seq, described.leased) == (0, 0)
+
+
+async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(world: World):
+    runs = world.use.describe_run.runs
+    get, changes = runs.get, [world.put_run("default", seed=9)]
+
+    async def slow(dataset_id, name):
+        row = await get(dataset_id, name)
+        if changes:
+            await changes.pop()
+        return row
+
+    runs.get = slow  # type: ignore[method-assign]
+    assert (await world.row()).settings.seed == 9
+    assert (await world.report(outcome("t1"))).seq == 1
+
+
+async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(open_run_module, "KEPT_ROWS", 2)
+    for name in ("a", "b", "c"):
+        await world.put_run(name)
+    assert len(world.use.select_tasks.open_runs._rows) == 2
+    assert [(await world.row(name)).name for name in ("a", "b", "c")] == ["a", "b", "c"]
+
+
+# --- tasks and history -----------------------------------------------------------------------------------------------
+
+
+async def all_pages(world: World, query: dict, limit: int) -> list[int]:
+    tasks: list[int] = []
+    after = None
+    while True:
+        page = await world.use.read_tasks(POOL, "default", Query(**query, after=after, limit=limit))
+        assert len(page.table.tasks) <= limit
+        tasks += page.table.tasks.tolist()
+        if page.next is None:
+            return tasks
+        after = page.next
+
+
+@pytest.mark.parametrize("limit", [1, 7, 39, 40, 41])
+@pytest.mark.parametrize("sort", [sign + name for name in SORTS for sign in ("", "-")])
+async def test_walking_all_pages_visits_each_task_once_in_order(world: World, sort: str, limit: int):
+    for step in range(3):  # most tasks stay tied with the others of their profile
+        await world.report(*(outcome(f"t{task}", 8) for task in range(step, 12, 3)))
+    await world.use.retire_tasks(POOL, ["t2", "t30"], None)
+    state, pool = await world.state(), (await world.opened()).dataset.pool
+    everyone = np.setdiff1d(np.arange(TASKS, dtype=np.int32), pool.retired)
+    alpha, beta = state.belief.of_tasks(pool, everyone)
+    last = {task: task % 3 + 1 for task in range(12)}
+    values = {
+        "index": everyone.tolist(),
+        "mean": (alpha / (alpha + beta)).tolist(),
+        "distance": np.abs(alpha / (alpha + beta) - 0.5).tolist(),
+        "evidence": (alpha + beta).tolist(),
+        "last_step": [last.get(task, 0) for task in everyone],
+    }[sort.removeprefix("-")]
+    sign = -1 if sort.startswith("-") else 1
+    wanted = sorted(range(len(everyone)), key=lambda place: (sign * values[place], everyone[place]))
+    assert await all_pages(world, {"sort": sort}, limit) == everyone[wanted].tolist()
+
+
+async def test_tasks_are_found_by_tag_and_by_id(world: World):
+    await world.use.retire_tasks(POOL, ["t11"], None)
+    assert await all_pages(world, {"tag": "rare"}, 2) == [1, 21, 31]
+    assert await all_pages(world, {"ids": ("t21", "t2", "t11", "t21")}, 10) == [2, 21]
+    assert await all_pages(world, {"ids": ("t21", "t2"), "tag": "rare"}, 10) == [21]
+    await world.use.retire_tasks(POOL, ["t1", "t21", "t31"], None)
+    assert await all_pages(world, {"tag": "rare"}, 2) == []
+    for wrong, where in (
+        (Query(sort="--mean"), ("query", "sort")),
+        (Query(sort=""), ("query", "sort")),
+        (Query(tag="none"), ("query", "tag")),
+    ):
+        with pytest.raises(InvalidInputError) as refused:
+            await world.use.read_tasks(POOL, "default", wrong)
+        assert refused.value.flaws[0].where == where
+    with pytest.raises(InvalidTasksError) as refused:
+        await world.use.read_tasks(POOL, "default", Query(ids=("t1", "x", "y")))
+    assert [flaw.where for flaw in refused.value.flaws] == [("query", "ids", 1), ("query", "ids", 2)]
+
+
+async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(read_tasks_module, "CHUNK", 16)
+    await world.use.retire_tasks(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)
+    await world.report(outcome("t1"))
+    state = await world.state()
+    dataset, pieces = await world.use.read_tasks.whole(POOL, "default")
+    seen = []
+    async for piece in pieces:
+        await world.report(outcome("t1"))  # what comes meanwhile is not seen
+        alpha, beta = state.belief.of_tasks(dataset.pool, piece.tasks)
+        np.testing.assert_array_equal([piece.alpha, piece.beta], [alpha, beta])
+        seen.append(piece.tasks.tolist())
+    assert seen == [[task for task in range(16) if task != 3], [], list(range(32, 40))]
+
+
+async def test_history_pages_follow_the_present_history(world: World):
+    for step in range(7):
+        await world.report(outcome(f"t{step}", step))
+    await world.rewind(4)
+    await world.report(outcome("t9"), close_step=False)
+    await world.report(outcome("t8"))
+    seen, after = [], 0
+    while page := await world.use.read_history(POOL, "default", after, 2):
+        seen += [(one.receipt.step, one.receipt.seq, one.receipt.epoch) for one in page]
+        after = page[-1].receipt.step
+    assert seen == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0), (5, 10, 1)]
+    assert seen[-1][1] == (await world.state()).seq
+
+
+# --- stored states ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
+    for step in range(3):
+        await world.report(outcome(f"t{step}"))
+    taken = await world.use.take_snapshot(POOL, "default", None)
+    again = await world.use.take_snapshot(POOL, "default", None)
+    assert taken == again
+    assert (taken.seq, taken.step, taken.epoch, taken.wanted) == (3, 3, 0, True)
+    [(blob,)] = world.sql("SELECT blob FROM snapshots WHERE seq = 3")
+    assert encode_state(decode_state(blob)) == encode_state((await world.replay())[0][3])
+    assert taken.bytes == len(blob)
+    for step in range(120):
+        await world.report(outcome(f"t{step % 40}"))
+    seqs, after = [], 0
+    while page := await world.use.take_snapshot.page(POOL, "default", after, 2):
+        seqs += [row.seq for row in page]
+        after = page[-1].seq
+    assert seqs[0] == 3
+    assert seqs[-NEWEST_KEPT:] == [105, 110, 115, 120]
+
+
+async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: World):
+    await world.put_run("gone")
+    await world.report(outcome("t1"), run="gone")
+    opened, state = await world.opened("gone"), await world.state("gone")
+    await world.use.delete_run(POOL, "gone", None)
+    with pytest.raises(UnknownRunError):
+        await world.use.take_snapshot.save(opened.row, state, wanted=True)
+
+
+@pytest.mark.parametrize("every", [1, 10, 500])
+def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_lie_behind_it(every: int):
+    chance = random.Random(every)
+    rows: list[SnapshotRow] = []
+    head = 0
+    for turn in range(600):
+        head += every if chance.random() < 0.9 else chance.randint(1, every)  # rewinds store states in between
+        rows.append(SnapshotRow(head, 0, head, 1, "", 0.0, wanted=turn % 100 == 50))
+        gone = set(superfluous(rows))
+        rows = [row for row in rows if row.seq not in gone]
+        kept = [0, *(row.seq for row in rows if not row.wanted)]
+        assert len(kept) <= NEWEST_KEPT + 2 * np.log2(head / every + 1) + 3
+        for before, after in pairwise(kept):
+            folded, behind = after - 1 - before, head - (after - 1)
+            assert folded <= behind + (NEWEST_KEPT + 1) * every
+    assert sum(row.wanted for row in rows) == 6
+
+
+async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World):
+    for turn in range(150):
+        await world.report(outcome(f"t{turn % 40}", turn % 17))
+    catch_up, opened = world.use.report_outcomes.catch_up, await world.opened()
+    after, folded = catch_up.journal.after, []
+
+    async def counted(run, seq, up_to=None, limit=1000):
+        folded.append(up_to - seq)
+        return await after(run, seq, up_to, limit)
+
+    states, _ = await world.replay()
+    catch_up.journal.after = counted  # type: ignore[method-assign]
+    for seq in range(0, 151, 7):
+        folded.clear()
+        assert encode_state(await catch_up.state_at(opened, seq)) == encode_state(states[seq])
+        assert sum(folded) // 2 <= (150 - seq) + 5 * (NEWEST_KEPT + 1)  # looked at once for rewinds, folded once
+
+
+async def test_tasks_without_reference_models_can_be_a_pool(empty: World):
+    plain = block(0, 5)
+    plain = type(plain)(plain.ids, np.empty((5, 0)), plain.tags)
+    row, _ = await empty.use.import_dataset(POOL, DatasetHeader(), stream(plain), never)
+    assert row.facts.profiles == 1
+    await empty.report(outcome("t1", 16), outcome("t2", 0))
+    assert (await empty.state()).belief.capability is None
+    assert len((await empty.select(5)).tasks) == 5

@@ -1,0 +1,290 @@
+"""Selections: the same ones for the same calls, no task twice in flight, and ids that only their run understands."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bots_service.core.run_settings import Strategy
+from bots_service.errors import (
+    BusyError,
+    InvalidSelectionError,
+    KeyReusedError,
+    PoolTooSmallError,
+    StaleEpochError,
+    UnknownRunError,
+)
+from bots_service.ports.records import Once
+from bots_service.usecases.report_outcomes import Outcome
+from bots_service.usecases.select_tasks import Wish
+from bots_service.usecases.selection_id import Origin, read_id, write_id
+from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(world: World) -> Clock:
+    clock = Clock()
+    world.use.select_tasks.leases._clock = clock  # type: ignore[attr-defined]
+    return clock
+
+
+async def in_flight(world: World) -> int:
+    return (await world.describe()).leased
+
+
+@pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"])
+async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strategy: Strategy):
+    told = []
+    for name in ("one", "other"):
+        world = World.open(folder(name))
+        await world.import_pool()
+        await world.put_run("run", strategy=strategy, seed=7)
+        said = []
+        for turn in range(6):
+            first = await world.select(5, "run", uniform_share=0.4, tags=("odd", "even"))
+            second = await world.select(5, "run", quotas={"rare": 1}, exclude=("t3",))
+            said += [first, second]
+            ids = (await world.opened("run")).dataset.ids
+            await world.report(
+                *(outcome(ids[task], turn * 3 % 17) for task in first.tasks), run="run", selection_id=first.id
+            )
+        told.append(
+            [
+                (
+                    one.tasks.tolist(),
+                    one.draws.tolist(),
+                    one.means.tolist(),
+                    one.evidence.tolist(),
+                    one.reused,
+                    one.epoch,
+                    one.step,
+                    one.seq,
+                    one.id.rsplit("-", 1)[0],
+                )
+                for one in said
+            ]
+        )
+        await world.close()
+    assert repr(told[0]) == repr(told[1])  # repr: NaN stands where nothing was drawn
+
+
+async def test_another_seed_gives_other_tasks(world: World):
+    chosen = []
+    for seed in range(3):
+        await world.put_run(f"run-{seed}", seed=seed)
+        chosen.append(tuple((await world.select(8, f"run-{seed}")).tasks.tolist()))
+    assert len(set(chosen)) == 3
+
+
+async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World):
+    for turn in range(3):
+        await world.report(*(outcome(f"t{task}", (task + turn) % 17) for task in range(10)))
+    selection = await world.select(TASKS)
+    state, pool = await world.state(), (await world.opened()).dataset.pool
+    alpha, beta = state.belief.of_tasks(pool, selection.tasks)
+    np.testing.assert_array_equal(selection.means, alpha / (alpha + beta))
+    np.testing.assert_allclose(selection.evidence, alpha + beta - 2, rtol=1e-12)
+    assert (selection.epoch, selection.step, selection.seq) == (0, 3, 3)
+    distances = np.abs(selection.draws - 0.5)
+    assert (np.diff(distances) >= 0).all()
+
+
+async def test_selections_at_once_share_no_task_while_others_are_free(world: World):
+    selections = await asyncio.gather(*(world.select(5) for _ in range(8)))
+    tasks = np.concatenate([selection.tasks for selection in selections])
+    assert sorted(tasks.tolist()) == list(range(TASKS))
+    assert [selection.reused for selection in selections] == [0] * 8
+    assert await in_flight(world) == TASKS
+    late = await world.select(7)
+    assert (late.reused, len(set(late.tasks.tolist()))) == (7, 7)
+
+
+async def test_reuse_is_counted_when_too_few_tasks_are_free(world: World):
+    first = await world.select(36)
+    second = await world.select(10)
+    assert second.reused == 6
+    free = set(range(TASKS)) - set(first.tasks.tolist())
+    assert free < set(second.tasks.tolist())
+    assert await in_flight(world) == TASKS
+
+
+async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: World):
+    selection = await world.select(4)
+    ids = [(await world.opened()).dataset.ids[task] for task in selection.tasks]
+    await world.report(outcome(ids[0]), Outcome(ids[1], status="aborted"), selection_id=selection.id)
+    assert await in_flight(world) == 2
+    await world.report(outcome(ids[2]), selection_id=selection.id)
+    assert await in_flight(world) == 1
+
+
+async def test_a_lease_ends_with_its_time(world: World, clock: Clock):
+    await world.use.change_settings(POOL, "default", {"lease_seconds": 10}, None)
+    await world.select(4)
+    clock.now += 9.9
+    assert await in_flight(world) == 4
+    await world.select(3)
+    clock.now += 0.2
+    assert await in_flight(world) == 3
+
+
+async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):
+    await world.report(outcome("t1"))
+    await world.select(3)
+    leases = world.use.select_tasks.leases
+    take, drawn = leases.take, asyncio.Event()
+
+    async def slow(run, selection, **terms):
+        drawn.set()
+        await asyncio.sleep(0.02)
+        return await take(run, selection, **terms)
+
+    leases.take = slow  # type: ignore[method-assign]
+    before = asyncio.create_task(world.select(5))
+    await drawn.wait()
+    rewinding = asyncio.create_task(world.rewind(0))
+    await asyncio.sleep(0)
+    after = asyncio.create_task(world.select(7))
+    assert [(await before).epoch, (await rewinding).state.epoch, (await after).epoch] == [0, 1, 1]
+    assert await in_flight(world) == 7
+
+
+async def test_the_same_key_gives_the_same_selection_and_another_request_is_refused(world: World):
+    wish, once = Wish(POOL, "default", 4), Once("key", "four")
+    first, dataset, again = await world.use.select_tasks(wish, once)
+    second, _, repeated = await world.use.select_tasks(wish, once)
+    assert (again, repeated) == (False, True)
+    assert second is first
+    assert dataset.row.name == POOL
+    assert await in_flight(world) == 4
+    with pytest.raises(KeyReusedError):
+        await world.use.select_tasks(Wish(POOL, "default", 5), Once("key", "five"))
+    other = await world.select(4)
+    assert not set(other.tasks.tolist()) & set(first.tasks.tolist())
+    alike = await asyncio.gather(*(world.select(3, key="at once") for _ in range(5)))
+    assert len({id(selection) for selection in alike}) == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "places"),
+    [
+        ({"tags": ("odd", "none")}, [("body", "tags", 1)]),
+        ({"quotas": {"none": 1}}, [("body", "quotas", "none")]),
+        ({"quotas": {"odd": 3, "even": 2}}, [("body", "quotas")]),
+        ({"exclude": ("t1", "x", "t2", "y")}, [("body", "exclude", 1), ("body", "exclude", 3)]),
+        ({"quotas": {"odd": -1}}, []),
+    ],
+)
+async def test_a_wish_that_can_not_be_is_refused_and_leases_nothing(world: World, wish, places):
+    with pytest.raises(InvalidSelectionError) as refused:
+        await world.select(4, **wish)
+    assert [flaw.where for flaw in refused.value.flaws] == places
+    assert await in_flight(world) == 0
+
+
+async def test_more_tasks_than_there_are_is_refused(world: World):
+    wishes: list[tuple[int, dict[str, Any]]]
+    wishes = [
+        (41, {}),
+        (5, {"tags": ("rare",)}),
+        (40, {"exclude": ("t1",)}),
+        (5, {"quotas": {"rare": 5}}),
+    ]
+    for count, wish in wishes:
+        with pytest.raises(PoolTooSmallError):
+            await world.select(count, **wish)
+    assert len((await world.select(4, tags=("rare",))).tasks) == 4
+    with pytest.raises(UnknownRunError):
+        await world.select(4, "none")
+
+
+async def test_tags_quotas_and_exclude_are_kept(world: World):
+    ids = (await world.opened()).dataset.ids
+    selection = await world.select(8, tags=("odd",), quotas={"rare": 2}, exclude=("t1", "t11"))
+    chosen = {ids[task] for task in selection.tasks}
+    assert all(int(task[1:]) % 2 == 1 for task in chosen)
+    assert {"t21", "t31"} <= chosen
+    assert not chosen & {"t1", "t11"}
+
+
+async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: World):
+    await world.put_run("a")
+    await world.put_run("b")
+    mine = await world.select(2, "a")
+    before = (await world.describe("b")).state
+    with pytest.raises(InvalidSelectionError) as refused:
+        await world.report(outcome("t1"), run="b", selection_id=mine.id)
+    assert [flaw.where for flaw in refused.value.flaws] == [("body", "selection_id")]
+    numbers, mark = mine.id.rsplit("-", 1)
+    mangled = ["", "-", "a-b", numbers, mark, f"0-0-0-1-{mark}", f"{numbers}-{mark}0", f" {mine.id}", f"{mine.id} "]
+    mangled += ["\ud800-0-0-0-0", f"\u0660-0-0-0-{mark}", "9" * 5000, f"{mine.id}-{mark}", "0-0-0-" + mark]
+    for wrong in mangled:
+        with pytest.raises(InvalidSelectionError):
+            await world.report(outcome("t1"), run="a", selection_id=wrong)
+    assert (await world.state("b")) is before
+    await world.use.delete_run(POOL, "a", None)
+    await world.put_run("a")
+    with pytest.raises(InvalidSelectionError):
+        await world.report(outcome("t1"), run="a", selection_id=mine.id)
+    assert (await world.state("a")).seq == 0
+
+
+async def test_an_id_carries_where_its_selection_was_made(world: World):
+    await world.report(outcome("t1"))
+    await world.report(outcome("t2"))
+    await world.rewind(1)
+    await world.report(outcome("t2"), close_step=False)
+    await world.select(1)
+    selection = await world.select(2)
+    assert read_id(await world.row(), selection.id) == Origin(epoch=1, step=1, seq=4, ordinal=1)
+
+
+async def test_a_selection_from_later_than_the_database_knows_is_refused(world: World):
+    later = write_id(await world.row(), Origin(0, 3, 3, 0))
+    with pytest.raises(StaleEpochError, match="restored"):
+        await world.report(outcome("t1"), selection_id=later)
+    assert (await world.state()).seq == 0
+
+
+async def test_a_selection_that_others_keep_taking_gives_up(world: World):
+    leases = world.use.select_tasks.leases
+    take = leases.take
+    taken: list[np.ndarray] = []
+
+    async def contested(run, selection, **terms):
+        """Another replica leases the same tasks just before."""
+        if len(taken) < rivals:
+            taken.append(selection.tasks)
+            await take(run, selection, **{**terms, "key": None})
+        return await take(run, selection, **terms)
+
+    leases.take = contested  # type: ignore[method-assign]
+    rivals = 2
+    selection = await world.select(3)
+    assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
+    taken.clear()
+    rivals = 10
+    with pytest.raises(BusyError):
+        await world.select(1)
+
+
+async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World):
+    await world.state()
+    live = world.use.select_tasks.live((await world.row()).id)
+    async with live.selecting:
+        waiting = asyncio.create_task(world.select(44, exclude=()))
+        await asyncio.sleep(0)
+        grown = block(40, 4)
+        grown.references[:] = [[0.01, 0.99], [0.02, 0.5], [0.03, 0.6], [0.04, 0.7]]
+        await world.use.append_tasks(POOL, stream(grown), never)
+        await world.report(outcome("t43"), outcome("t2"))
+    assert sorted((await waiting).tasks.tolist()) == list(range(44))

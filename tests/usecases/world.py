@@ -1,0 +1,173 @@
+"""The use cases over a real database, and what they must come to: a replay of the journal, written plainly."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.entries import Entry, Fork, Rewind
+from bots_service.core.receipt import Receipt
+from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.ports.records import Once, RunRow, Selection, TaskBlock
+from bots_service.settings import Settings
+from bots_service.storage.entries_codec import decode_body
+from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.usecases import UseCases
+from bots_service.usecases.dataset_builder import DatasetHeader
+from bots_service.usecases.describe_run import RunDescription
+from bots_service.usecases.open_run import OpenRun
+from bots_service.usecases.report_outcomes import News, Outcome
+from bots_service.usecases.select_tasks import Wish
+from bots_service.wiring import use_cases
+
+POOL = "pool"
+HEADER = DatasetHeader(("weak", "strong"), "about ü")
+TASKS = 40
+
+
+def block(first: int = 0, count: int = TASKS, *, ids: list[str] | None = None) -> TaskBlock:
+    """Tasks `t<number>`: a few profiles, every ninth unknown, tags by number."""
+    numbers = np.arange(first, first + count)
+    rates = np.sort(np.stack([numbers * 7 % 17 / 16, numbers * 5 % 13 / 16], axis=1), axis=1)
+    rates[numbers % 9 == 8] = np.nan
+    tags: list[tuple[str, ...]] = [
+        ("even",) if number % 2 == 0 else ("odd", "rare") if number % 10 == 1 else ("odd",) for number in numbers
+    ]
+    return TaskBlock(ids or [f"t{number}" for number in numbers], rates, tags)
+
+
+async def stream(*blocks: TaskBlock, fail: Exception | None = None) -> AsyncIterator[TaskBlock]:
+    for one in blocks:
+        yield one
+    if fail is not None:
+        raise fail
+
+
+def never() -> None:
+    """Keep no answer."""
+
+
+async def until(happened: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again until something has happened in SQL, which tells nobody."""
+    while not await happened():  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0.001)
+
+
+def evidence_bytes(state: RunState) -> bytes:
+    """All that a rewind brings back: everything but epoch and seq."""
+    return encode_state(replace(state, epoch=0, seq=0))
+
+
+def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
+    return Outcome(task, successes=successes, trials=trials)
+
+
+@dataclass
+class World:
+    """One service's worth of use cases over the database in a folder."""
+
+    folder: Path
+    database: SqliteDatabase
+    use: UseCases
+    settings: Settings
+
+    @classmethod
+    def open(cls, folder: Path, **values: Any) -> "World":
+        settings = Settings(data_dir=folder, **values)
+        database = SqliteDatabase(settings.sql_url)
+        return cls(folder, database, use_cases(settings, database), settings)
+
+    def beside(self) -> "World":
+        """Another process's memory over the same database."""
+        return World(self.folder, self.database, use_cases(self.settings, self.database), self.settings)
+
+    async def close(self) -> None:
+        live = self.use.report_outcomes.catch_up.live
+        for run in list(live._runs.values()):
+            await run.settled()
+        await asyncio.sleep(0)
+        await self.database.close()
+
+    async def reopened(self, **values: Any) -> "World":
+        await self.close()
+        return World.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
+
+    # --- the calls ---------------------------------------------------------------------------------------------------
+
+    async def import_pool(self, name: str = POOL, *blocks: TaskBlock) -> None:
+        await self.use.import_dataset(name, HEADER, stream(*(blocks or (block(),))), never)
+
+    async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> RunDescription:
+        return (await self.use.put_run(dataset, run, values, None, None))[0]
+
+    async def select(self, count: int, run: str = "default", *, key: str | None = None, **wish: Any) -> Selection:
+        wished = Wish(wish.pop("dataset", POOL), run, count, **wish)
+        return (await self.use.select_tasks(wished, None if key is None else Once(key, repr(wished))))[0]
+
+    async def report(
+        self, *outcomes: Outcome, run: str = "default", key: str | None = None, dataset: str = POOL, **news: Any
+    ) -> Receipt:
+        told = News(dataset, run, list(outcomes), **news)
+        return (await self.use.report_outcomes(told, None if key is None else Once(key, repr(told))))[0]
+
+    async def rewind(self, step: int, run: str = "default") -> RunDescription:
+        return (await self.use.rewind_run(POOL, run, step, None))[0]
+
+    async def describe(self, run: str = "default", dataset: str = POOL) -> RunDescription:
+        return await self.use.describe_run(dataset, run)
+
+    async def state(self, run: str = "default", dataset: str = POOL) -> RunState:
+        return (await self.describe(run, dataset)).state
+
+    async def opened(self, run: str = "default", dataset: str = POOL) -> OpenRun:
+        return await self.use.select_tasks.open_runs(dataset, run)
+
+    async def row(self, run: str = "default", dataset: str = POOL) -> RunRow:
+        return (await self.opened(run, dataset)).row
+
+    # --- the truth, read past the service ----------------------------------------------------------------------------
+
+    def sql(self, statement: str, *values: Any) -> list[Any]:
+        with sqlite3.connect(self.folder / "bots.db", timeout=10) as connection:
+            rows = connection.execute(statement, values).fetchall()
+        connection.close()
+        return rows
+
+    async def replay(self, run: str = "default", dataset: str = POOL) -> tuple[list[RunState], list[Receipt]]:
+        """Return the state after each entry (the first: before any), and what each did, by the journal alone."""
+        opened = await self.beside().opened(run, dataset)
+        rows = self.sql("SELECT seq, epoch, profiles, body FROM journal WHERE run_id = ? ORDER BY seq", opened.row.id)
+        states, receipts = [fresh_state(opened.row.settings, 0)], []
+        for seq, epoch, profiles, body in rows:
+            entry = Entry(seq, epoch, profiles, decode_body(body))
+            base = None
+            if isinstance(entry.body, Rewind):
+                base = states[entry.body.to_seq]
+            if isinstance(entry.body, Fork):
+                base = decode_state(entry.body.state)
+            state, receipt = advance(states[-1], entry, opened.dataset.pool, base=base)
+            states.append(state)
+            receipts.append(receipt)
+        return states, receipts
+
+    async def assert_is_a_replay(self, run: str = "default", dataset: str = POOL) -> RunState:
+        states, receipts = await self.replay(run, dataset)
+        state = await self.state(run, dataset)
+        assert encode_state(state) == encode_state(states[-1])
+        present = {receipt.step: receipt for receipt in receipts if receipt.closed}  # a later one hides an earlier one
+        history = await self.use.read_history(dataset, run, 0, 10_000)
+        first = states[1].step if receipts and (await self.row(run, dataset)).parent else 0
+        assert [one.receipt for one in history] == [present[step] for step in range(first + 1, state.step + 1)]
+        return state
+
+
+def copy_database(template: Path, folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    shutil.copy(template, folder / "bots.db")
+    return folder

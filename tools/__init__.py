@@ -1,0 +1,1 @@
+"""Checks of the repository itself; `make check` runs them."""
