@@ -18,6 +18,14 @@ COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
 SOON_S = 30.0
 
 
+def press_ctrl_c(terminal):
+    """Interrupt the command until it ends: Python can lose the first signal on its way into reading a line."""
+    give_up = time.monotonic() + SOON_S
+    while terminal.process.poll() is None and time.monotonic() < give_up:
+        os.killpg(terminal.process.pid, signal.SIGINT)
+        time.sleep(0.5)
+
+
 class Terminal:
     """A command whose stdin, stdout and stderr are a terminal of 80 columns."""
 
@@ -31,6 +39,8 @@ class Terminal:
             stdout=inside,
             stderr=inside,
             start_new_session=True,
+            # A shell without job control starts background work with Ctrl-C ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(inside)
         self.shown = ""
@@ -64,10 +74,16 @@ class Terminal:
 
 @pytest.fixture
 def on_terminal(service, tmp_path):
-    def start(*arguments, **environment):
-        return Terminal(*arguments, cwd=tmp_path, BOTS_URL=service.url, **environment)
+    started = []
 
-    return start
+    def start(*arguments, **environment):
+        started.append(Terminal(*arguments, cwd=tmp_path, BOTS_URL=service.url, **environment))
+        return started[-1]
+
+    yield start
+    for terminal in started:
+        terminal.process.kill()  # one that did not end fails its own test, not the next one
+        terminal.process.wait()
 
 
 @pytest.fixture
@@ -88,7 +104,7 @@ def test_deleting_asks(client, pool, on_terminal, answer, code, is_left):
 def test_an_interrupt_at_the_question_deletes_nothing(client, pool, on_terminal):
     terminal = on_terminal("runs", "delete", pool, "default")
     terminal.read_until("[y/N]")
-    os.killpg(terminal.process.pid, signal.SIGINT)
+    press_ctrl_c(terminal)
     assert terminal.end() == 130
     assert "bots:" not in terminal.shown
     assert client.dataset(pool).tasks == 1
