@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PINS := constraints.txt pyproject.toml client/pyproject.toml
 
-.PHONY: help serve demo test check bench clean setup constraints \
+.PHONY: help serve demo test soak check bench clean setup constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations
 
 help:
@@ -29,6 +29,9 @@ test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
+
+soak: $(VENV)/.dev ## Run the long forms of the tests, for minutes: faults, overload, the simulator
+	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py)
 
 check: check-format check-lint check-types check-imports check-sizes check-migrations ## Check format, style, types, imports, sizes, migrations
 

@@ -1,6 +1,7 @@
 """A real service in a process of its own, which tests start, stop and kill."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+API_KEY = re.compile(rb"bots_[0-9a-f]{16}_[0-9a-f]{64}")
 START_S = 60.0  # a loaded machine imports numpy, scipy and pyarrow for the first time
 
 
@@ -24,7 +26,7 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """A service on one database file and one port, across restarts."""
+    """A service on one port, across restarts; on a database file of its own unless `database_url` names another."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         """Prepare a service; nothing runs yet.
@@ -38,6 +40,7 @@ class ServiceProcess:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "service.log"
+        settings.setdefault("database_url", f"sqlite:///{folder / 'bots.db'}")
         self._environment = {**os.environ, **{f"BOTS_{name.upper()}": value for name, value in settings.items()}}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -50,7 +53,6 @@ class ServiceProcess:
     def start(self) -> None:
         """Start it and return once it answers."""
         command = [sys.executable, "-m", "bots_service", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--database-url", f"sqlite:///{self.folder / 'bots.db'}"]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, env=self._environment, stdout=output, stderr=output
@@ -74,10 +76,12 @@ class ServiceProcess:
         """Ask it to end, and return its exit code."""
         self.process.terminate()
         try:
-            return self.process.wait(timeout=30)
+            code = self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
+        assert not API_KEY.search(self.log.read_bytes()), f"{self.log} holds an API key"
+        return code
 
 
 @contextmanager

@@ -1,54 +1,55 @@
 """Do the migrations make exactly the tables that the code declares?
 
-Migrates a fresh SQLite database in a temporary folder to the newest revision, then compares what stands there with
-`bots_service.storage.tables.metadata`. Run it as `python -m tools.check_migrations`.
+Migrates a fresh SQLite database and a fresh PostgreSQL one, both gone afterwards, to the newest revision, then compares
+what stands there with `bots_service.storage.tables.metadata`. Run it as `python -m tools.check_migrations` in the
+repository's root.
 """
 
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine
-from sqlalchemy.engine import Connection
+from alembic.script import ScriptDirectory
+from sqlalchemy import NullPool, create_engine
 
+from bots_service import migrations
+from bots_service.storage.migrate import upgrade
+from bots_service.storage.sql_url import sql_url
 from bots_service.storage.tables import metadata
+from tests.servers import PostgresServer, running
 
 
-def migrate(connection: Connection, url: str) -> None:
-    """Bring the database to the newest revision; env.py may use the open connection or the address."""
-    config = Config()
-    config.set_main_option("script_location", "bots_service:migrations")
-    config.set_main_option("sqlalchemy.url", url)
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-    connection.commit()
+def differences(url: str) -> list[str]:
+    """Return what alembic would still change in a migrated database, one line each."""
+    upgrade(url)
+    with create_engine(sql_url(url), poolclass=NullPool).connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        if context.get_current_revision() is None:
+            return ["there is no revision at all"]
+        product = connection.dialect.name
+        return [f"{product}: migrations lack: {change}" for change in compare_metadata(context, metadata)]
 
 
-def differences(connection: Connection) -> list[str]:
-    """Return what alembic would still change in the database, one line each."""
-    context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-    if context.get_current_revision() is None:
-        return ["there is no revision at all"]
-    return [str(change) for change in compare_metadata(context, metadata)]
+def misnumbered() -> list[str]:
+    """Return what is wrong with the revisions' numbers: a service knows from them which tables are newer than it."""
+    folder = Path(str(migrations.__file__)).parent
+    numbers = [script.revision for script in ScriptDirectory(folder).walk_revisions()][::-1]
+    wanted = [f"{number:04}" for number in range(1, len(numbers) + 1)]
+    return [] if numbers == wanted else [f"revisions are numbered {numbers}, not {wanted}"]
 
 
 def main() -> int:
     """Print how migrations and tables differ; return 1 if they do."""
-    with TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder) / 'fresh.db'}"
-        engine = create_engine(url)
-        with engine.connect() as connection:
-            migrate(connection, url)
-            changes = differences(connection)
-        engine.dispose()
-    for change in changes:
-        print(f"migrations lack: {change}")
-    print("Migrations: write a revision for the above" if changes else "Migrations: they make the tables declared")
-    return 1 if changes else 0
+    found = misnumbered()
+    with TemporaryDirectory() as folder, running(PostgresServer(fsync="off")) as server:
+        for url in (f"sqlite:///{Path(folder) / 'fresh.db'}", server.url()):
+            found += differences(url)
+    for line in found:
+        print(line)
+    print("Migrations: write a revision for the above" if found else "Migrations: they make the tables declared")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

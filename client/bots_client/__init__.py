@@ -10,6 +10,7 @@ with Client() as bots:
 __version__ = "0.1.0"
 
 from bots_client._async_client import AsyncClient
+from bots_client._backup_models import Imported, ImportedRun, PrunedRun, Pruning
 from bots_client._client import Client
 from bots_client._errors import (
     AuthenticationError,
@@ -27,6 +28,7 @@ from bots_client._errors import (
     UnreachableError,
 )
 from bots_client._inputs import GivenSettings, Outcome, Task
+from bots_client._key_models import ApiKey, NewApiKey, RateLimit
 from bots_client._models import (
     Dataset,
     Fork,
@@ -45,6 +47,7 @@ from bots_client._models import (
 from bots_client._retry import Retries
 
 __all__ = [
+    "ApiKey",
     "AsyncClient",
     "AuthenticationError",
     "BotsClientError",
@@ -57,11 +60,17 @@ __all__ = [
     "Fork",
     "GivenSettings",
     "HistoryStep",
+    "Imported",
+    "ImportedRun",
     "InvalidRequestError",
+    "NewApiKey",
     "NotFoundError",
     "Outcome",
     "PoolChange",
     "Problem",
+    "PrunedRun",
+    "Pruning",
+    "RateLimit",
     "Receipt",
     "RequestError",
     "Retries",

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from bots_client._call import Call, Pages, Reply
-from bots_client._calls import dataset_calls, run_calls, service_calls, step_calls
+from bots_client._calls import backup_calls, dataset_calls, key_calls, run_calls, service_calls, step_calls
 from bots_client._config import headers_of, url_of, uses_environment
 from bots_client._errors import ServiceError, UnreachableError
 from bots_client._exchange import Exchange
@@ -152,6 +152,14 @@ class AsyncClient:
 
     select = method(step_calls.select, _send)
     report = method(step_calls.report, _send)
+
+    export_dataset = method(backup_calls.export_dataset, _stream)
+    import_backup = method(backup_calls.import_backup, _send)
+    prune = method(backup_calls.prune, _send)
+
+    create_key = method(key_calls.create_key, _send)
+    keys = method(key_calls.keys, _each)
+    revoke_key = method(key_calls.revoke_key, _send)
 
     version = method(service_calls.version, _send)
     is_ready = method(service_calls.is_ready, _probe)

@@ -170,6 +170,7 @@ class Receipt:
     closed: whether a step was closed by it; `reported`, `effective` then tell of that step, else of the open one.
     late: outcomes that came after their step had closed; expired: too late to count.
     duplicate: the same report had already arrived; nothing changed.
+    degraded: other replicas of the service see it only once their shared store is back.
     """
 
     seq: int
@@ -182,6 +183,7 @@ class Receipt:
     late: int = 0
     expired: int = 0
     duplicate: bool = False
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

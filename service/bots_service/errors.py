@@ -4,25 +4,37 @@
     ├── NotFoundError
     │   ├── UnknownDatasetError       no dataset of that name
     │   ├── UnknownRunError           no run of that name in the dataset
-    │   └── UnknownStepError          the run's present history has no such step
+    │   ├── UnknownStepError          the run's present history has no such step
+    │   └── UnknownApiKeyError        no API key of that id
     ├── ConflictError
     │   ├── DatasetExistsError        the name is taken by other content
     │   ├── TaskExistsError           an appended task's id is taken
     │   ├── RunHasHistoryError        settings can't be replaced once evidence came
     │   ├── StaleEpochError           evidence from before a rewind
-    │   └── BusyError                 another request is changing the same thing
+    │   ├── BusyError                 another request is changing the same thing
+    │   └── TooManyApiKeysError       no more API keys are kept in use
     ├── InvalidInputError             carries where and what
     │   ├── InvalidTasksError         a dataset that can't be true
     │   ├── InvalidOutcomesError      evidence that can't be true
     │   ├── InvalidSettingsError      settings outside their range
     │   ├── InvalidSelectionError     a selection that can't be made, or an id that was not given out
     │   ├── PoolTooSmallError         fewer tasks than asked for
+    │   ├── InvalidBackupError        a backup that was cut, changed, or is none
+    │   ├── InvalidApiKeyError        an API key that must not be made
     │   └── KeyReusedError            an idempotency key came with another body
+    ├── UnauthenticatedError          no API key, or none that is good
+    ├── ForbiddenError                the API key does not reach this far
     ├── MalformedBodyError            the body can't be read at all
     ├── PayloadTooLargeError
     ├── UnsupportedMediaTypeError
     ├── DamagedStateError             stored bytes don't match their checksum
-    └── StorageUnavailableError       SQL did not answer; try again
+    ├── SlowSenderError               the body came too slowly
+    └── TryLaterError                 carries when
+        ├── OverloadedError           too many requests wait already
+        ├── RateLimitedError          the API key calls too often
+        ├── DeadlinePassedError       the request was not done in time
+        └── StorageUnavailableError   SQL did not answer
+            └── OutdatedTablesError   its tables are older than this version needs
 
 A ValueError means that our own code called a kernel wrongly. Status codes stand in `api/problems.py` only.
 """
@@ -50,6 +62,10 @@ class UnknownStepError(NotFoundError):
     """The run's present history has no such step."""
 
 
+class UnknownApiKeyError(NotFoundError):
+    """No API key of that id."""
+
+
 class ConflictError(BotsError):
     """The request does not fit what stands."""
 
@@ -72,6 +88,10 @@ class StaleEpochError(ConflictError):
 
 class BusyError(ConflictError):
     """Another request is changing the same thing; try again."""
+
+
+class TooManyApiKeysError(ConflictError):
+    """No more API keys are kept in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +138,22 @@ class KeyReusedError(InvalidInputError):
     """An idempotency key that is known came with another body."""
 
 
+class InvalidBackupError(InvalidInputError):
+    """A backup that was cut or changed, or is none, or can't be true."""
+
+
+class InvalidApiKeyError(InvalidInputError):
+    """An API key that must not be made, for nobody could make another."""
+
+
+class UnauthenticatedError(BotsError):
+    """No API key, or none that is good. The message never holds what was sent."""
+
+
+class ForbiddenError(BotsError):
+    """The API key lacks a scope, or does not reach this dataset."""
+
+
 class MalformedBodyError(BotsError):
     """The body can't be read at all: truncated JSON, a broken Parquet file."""
 
@@ -134,9 +170,33 @@ class DamagedStateError(BotsError):
     """Stored bytes don't match their checksum, or their format is unknown."""
 
 
-class StorageUnavailableError(BotsError):
-    """The database did not answer; nothing was acknowledged, try again."""
+class SlowSenderError(BotsError):
+    """The body came too slowly, or stopped coming."""
+
+
+class TryLaterError(BotsError):
+    """It can't be done now; nothing was acknowledged, try again after `retry_after_s`."""
 
     def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class OverloadedError(TryLaterError):
+    """More requests wait for their turn than the service lets wait."""
+
+
+class RateLimitedError(TryLaterError):
+    """The API key calls too often."""
+
+
+class DeadlinePassedError(TryLaterError):
+    """The request was not done in time; what it began may still happen, so try again under the same key."""
+
+
+class StorageUnavailableError(TryLaterError):
+    """The database did not answer; nothing was acknowledged, try again."""
+
+
+class OutdatedTablesError(StorageUnavailableError):
+    """The database's tables are at an older revision than this version of the service needs."""

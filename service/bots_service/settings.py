@@ -1,29 +1,51 @@
 """What can be configured, by environment variables that begin with BOTS_."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 GIB = 2**30
+ADMIN_KEY = re.compile("[!-~]{16,512}")
 
 
 class Settings(BaseSettings):
     """The service's configuration; every default is what one process on one machine wants."""
 
-    model_config = SettingsConfigDict(env_prefix="BOTS_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="BOTS_", frozen=True, hide_input_in_errors=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on; loopback unless told otherwise.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     insecure: bool = Field(False, description="Listen beyond loopback although no keys guard the service.")
     data_dir: Path = Field(Path("data"), description="Where the database file lies when no database is named.")
-    database_url: str | None = Field(None, description="SQLAlchemy URL; unset: sqlite in data_dir.")
+    database_url: str | None = Field(None, description="sqlite:/// or postgresql:// URL; unset: sqlite in data_dir.")
+    database_pool: int = Field(8, ge=2, le=128, description="Connections to PostgreSQL, of each process.")
+    database_timeout_s: float = Field(5.0, gt=0, description="Longest wait for PostgreSQL before a request gets 503.")
+    migrate_on_start: bool = Field(True, description="Bring the tables to the newest revision before serving.")
+    redis_url: str | None = Field(None, description="redis:// or rediss:// URL; unset: this process's memory.")
+    redis_timeout_s: float = Field(0.5, gt=0, description="Longest wait for Redis before going on without it.")
+    workers: int = Field(1, ge=1, le=64, description="Processes; more than one needs PostgreSQL and Redis.")
+    admin_key: SecretStr | None = Field(None, description="An API key that may do everything, to make others with.")
+    request_timeout_s: float = Field(10.0, gt=0, description="Longest life of a select or report before it gets 503.")
+    max_concurrent: int = Field(64, ge=1, description="Selects and reports worked on at once, of each process.")
+    max_waiting: int = Field(256, ge=0, description="Selects and reports that may wait for their turn; more get 503.")
+    drain_s: float = Field(0.0, ge=0, description="Time between SIGTERM and the last accepted connection.")
+    keep_journal_days: float | None = Field(None, gt=0, description="Age at which covered journal entries go.")
     cache_bytes: int = Field(2 * GIB, ge=2**20, description="Memory for open datasets, and as much again for states.")
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
     max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON or Parquet body.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines are written.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is written.")
+
+    @field_validator("admin_key")
+    @classmethod
+    def _can_not_be_guessed(cls, key: SecretStr | None) -> SecretStr | None:
+        """Refuse a key that is soon guessed, or that no header can carry; the message does not show it."""
+        if key is not None and not ADMIN_KEY.fullmatch(key.get_secret_value()):
+            raise ValueError("it needs 16 to 512 printable characters, no blank; `openssl rand -hex 32` makes one")
+        return key
 
     @property
     def sql_url(self) -> str:

@@ -1,47 +1,65 @@
 """The composition root: the only place that names concrete classes together. Opens and closes them."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 
 from bots_service.api.app import create_app
+from bots_service.api.overload import Limits
 from bots_service.settings import Settings
-from bots_service.storage.memory_leases import MemoryLeases
-from bots_service.storage.memory_states import MemoryStates
-from bots_service.storage.migrate import head, upgrade
+from bots_service.storage.database import Database
+from bots_service.storage.migrate import head
 from bots_service.storage.sql_answers import SqlAnswers
+from bots_service.storage.sql_backup_exports import SqlExports
+from bots_service.storage.sql_backup_imports import SqlImports
 from bots_service.storage.sql_datasets import SqlDatasets
 from bots_service.storage.sql_health import SqlHealth
 from bots_service.storage.sql_journal import SqlJournal
+from bots_service.storage.sql_keys import SqlKeys
+from bots_service.storage.sql_retention import SqlRetention
 from bots_service.storage.sql_runs import SqlRuns
 from bots_service.storage.sql_snapshots import SqlSnapshots
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.stores import HotStores, memory_stores, open_database, open_hot_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.append_tasks import AppendTasks
+from bots_service.usecases.authenticate import Authenticate, digest_of
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.change_settings import ChangeSettings
+from bots_service.usecases.create_key import CreateKey
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe_run import DescribeRun
+from bots_service.usecases.export_backup import ExportBackup
+from bots_service.usecases.follow_replicas import FollowReplicas
+from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
+from bots_service.usecases.known_keys import KnownKeys
+from bots_service.usecases.list_datasets import ListDatasets
 from bots_service.usecases.live import LiveRuns
 from bots_service.usecases.open_dataset import OpenDatasets
 from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_tasks import ReadTasks
+from bots_service.usecases.readiness import Readiness
+from bots_service.usecases.replay import Replay
 from bots_service.usecases.report_outcomes import ReportOutcomes
 from bots_service.usecases.retire_tasks import RetireTasks
+from bots_service.usecases.revoke_key import RevokeKey
 from bots_service.usecases.rewind_run import RewindRun
 from bots_service.usecases.save_snapshot import SaveSnapshot
 from bots_service.usecases.select_tasks import SelectTasks
 from bots_service.usecases.take_snapshot import TakeSnapshot
+from bots_service.usecases.tell_replicas import TellReplicas
 
 
 def build_app(settings: Settings) -> FastAPI:
     """Return the application; its stores are opened when it starts, and closed when it ends."""
-    return create_app(lambda: open_use_cases(settings), max_upload_bytes=settings.max_upload_bytes, schema=head())
+    limits = Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting)
+    return create_app(
+        lambda: open_use_cases(settings), max_upload_bytes=settings.max_upload_bytes, schema=head(), limits=limits
+    )
 
 
 @asynccontextmanager
@@ -51,39 +69,75 @@ async def open_use_cases(settings: Settings) -> AsyncIterator[UseCases]:
     Raises:
         StorageUnavailableError: the database can't be opened, or another process has it.
     """
-    database = SqliteDatabase(settings.sql_url)
-    try:
-        await asyncio.to_thread(upgrade, settings.sql_url)
-        yield use_cases(settings, database)
-    finally:
-        await database.close()
+    async with open_database(settings) as database, open_hot_stores(settings) as hot:
+        opened = use_cases(settings, database, hot)
+        async with AsyncExitStack() as background:
+            for work in (
+                opened.readiness.watching,
+                opened.authenticate.known.kept_fresh,
+                opened.follow_replicas.working,
+                opened.prune.now_and_then,
+            ):
+                await background.enter_async_context(work())
+            yield opened
 
 
-def use_cases(settings: Settings, database: SqliteDatabase) -> UseCases:
-    """Return the use cases over one database and the memory of this process."""
-    datasets, runs, journal = SqlDatasets(database), SqlRuns(database), SqlJournal(database)
-    snapshots, states, leases = SqlSnapshots(database), MemoryStates(settings.cache_bytes), MemoryLeases()
-    live, save = LiveRuns(), SaveSnapshot(snapshots, every=settings.snapshot_every)
-    open_datasets = OpenDatasets(datasets, max_bytes=settings.cache_bytes)
-    open_runs = OpenRuns(runs, open_datasets)
-    catch_up = CatchUp(journal, snapshots, states, live, save, open_runs)
-    describe = DescribeRun(runs, open_datasets, open_runs, catch_up, leases)
+class Parts:
+    """What several use cases share."""
+
+    def __init__(self, settings: Settings, database: Database, hot: HotStores) -> None:
+        """Make them over one database and hot stores."""
+        self.states, self.leases = hot.states, hot.leases
+        self.datasets, self.runs = SqlDatasets(database), SqlRuns(database)
+        self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
+        self.keys = SqlKeys(database)
+        self.known_keys = KnownKeys(self.keys)
+        self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
+        self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes)
+        self.open_runs = OpenRuns(self.runs, self.open_datasets)
+        self.tell_replicas = TellReplicas(self.runs, self.states)
+        replay = Replay(self.journal, self.snapshots, self.open_runs)
+        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save, replay)
+        self.describe = DescribeRun(self.runs, self.open_datasets, self.open_runs, self.catch_up, self.leases)
+
+
+def use_cases(settings: Settings, database: Database, hot: HotStores | None = None) -> UseCases:
+    """Return the use cases over one database, and this process's memory where no hot stores are given."""
+    hot = hot or memory_stores(settings)
+    p = Parts(settings, database, hot)
+    retention = SqlRetention(database)
     return UseCases(
-        datasets=datasets,
+        datasets=p.datasets,
         answers=SqlAnswers(database),
-        health=SqlHealth(database),
-        import_dataset=ImportDataset(datasets, open_datasets),
-        append_tasks=AppendTasks(datasets, open_datasets),
-        retire_tasks=RetireTasks(datasets, open_datasets),
-        delete_dataset=DeleteDataset(datasets, open_datasets),
-        put_run=PutRun(runs, open_datasets, open_runs, catch_up, describe),
-        change_settings=ChangeSettings(open_runs, journal, catch_up, describe),
-        describe_run=describe,
-        delete_run=DeleteRun(runs, open_runs, states, leases),
-        rewind_run=RewindRun(open_runs, journal, catch_up, leases, describe),
-        take_snapshot=TakeSnapshot(open_runs, catch_up, snapshots, save),
-        read_tasks=ReadTasks(open_runs, catch_up),
-        read_history=ReadHistory(open_runs, catch_up, journal),
-        select_tasks=SelectTasks(open_runs, catch_up, leases, live),
-        report_outcomes=ReportOutcomes(open_runs, journal, catch_up, leases),
+        readiness=Readiness({"sql": SqlHealth(database), **hot.health}),
+        keys=p.keys,
+        authenticate=Authenticate(p.known_keys, hot.limits, admin_digest(settings)),
+        create_key=CreateKey(p.keys, p.known_keys),
+        revoke_key=RevokeKey(p.keys, p.known_keys),
+        list_datasets=ListDatasets(p.datasets),
+        import_dataset=ImportDataset(p.datasets, p.open_datasets),
+        append_tasks=AppendTasks(p.datasets, p.open_datasets, p.tell_replicas),
+        retire_tasks=RetireTasks(p.datasets, p.open_datasets, p.tell_replicas),
+        delete_dataset=DeleteDataset(p.datasets, p.open_datasets, p.runs, p.states, p.leases),
+        put_run=PutRun(p.runs, p.open_datasets, p.open_runs, p.catch_up, p.states, p.leases, p.describe),
+        change_settings=ChangeSettings(p.open_runs, p.journal, p.catch_up, p.describe),
+        describe_run=p.describe,
+        delete_run=DeleteRun(p.runs, p.open_runs, p.states, p.leases),
+        rewind_run=RewindRun(p.open_runs, p.journal, p.catch_up, p.leases, p.describe),
+        take_snapshot=TakeSnapshot(p.open_runs, p.catch_up, p.snapshots, p.save),
+        read_tasks=ReadTasks(p.open_runs, p.catch_up),
+        read_history=ReadHistory(p.open_runs, p.catch_up, p.journal),
+        select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live),
+        report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases),
+        follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, is_needed=hot.is_shared),
+        export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
+        import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
+        prune=Prune(
+            retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, settings.keep_journal_days
+        ),
     )
+
+
+def admin_digest(settings: Settings) -> bytes | None:
+    """Return the digest of the operator's own key, None if none was set."""
+    return None if settings.admin_key is None else digest_of(settings.admin_key.get_secret_value())

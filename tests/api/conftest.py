@@ -24,7 +24,7 @@ def _plain_tracebacks() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def serving(folder: Path, **settings: int) -> AsyncIterator[httpx.AsyncClient]:
+async def serving(folder: Path, **settings: float | str) -> AsyncIterator[httpx.AsyncClient]:
     """Open the application on a folder, and yield a client that calls it in this process."""
     app = build_app(Settings.model_validate({"data_dir": folder, **settings}))
     transport = httpx.ASGITransport(app)

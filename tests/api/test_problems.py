@@ -1,5 +1,6 @@
 """Every refusal has its status and its name, from one table, all the way to the wire."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from bots_service.api.problems import KINDS
 from bots_service.errors import BotsError
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved
+
+SOON_S = 30.0
 
 
 def all_errors(root: type[BotsError] = BotsError) -> set[type[BotsError]]:
@@ -88,6 +91,9 @@ async def test_a_database_that_does_not_answer_is_503_with_retry_after(tmp_path:
             assert (await http.get("/livez")).status_code == 200
             other.execute("ROLLBACK")
         other.close()
+        async with asyncio.timeout(SOON_S):
+            while (await http.get("/readyz")).status_code == 503:  # noqa: ASYNC110 - probes ask again, too
+                await asyncio.sleep(0.05)
         assert (await http.get("/readyz")).json() == {"status": "ready", "checks": {"sql": "ok"}}
         assert (await report(http, solved(1)))["seq"] == 1
 

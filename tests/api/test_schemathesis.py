@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
+from tests.api.keyed import OPERATOR, bearer
 from tests.api.pools import MODELS, solved, tasks
 from tests.serving import ServiceProcess, running_service
 
@@ -27,7 +28,7 @@ DOCUMENT = schemathesis.openapi.from_dict(build_app(Settings.model_validate({}))
 OPERATIONS = {found.ok().label: found.ok() for found in DOCUMENT.get_all_operations() if isinstance(found, Ok)}
 
 
-AIMED = {"dataset": "guru", "run": "default"}
+AIMED = {"dataset": "guru", "run": "default", "key_id": "0" * 16}
 LONGEST_URL = 65_000  # beyond 64 KiB the HTTP parser itself refuses, in plain text, before any of our code runs
 EXAMPLES = int(os.environ.get("BOTS_TEST_FUZZ_EXAMPLES", "15"))
 
@@ -54,7 +55,7 @@ def variants() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     """Return a running service."""
-    with running_service(tmp_path_factory.mktemp("fuzzed"), max_upload_bytes="1000000") as running:
+    with running_service(tmp_path_factory.mktemp("fuzzed"), max_upload_bytes="1000000", admin_key=OPERATOR) as running:
         yield running
 
 
@@ -62,8 +63,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 def aim(service: ServiceProcess) -> None:
     """Make sure that datasets exist which the examples can hit, and that one run has some history."""
     for name in ("guru", "0"):
-        httpx.put(f"{service.url}/datasets/{name}", json={"reference_models": MODELS, "tasks": tasks(20)})
-    httpx.post(f"{service.url}/report", json={"dataset": "guru", "outcomes": [solved(1)]}).raise_for_status()
+        pool = {"reference_models": MODELS, "tasks": tasks(20)}
+        httpx.put(f"{service.url}/datasets/{name}", json=pool, headers=bearer(OPERATOR))
+    evidence = {"dataset": "guru", "outcomes": [solved(1)]}
+    httpx.post(f"{service.url}/report", json=evidence, headers=bearer(OPERATOR)).raise_for_status()
 
 
 @pytest.mark.parametrize(("label", "mode", "address"), list(variants()))
@@ -75,7 +78,7 @@ def test_every_answer_is_as_documented(
     @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=strategy)
     def answers(case: Any) -> None:
-        answer = case.call(base_url=service.url)
+        answer = case.call(base_url=service.url, headers=bearer(OPERATOR))
         if len(answer.request.url) < LONGEST_URL:
             case.validate_response(answer, checks=CHECKS)
 

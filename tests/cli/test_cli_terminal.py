@@ -40,7 +40,7 @@ class Terminal:
             stderr=inside,
             start_new_session=True,
             # A shell without job control starts background work with Ctrl-C ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
         )
         os.close(inside)
         self.shown = ""

@@ -110,6 +110,17 @@ SNAPSHOT: dict[str, Any] = {
     "checksum": "abc",
     "created_at": "2026-01-02T03:04:05Z",
 }
+API_KEY: dict[str, Any] = {
+    "id": "0123456789abcdef",
+    "name": "trainer 7",
+    "scopes": ["report", "select"],
+    "datasets": ["guru*"],
+    "rate_limit": {"per_second": 2.5, "burst": 3},
+    "created_at": "2026-01-02T03:04:05Z",
+    "expires_at": "2026-02-02T03:04:05Z",
+    "revoked_at": None,
+}
+NEW_API_KEY: dict[str, Any] = {**API_KEY, "key": "bots_0123456789abcdef_secret"}
 VERSION: dict[str, Any] = {"version": "0.1.0", "python": "3.11.7", "numpy": "2.4.0", "schema": 3}
 
 

@@ -20,11 +20,13 @@ from bots_client import (
     Totals,
 )
 from bots_client._call import Call, Pages
-from bots_client._calls import dataset_calls, run_calls, service_calls, step_calls
+from bots_client._calls import dataset_calls, key_calls, run_calls, service_calls, step_calls
 from tests.client.answers import (
+    API_KEY,
     BELIEF,
     DATASET,
     HISTORY_STEP,
+    NEW_API_KEY,
     RECEIPT,
     RUN,
     SELECTION,
@@ -154,6 +156,32 @@ CALLS = [
         {"dataset": "guru", "run": "default", "selection_id": "s-2", "outcomes": []},
         RECEIPT,
     ),
+    (
+        "create_key",
+        ("trainer 7",),
+        {"scopes": ["select", "report"], "datasets": ["guru*"], "rate": 2.5, "burst": 3, "expires_in_s": 60},
+        "POST",
+        "/keys",
+        {
+            "name": "trainer 7",
+            "scopes": ["select", "report"],
+            "datasets": ["guru*"],
+            "rate_limit": {"per_second": 2.5, "burst": 3},
+            "expires_in_seconds": 60,
+        },
+        NEW_API_KEY,
+    ),
+    (
+        "create_key",
+        ("root",),
+        {"scopes": ["admin"], "datasets": ["*"], "rate": 5},
+        "POST",
+        "/keys",
+        {"name": "root", "scopes": ["admin"], "datasets": ["*"], "rate_limit": {"per_second": 5}},
+        NEW_API_KEY,
+    ),
+    ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None, page("keys", API_KEY)),
+    ("revoke_key", ("0123456789abcdef",), {}, "DELETE", "/keys/0123456789abcdef", None, None),
     ("version", (), {}, "GET", "/version", None, VERSION),
     ("is_ready", (), {}, "GET", "/readyz", None, {"status": "ready"}),
     ("is_live", (), {}, "GET", "/livez", None, {"status": "ok"}),
@@ -177,7 +205,7 @@ def test_a_call_sends_what_the_contract_says(serve, connect, call):
 
 
 def test_every_call_is_in_the_table():
-    modules = (dataset_calls, run_calls, service_calls, step_calls)
+    modules = (dataset_calls, key_calls, run_calls, service_calls, step_calls)
     described = {
         name
         for module in modules
@@ -294,6 +322,9 @@ def test_names_cannot_lead_to_another_path(serve, connect):
         lambda bots: bots.select("guru", object()),
         lambda bots: bots.create_run("guru", "r1", fork_step=3),
         lambda bots: bots.create_run("guru", "r1", target=float("nan")),
+        lambda bots: bots.create_key("k", scopes=["read"], datasets=["*"], burst=3),
+        lambda bots: bots.create_key("k", scopes="read", datasets=["*"]),
+        lambda bots: bots.revoke_key("bots_0123456789abcdef_secret"),
         lambda bots: bots.upload_dataset("guru", lambda: [b""]),
     ],
 )
@@ -336,6 +367,8 @@ def test_every_call_reads_or_carries_a_key():
         run_calls.delete_run(guru, "r"),
         run_calls.rewind(guru, 3),
         run_calls.snapshot(guru),
+        key_calls.create_key("k", scopes=["read"], datasets=["*"]),
+        key_calls.revoke_key("0123456789abcdef"),
         step_calls.select(guru, 1),
         step_calls.report(guru, []),
     ]

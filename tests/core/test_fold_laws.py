@@ -130,7 +130,7 @@ def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evide
 def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_settings_are_by_now():
     chosen = settings_from({"capability_momentum": 1.0, "implicit_weight": 1.0})
     first, other = report_of((4, 1.0, 1.0)), report_of((1, 2.0, 2.0))
-    trusting_less = SettingsChange(settings_from({"implicit_weight": 0.1}, chosen))
+    trusting_less = SettingsChange({"implicit_weight": 0.1})
     whole = replay(POOL, [first, report_of((1, 2.0, 2.0), (0, 6.0, 10.0)), trusting_less, other, other], chosen)
     late = report_of((0, 6.0, 10.0), made_at=1, close=False)
     parts = replay(POOL, [first, other, trusting_less, other, late, other], chosen)
@@ -267,7 +267,7 @@ def test_totals_add_up_over_closed_steps():
         report_of((0, 4.0, 0.0), (1, 1.5, 2.5), (3, 0.0, 4.0)),
         report_of((0, 2.0, 2.0), (0, 1.0, 3.0)),
         report_of((4, 4.0, 0.0), made_at=0),
-        SettingsChange(settings_from({"forgetting": 0.2})),
+        SettingsChange({"forgetting": 0.2}),
     ]
     totals = replay(POOL, bodies, settings_from({})).totals
     assert (totals.reported, totals.effective, totals.all_solved, totals.none_solved) == (5, 2, 2, 1)

@@ -124,7 +124,11 @@ def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
 
 def test_settings_change_from_the_next_step_on():
     pool, before, after = pool_of((0.25, 0.75)), run_settings(), run_settings(forgetting=0.7, implicit_weight=0.4)
-    bodies: list[Body] = [report_of((0, 1.0, 3.0)), SettingsChange(after), report_of((0, 3.0, 1.0))]
+    bodies: list[Body] = [
+        report_of((0, 1.0, 3.0)),
+        SettingsChange({"forgetting": 0.7, "implicit_weight": 0.4}),
+        report_of((0, 3.0, 1.0)),
+    ]
     state, dense = fresh_state(before, pool.profiles), DenseRun(pool, before)
     for seq, body in enumerate(bodies, 1):
         entry = Entry(seq, 0, pool.profiles, body)

@@ -1,17 +1,14 @@
-"""A migrated SQLite database with every store over it."""
+"""A migrated database with every store over it: a SQLite file, or one of PostgreSQL's."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from bots_service.storage.migrate import upgrade
-from bots_service.storage.sql_answers import SqlAnswers
-from bots_service.storage.sql_datasets import SqlDatasets
-from bots_service.storage.sql_health import SqlHealth
-from bots_service.storage.sql_journal import SqlJournal
-from bots_service.storage.sql_runs import SqlRuns
-from bots_service.storage.sql_snapshots import SqlSnapshots
+from bots_service.storage.postgres_database import PostgresDatabase
 from bots_service.storage.sqlite_database import SqliteDatabase
+from tests.storage import made
 from tests.storage.made import Stores
 
 
@@ -23,15 +20,26 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def stores(url: str):
+async def sqlite_stores(url: str) -> AsyncIterator[Stores]:
     database = SqliteDatabase(url)
-    yield Stores(
-        datasets=SqlDatasets(database),
-        runs=SqlRuns(database),
-        journal=SqlJournal(database),
-        snapshots=SqlSnapshots(database),
-        answers=SqlAnswers(database),
-        health=SqlHealth(database),
-        database=database,
-    )
+    yield made.stores_over(database)
     await database.close()
+
+
+@pytest.fixture
+def stores(sqlite_stores: Stores) -> Stores:
+    """The stores of tests that don't say on which product."""
+    return sqlite_stores
+
+
+@pytest.fixture
+async def postgres_stores(postgres_url: str) -> AsyncIterator[Stores]:
+    database = PostgresDatabase(postgres_url, pool_size=4, timeout_s=30)
+    yield made.stores_over(database)
+    await database.close()
+
+
+@pytest.fixture(params=["sqlite_stores", "postgres_stores"], ids=["sqlite", "postgresql"])
+def both_stores(request: pytest.FixtureRequest) -> Stores:
+    """The stores on each product, one after the other."""
+    return request.getfixturevalue(request.param)

@@ -13,6 +13,13 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import DatasetFacts, DatasetRow, Draft, KeptAnswer, Once, RunRow, TaskBlock
+from bots_service.storage.database import Database
+from bots_service.storage.sql_answers import SqlAnswers
+from bots_service.storage.sql_datasets import SqlDatasets
+from bots_service.storage.sql_health import SqlHealth
+from bots_service.storage.sql_journal import SqlJournal
+from bots_service.storage.sql_runs import SqlRuns
+from bots_service.storage.sql_snapshots import SqlSnapshots
 
 names = (f"made-{number}" for number in itertools.count())
 
@@ -28,6 +35,18 @@ class Stores:
     answers: Answers
     health: Health
     database: Any
+
+
+def stores_over(database: Database) -> Stores:
+    return Stores(
+        datasets=SqlDatasets(database),
+        runs=SqlRuns(database),
+        journal=SqlJournal(database),
+        snapshots=SqlSnapshots(database),
+        answers=SqlAnswers(database),
+        health=SqlHealth(database),
+        database=database,
+    )
 
 
 def block(start: int, count: int) -> TaskBlock:

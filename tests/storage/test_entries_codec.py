@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
-from bots_service.core.run_settings import RunSettings
 from bots_service.errors import DamagedStateError
 from bots_service.storage.entries_codec import decode_body, encode_body
 
@@ -27,7 +26,7 @@ GOLDEN: list[tuple[Body, dict[str, object]]] = [
         {"kind": "report", "tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1]}
         | {"made_at": 12, "close": None},
     ),
-    (SettingsChange(RunSettings(target=1 / 3)), {"kind": "settings", "settings": RunSettings(target=1 / 3).as_dict()}),
+    (SettingsChange({"target": 1 / 3}), {"kind": "settings", "settings": {"target": 1 / 3}}),
     (Rewind(17, 9), {"kind": "rewind", "to_seq": 17, "to_step": 9}),
     (
         Fork("ü", 4, bytes(range(256))),

@@ -1,22 +1,107 @@
-"""Migrations: from nothing to the newest revision, once."""
+"""Migrations: from nothing to the newest revision, once, on each product; and tables newer than the service."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine, inspect
+from sqlalchemy import NullPool, create_engine, inspect, text
 
-from bots_service.errors import StorageUnavailableError
-from bots_service.storage.migrate import current, head, upgrade
+from bots_service.errors import OutdatedTablesError, StorageUnavailableError
+from bots_service.storage.migrate import _LOCK, current, head, is_new_enough, require_tables, upgrade
+from bots_service.storage.sql_url import is_postgresql, sql_url
 from bots_service.storage.tables import metadata
+from tests.servers import PostgresServer
+
+NEWER = f"{int(head()) + 1:04}"
 
 
-def test_an_empty_database_gets_every_table(tmp_path: Path):
-    url = f"sqlite:///{tmp_path / 'with 100% space.db'}"
-    assert current(url) is None
-    assert upgrade(url) == (None, head())
-    assert upgrade(url) == (head(), head())
-    engine = create_engine(url, poolclass=NullPool)
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'with 100% space.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.new_database()
+    yield url
+    server.drop_database(url)
+
+
+def set_revision(url: str, revision: str) -> None:
+    with create_engine(sql_url(url), poolclass=NullPool).begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision})
+
+
+def test_an_empty_database_gets_every_table(empty: str):
+    assert current(empty) is None
+    assert upgrade(empty) == (None, head())
+    assert upgrade(empty) == (head(), head())
+    engine = create_engine(sql_url(empty), poolclass=NullPool)
     assert set(inspect(engine).get_table_names()) == {*metadata.tables, "alembic_version"}
+
+
+def test_a_service_refuses_tables_that_are_too_old_and_says_what_to_do(empty: str):
+    with pytest.raises(OutdatedTablesError, match=r"at revision none, .* run `bots migrate`"):
+        require_tables(empty)
+    upgrade(empty)
+    require_tables(empty)
+    set_revision(empty, "0001")
+    with pytest.raises(OutdatedTablesError, match=r"at revision 0001, .* run `bots migrate`"):
+        require_tables(empty)
+
+
+def test_tables_of_a_later_revision_are_fine_and_stay_as_they_are(empty: str):
+    upgrade(empty)
+    set_revision(empty, NEWER)
+    require_tables(empty)
+    assert upgrade(empty) == (NEWER, NEWER)
+    assert current(empty) == NEWER
+
+
+@pytest.mark.parametrize("revision", ["1975ea83b712", "9", "00001"])
+def test_tables_of_another_program_are_refused(empty: str, revision: str):
+    upgrade(empty)
+    set_revision(empty, revision)
+    for act in (upgrade, require_tables):
+        with pytest.raises(StorageUnavailableError, match="none of this service's"):
+            act(empty)
+
+
+def test_revisions_follow_their_numbers():
+    assert [is_new_enough(revision) for revision in (None, "0000", head(), NEWER)] == [False, False, True, True]
+
+
+def test_of_several_migrators_one_migrates_and_the_others_wait_for_it(postgres: PostgresServer):
+    url = postgres.new_database()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(upgrade, [url] * 4))
+    assert sorted(map(str, found)) == sorted(map(str, [(None, head())] + [(head(), head())] * 3))
+
+
+def test_who_has_nothing_to_migrate_does_not_wait_for_a_migrator(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bots_service.storage.migrate._WAIT_FOR_MIGRATOR", ("SET lock_timeout = '50ms'",))
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        assert upgrade(postgres_url) == (head(), head())
+        set_revision(postgres_url, "0001")
+        with pytest.raises(StorageUnavailableError, match="lock timeout"):
+            upgrade(postgres_url)
+
+
+def test_a_migration_that_waits_for_a_table_gives_up_and_leaves_the_lock(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bots_service.storage.migrate._WAIT_FOR_TABLE", "SET lock_timeout = '50ms'")
+    url = postgres.new_database()
+    with psycopg.connect(url) as other:
+        other.execute("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
+        other.commit()
+        other.execute("LOCK TABLE alembic_version IN SHARE ROW EXCLUSIVE MODE")
+        with pytest.raises(StorageUnavailableError, match="lock timeout"):
+            upgrade(url)
+    assert upgrade(url) == (None, head())
 
 
 def test_a_database_that_can_not_be_opened_is_reported(tmp_path: Path):
@@ -25,3 +110,20 @@ def test_a_database_that_can_not_be_opened_is_reported(tmp_path: Path):
     (tmp_path / "text.db").write_text("this is no database, however long it may be " * 100)
     with pytest.raises(StorageUnavailableError):
         upgrade(f"sqlite:///{tmp_path / 'text.db'}")
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "postgresql+psycopg2"])
+def test_every_spelling_of_postgresql_gets_the_one_driver(scheme: str):
+    url = sql_url(f"{scheme}://me:secret@host:5433/name?sslmode=require")
+    assert url.render_as_string(hide_password=False) == (
+        "postgresql+psycopg://me:secret@host:5433/name?sslmode=require"
+    )
+    assert is_postgresql(f"{scheme}://host/name")
+    assert not is_postgresql("sqlite:///file")
+
+
+@pytest.mark.parametrize("address", ["mysql://me:secret@host/name", "no address with a secret"])
+def test_an_address_that_is_not_known_is_refused_without_showing_it(address: str):
+    with pytest.raises(StorageUnavailableError) as caught:
+        sql_url(address)
+    assert "secret" not in str(caught.value)

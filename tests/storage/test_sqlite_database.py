@@ -6,20 +6,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, text
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import fresh_state
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
-from bots_service.ports.records import Draft, SnapshotRow
-from bots_service.storage.append_batch import append_all, encoded
-from bots_service.storage.receipt_rows import Kept, closed_steps, closing_seq, keep_all
+from bots_service.ports.records import SnapshotRow
 from bots_service.storage.sql_datasets import STAGE_LIFETIME_S, SqlDatasets
 from bots_service.storage.sql_health import SqlHealth
 from bots_service.storage.sqlite_database import SqliteDatabase
@@ -213,35 +209,6 @@ async def test_a_damaged_entry_is_reported(stores: Stores):
     appends = (stores.journal.append(run, made.draft(key)) for key in ("key", "other"))
     outcomes = await asyncio.gather(*appends, return_exceptions=True)
     assert [isinstance(outcome, DamagedStateError) for outcome in outcomes] == [True, False]
-
-
-async def test_hot_statements_search_by_an_index(stores: Stores):
-    run = await made.run(stores)
-    rewind = Draft(Rewind(1, 1), 3)
-    plans: dict[str, list[str]] = {}
-
-    def job(connection: Connection) -> None:
-        seen: list[tuple[str, Any]] = []
-        remember = lambda _connection, _cursor, statement, values, *_: seen.append((statement, values))  # noqa: E731
-        event.listen(connection, "before_cursor_execute", remember)
-        drafts = [made.draft("a"), rewind, made.draft("b", epoch=1)]
-        append_all(connection, [encoded(run, draft) for draft in drafts], 0.0)
-        keep_all(connection, [[Kept(run, made.receipt(seq, seq)) for seq in (1, 3)]])
-        closing_seq(connection, run, 3)
-        closed_steps(connection, run.id, 0, 10)
-        event.remove(connection, "before_cursor_execute", remember)
-        for statement, values in seen:
-            one = values[0] if isinstance(values, list) else values
-            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", one)
-            plans[statement] = [row[3] for row in rows]
-
-    await stores.database.write(job)
-    selects = {statement: plan for statement, plan in plans.items() if not statement.startswith("INSERT")}
-    assert len(selects) == 8
-    for statement, plan in selects.items():
-        assert any(step.startswith("SEARCH") for step in plan), statement
-        assert not [step for step in plan if "TEMP B-TREE" in step], statement
-        assert {step for step in plan if step.startswith("SCAN")} <= {"SCAN wanted", "SCAN 2 CONSTANT ROWS"}, statement
 
 
 async def test_stages_of_uploads_that_died_are_dropped_a_day_later(url: str):

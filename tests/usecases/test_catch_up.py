@@ -8,8 +8,8 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.receipt import Receipt
 from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
-from bots_service.usecases import catch_up as module
 from bots_service.usecases import live as live_module
+from bots_service.usecases import replay as module
 from tests.usecases.world import POOL, World, block, never, outcome, stream, until
 
 
@@ -146,7 +146,7 @@ async def test_nobody_sees_less_than_was_acknowledged_while_a_cold_start_goes_on
     seen = []
     while not starting.done():
         await asyncio.sleep(0)
-        if await catch_up.states.newest(run.row) is not None:
+        if (await catch_up.states.newest(run.row)).state is not None:
             seen.append((await catch_up.newest(run)).seq)
     assert (await starting).seq == 12
     assert set(seen) <= {12}
@@ -169,7 +169,7 @@ async def test_the_size_of_a_page_makes_no_difference(world: World, page: int, m
         await cold.use.report_outcomes.catch_up.receipt(await cold.opened(), seq) for seq in range(1, 17)
     ] == receipts
     for seq in range(17):
-        state = await cold.use.report_outcomes.catch_up.state_at(await cold.opened(), seq)
+        state = await cold.use.report_outcomes.catch_up.replay.state_at(await cold.opened(), seq)
         assert encode_state(state) == encode_state(states[seq])
 
 
@@ -209,7 +209,7 @@ async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_bef
     folding = catch_up.live(before.row.id).folding
 
     async def appended() -> bool:
-        return await journal.head(before.row) == 1
+        return (await journal.head(before.row)).seq == 1
 
     async with folding:
         later = asyncio.create_task(world.report(outcome("t41"), outcome("t3")))

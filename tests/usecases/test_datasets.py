@@ -226,7 +226,7 @@ async def test_appended_ids_must_be_new(world: World):
         await world.use.append_tasks("none", stream(block(40, 1)), never)
 
 
-async def test_changes_at_once_give_one_change_and_refusals_and_a_retry_works(world: World):
+async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start_from_it(world: World):
     calls = [
         world.use.append_tasks(POOL, stream(block(40, 1)), never),
         world.use.append_tasks(POOL, stream(block(50, 1)), never),
@@ -239,12 +239,8 @@ async def test_changes_at_once_give_one_change_and_refusals_and_a_retry_works(wo
     assert version == 2
     other = world.beside()
     await other.use.retire_tasks(POOL, ["t4"], None)
-    with pytest.raises(BusyError):
-        await world.use.append_tasks(POOL, stream(block(60, 1)), never)
     row = await world.use.append_tasks(POOL, stream(block(60, 1)), never)
     assert row.version == 4
-    with pytest.raises(BusyError):
-        await other.use.retire_tasks(POOL, ["t5"], None)
     assert (await other.use.retire_tasks(POOL, ["t5"], None)).version == 5
 
 

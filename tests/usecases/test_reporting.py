@@ -138,7 +138,7 @@ async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World
 
     async def send() -> list[tuple[int, bool]]:
         answers = [await world.use.report_outcomes(news, Once("key", "same")) for _ in range(times)]
-        return [(receipt.seq, again) for receipt, again in answers]
+        return [(told.receipt.seq, told.duplicate) for told in answers]
 
     told = [answer for several in await asyncio.gather(*(send() for _ in range(8))) for answer in several]
     assert sorted(told) == [(1, False)] + [(1, True)] * (8 * times - 1)

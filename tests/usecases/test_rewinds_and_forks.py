@@ -92,7 +92,7 @@ async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: 
     catch_up, opened = again.use.report_outcomes.catch_up, await again.opened()
     states, _ = await again.replay()
     for seq in (80, 79, 41, 2, 1, 0):
-        assert encode_state(await catch_up.state_at(opened, seq)) == encode_state(states[seq])
+        assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
     await again.close()
 
 

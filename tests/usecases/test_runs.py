@@ -320,7 +320,7 @@ async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World
     catch_up.journal.after = counted  # type: ignore[method-assign]
     for seq in range(0, 151, 7):
         folded.clear()
-        assert encode_state(await catch_up.state_at(opened, seq)) == encode_state(states[seq])
+        assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
         assert sum(folded) // 2 <= (150 - seq) + 5 * (NEWEST_KEPT + 1)  # looked at once for rewinds, folded once
 
 

@@ -17,7 +17,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import Once
 from bots_service.usecases.report_outcomes import Outcome
-from bots_service.usecases.select_tasks import Wish
+from bots_service.usecases.select_tasks import ATTEMPTS, Wish
 from bots_service.usecases.selection_id import Origin, read_id, write_id
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
@@ -143,10 +143,10 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
     leases = world.use.select_tasks.leases
     take, drawn = leases.take, asyncio.Event()
 
-    async def slow(run, selection, **terms):
+    async def slow(run, selection, begun, **terms):
         drawn.set()
         await asyncio.sleep(0.02)
-        return await take(run, selection, **terms)
+        return await take(run, selection, begun, **terms)
 
     leases.take = slow  # type: ignore[method-assign]
     before = asyncio.create_task(world.select(5))
@@ -260,19 +260,19 @@ async def test_a_selection_that_others_keep_taking_gives_up(world: World):
     take = leases.take
     taken: list[np.ndarray] = []
 
-    async def contested(run, selection, **terms):
+    async def contested(run, selection, begun, **terms):
         """Another replica leases the same tasks just before."""
         if len(taken) < rivals:
             taken.append(selection.tasks)
-            await take(run, selection, **{**terms, "key": None})
-        return await take(run, selection, **terms)
+            await take(run, selection, begun, **{**terms, "key": None})
+        return await take(run, selection, begun, **terms)
 
     leases.take = contested  # type: ignore[method-assign]
     rivals = 2
     selection = await world.select(3)
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
     taken.clear()
-    rivals = 10
+    rivals = ATTEMPTS
     with pytest.raises(BusyError):
         await world.select(1)
 

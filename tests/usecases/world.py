@@ -16,6 +16,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.ports.records import Once, RunRow, Selection, TaskBlock
 from bots_service.settings import Settings
+from bots_service.storage.database import Database
 from bots_service.storage.entries_codec import decode_body
 from bots_service.storage.sqlite_database import SqliteDatabase
 from bots_service.usecases import UseCases
@@ -73,7 +74,7 @@ class World:
     """One service's worth of use cases over the database in a folder."""
 
     folder: Path
-    database: SqliteDatabase
+    database: Database
     use: UseCases
     settings: Settings
 
@@ -114,7 +115,7 @@ class World:
         self, *outcomes: Outcome, run: str = "default", key: str | None = None, dataset: str = POOL, **news: Any
     ) -> Receipt:
         told = News(dataset, run, list(outcomes), **news)
-        return (await self.use.report_outcomes(told, None if key is None else Once(key, repr(told))))[0]
+        return (await self.use.report_outcomes(told, None if key is None else Once(key, repr(told)))).receipt
 
     async def rewind(self, step: int, run: str = "default") -> RunDescription:
         return (await self.use.rewind_run(POOL, run, step, None))[0]

@@ -12,6 +12,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import Totals
 from bots_service.ports.records import DatasetRow, Parent, SnapshotRow, StoredReceipt
 from bots_service.usecases.describe_run import RunDescription
+from bots_service.usecases.readiness import Status
 
 encode = msgspec.json.Encoder().encode
 
@@ -206,10 +207,10 @@ class Alive(Struct, frozen=True):
 
 
 class Readiness(Struct, frozen=True):
-    """Whether the service can do its work. checks: what each part said."""
+    """Whether requests should be sent here. checks: what each part said last, "ok" or what is wrong."""
 
-    status: str
-    checks: dict[str, Any]
+    status: Status
+    checks: dict[str, str]
 
 
 class Version(Struct, frozen=True):

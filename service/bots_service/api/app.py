@@ -13,12 +13,16 @@ from starlette.routing import Match
 
 from bots_service import __version__
 from bots_service.api import docs, openapi
+from bots_service.api.line import Line
 from bots_service.api.middleware import RequestScope
+from bots_service.api.overload import Admission, Limits, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.routes import (
+    backups,
     datasets,
     health,
     history,
+    keys,
     pool_tasks,
     reports,
     run_tasks,
@@ -26,14 +30,19 @@ from bots_service.api.routes import (
     selections,
     snapshots,
 )
+from bots_service.api.security import guarded
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.usecases import UseCases
 
-ROUTES = (selections, reports, datasets, pool_tasks, runs, run_tasks, history, snapshots, health, docs)
+ROUTES = (selections, reports, datasets, pool_tasks, runs, run_tasks, history, snapshots, backups, keys, health, docs)
 
 
 def create_app(
-    open_use_cases: Callable[[], AbstractAsyncContextManager[UseCases]], *, max_upload_bytes: int, schema: str
+    open_use_cases: Callable[[], AbstractAsyncContextManager[UseCases]],
+    *,
+    max_upload_bytes: int,
+    schema: str,
+    limits: Limits,
 ) -> FastAPI:
     """Return the application.
 
@@ -41,6 +50,7 @@ def create_app(
         open_use_cases: opens what the routes call when the application starts, and closes it at its end.
         max_upload_bytes: the largest NDJSON or Parquet body.
         schema: the revision of the database's tables, for /version.
+        limits: of training requests.
     """
 
     @asynccontextmanager
@@ -54,6 +64,7 @@ def create_app(
         version=__version__,
         description="Tells LLM reinforcement-finetuning jobs which tasks to train on next.",
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -63,11 +74,14 @@ def create_app(
     app.state.schema = schema
     for module in ROUTES:
         app.include_router(module.router)
+    app.state.line = line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+    app.add_middleware(Admission, line=line, limits=limits)
     app.add_middleware(RequestScope)
+    app.add_middleware(Refusal, line=line)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
-    written = openapi.document(app)
+    written = openapi.document(app, [route for module in ROUTES for route in guarded(module.router)])
     app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to hand in one's own
     return app
 

@@ -2,14 +2,14 @@
 
 from importlib.resources import files
 
-from fastapi import APIRouter
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
+from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router
 
-router = APIRouter(include_in_schema=False)
+router = guarded_router(include_in_schema=False)
 
 MEDIA_TYPES = {
     "swagger-ui-bundle.js": "text/javascript",
@@ -18,7 +18,15 @@ MEDIA_TYPES = {
 }
 
 
+@router.get("/openapi.json")
+@allowed(*ANY_SCOPE, about=About.NONE)
+async def show_document(request: Request) -> Response:
+    """Return the OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
 @router.get("/docs")
+@allowed(*ANY_SCOPE, about=About.NONE)
 async def show_documentation() -> HTMLResponse:
     """Return the page."""
     return get_swagger_ui_html(
@@ -31,6 +39,7 @@ async def show_documentation() -> HTMLResponse:
 
 
 @router.get("/docs/{name}")
+@allowed(*ANY_SCOPE, about=About.NONE)
 async def send_asset(request: Request, name: str) -> Response:
     """Return a part of the page."""
     if name not in MEDIA_TYPES:

@@ -9,6 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bots_service.api.audit import log_act
 from bots_service.api.problems import INTERNAL, problem_response
 
 log = structlog.get_logger("bots_service.access")
@@ -53,6 +54,7 @@ class RequestScope:
                 await response(scope, receive, send_named)
             finally:
                 _log_access(scope, status, time.perf_counter() - started)
+                log_act(scope, status)
 
 
 def request_id_of(scope: Scope) -> str:
@@ -63,7 +65,9 @@ def request_id_of(scope: Scope) -> str:
 
 def _log_access(scope: Scope, status: int, seconds: float) -> None:
     template = getattr(scope.get("route"), "path", None)
-    if status >= 500 or not status:
+    if not status:
+        write = log.info  # the client went away before it was answered
+    elif status >= 500:
         write = log.error
     elif status >= 400:
         write = log.warning

@@ -1,16 +1,19 @@
 """The OpenAPI document: FastAPI knows paths and parameters, msgspec the bodies."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from bots_service.api import answers, requests, training_answers
+from bots_service.api import answers, backup_bodies, key_bodies, requests, training_answers
 from bots_service.api.parameters import KEYED
-from bots_service.api.problems import Problem
+from bots_service.api.problems import Problem, documented
+from bots_service.api.security import GuardedRoute
 from bots_service.api.task_formats import json_file
 from bots_service.api.task_formats.blocks import TaskRequest
+from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 
 REFERENCE = "#/components/schemas/{name}"
 BODIES: tuple[type, ...] = (
@@ -33,6 +36,12 @@ BODIES: tuple[type, ...] = (
     answers.History,
     answers.Snapshot,
     answers.Snapshots,
+    backup_bodies.ImportAnswer,
+    backup_bodies.PruneRequest,
+    backup_bodies.PruneAnswer,
+    key_bodies.KeyRequest,
+    key_bodies.NewApiKey,
+    key_bodies.ApiKeys,
     answers.Alive,
     answers.Readiness,
     answers.Version,
@@ -80,9 +89,22 @@ def _content(kind: type, other_media: Media | None) -> dict[str, Any]:
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
 
 
-def document(app: FastAPI) -> dict[str, Any]:
-    """Return the application's OpenAPI document."""
+def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
+    """Return the application's OpenAPI document.
+
+    Args:
+        app: the application.
+        routes: all of its routes.
+    """
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     _, components = msgspec.json.schema_components(BODIES, ref_template=REFERENCE)
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
+    made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    refusals = documented(UnauthenticatedError, ForbiddenError, RateLimitedError)
+    for route in routes:
+        if route.include_in_schema and route.guard.scopes is not None:
+            for method in route.methods or ():
+                operation = made["paths"][route.path][method.lower()]
+                operation["security"] = [{"key": sorted(map(str, route.guard.scopes))}]
+                operation["responses"] |= {str(status): said for status, said in refusals.items()}
     return made

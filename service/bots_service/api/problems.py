@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service import errors
-from bots_service.errors import BotsError, Flaw, InvalidInputError, StorageUnavailableError
+from bots_service.errors import BotsError, Flaw, InvalidInputError, TryLaterError, UnauthenticatedError
 
 MEDIA_TYPE = "application/problem+json"
 SOURCES = ("body", "query", "path", "header")
@@ -35,12 +35,14 @@ KINDS: dict[type[BotsError], Kind] = {
     errors.UnknownDatasetError: Kind(404, "unknown-dataset", "There is no such dataset"),
     errors.UnknownRunError: Kind(404, "unknown-run", "There is no such run"),
     errors.UnknownStepError: Kind(404, "unknown-step", "The run's present history has no such step"),
+    errors.UnknownApiKeyError: Kind(404, "unknown-api-key", "There is no such API key"),
     errors.ConflictError: Kind(409, "conflict", "The request does not fit what stands"),
     errors.DatasetExistsError: Kind(409, "dataset-exists", "The name is taken by other content"),
     errors.TaskExistsError: Kind(409, "task-exists", "A task of that id exists"),
     errors.RunHasHistoryError: Kind(409, "run-has-history", "The run's journal is not empty"),
     errors.StaleEpochError: Kind(409, "stale-epoch", "The evidence is from before a rewind"),
     errors.BusyError: Kind(409, "busy", "Another request is changing the same thing"),
+    errors.TooManyApiKeysError: Kind(409, "too-many-api-keys", "No more API keys are kept in use"),
     errors.InvalidInputError: Kind(422, "invalid-request", "The request can't be true"),
     errors.InvalidTasksError: Kind(422, "invalid-tasks", "The tasks can't be true"),
     errors.InvalidOutcomesError: Kind(422, "invalid-outcomes", "The outcomes can't be true"),
@@ -48,10 +50,20 @@ KINDS: dict[type[BotsError], Kind] = {
     errors.InvalidSelectionError: Kind(422, "invalid-selection", "The selection is not possible"),
     errors.PoolTooSmallError: Kind(422, "pool-too-small", "Fewer tasks than asked for"),
     errors.KeyReusedError: Kind(422, "key-reused", "The idempotency key came with another request"),
+    errors.InvalidBackupError: Kind(422, "invalid-backup", "The backup can't be used"),
+    errors.InvalidApiKeyError: Kind(422, "invalid-api-key", "The API key must not be made"),
+    errors.UnauthenticatedError: Kind(401, "unauthenticated", "A good API key is needed"),
+    errors.ForbiddenError: Kind(403, "forbidden", "The API key does not reach this far"),
+    errors.RateLimitedError: Kind(429, "rate-limited", "The API key calls too often"),
     errors.MalformedBodyError: Kind(400, "malformed-body", "The body can't be read"),
     errors.PayloadTooLargeError: Kind(413, "payload-too-large", "The body is too large"),
     errors.UnsupportedMediaTypeError: Kind(415, "unsupported-media-type", "The body is of another kind"),
     errors.DamagedStateError: Kind(500, "damaged-state", "Stored bytes are damaged"),
+    errors.SlowSenderError: Kind(408, "slow-sender", "The body came too slowly"),
+    errors.TryLaterError: Kind(503, "try-later", "It can't be done now"),
+    errors.OverloadedError: Kind(503, "overloaded", "Too many requests wait already"),
+    errors.DeadlinePassedError: Kind(503, "deadline-passed", "The request was not done in time"),
+    errors.OutdatedTablesError: Kind(503, "outdated-tables", "The database's tables are too old"),
     errors.StorageUnavailableError: Kind(503, "storage-unavailable", "The database does not answer"),
 }
 
@@ -104,7 +116,9 @@ async def answer_error(request: Request, error: Exception) -> Response:
         raise error
     flaws = error.flaws if isinstance(error, InvalidInputError) else ()
     headers = None
-    if isinstance(error, StorageUnavailableError):
+    if isinstance(error, UnauthenticatedError):
+        headers = {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, TryLaterError):
         headers = {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
     return problem_response(request, KINDS[type(error)], str(error), flaws, headers)
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 from msgspec import Struct
 
-from bots_service.core.receipt import Receipt
 from bots_service.core.task_table import TaskTable
 from bots_service.ports.records import OpenDataset, Selection
+from bots_service.usecases.report_outcomes import Reported
 
 
 class Chosen(Struct, frozen=True, gc=False):
@@ -57,6 +57,7 @@ class ReportAnswer(Struct, frozen=True):
 
     late: outcomes that entered with less weight; expired: outcomes too old to count.
     duplicate: the same report had come before, and counted then.
+    degraded: other replicas see it only once the shared store is back.
     """
 
     seq: int
@@ -69,11 +70,12 @@ class ReportAnswer(Struct, frozen=True):
     late: int
     expired: int
     duplicate: bool
+    degraded: bool
 
     @classmethod
-    def of(cls, receipt: Receipt, *, duplicate: bool) -> "ReportAnswer":
-        """Return the answer for a receipt."""
-        step = receipt.tally
+    def of(cls, reported: Reported) -> "ReportAnswer":
+        """Return the answer for a report."""
+        receipt, step = reported.receipt, reported.receipt.tally
         return cls(
             seq=receipt.seq,
             step=receipt.step,
@@ -84,7 +86,8 @@ class ReportAnswer(Struct, frozen=True):
             capability=receipt.capability,
             late=receipt.late,
             expired=receipt.expired,
-            duplicate=duplicate,
+            duplicate=reported.duplicate,
+            degraded=reported.degraded,
         )
 
 

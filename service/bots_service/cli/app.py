@@ -2,8 +2,9 @@
 
 import typer
 
-from bots_service.cli import beliefs, datasets, runs, service, steps
+from bots_service.cli import backups, beliefs, datasets, keys, runs, service, steps
 from bots_service.cli.demo import demo
+from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
 
 app = typer.Typer(
@@ -26,5 +27,10 @@ app.command()(beliefs.tasks)
 app.command()(beliefs.history)
 app.command()(beliefs.rewind)
 app.command()(beliefs.snapshot)
+app.command()(backups.export)
+app.command("import")(backups.import_)
+app.command()(backups.prune)
+app.add_typer(keys.app, name="keys")
 app.command()(service.migrate)
+app.command()(doctor)
 app.command()(service.version)

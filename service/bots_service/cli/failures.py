@@ -17,9 +17,13 @@ HINTS = {
     "task-exists": "leave out the tasks that are there already",
     "run-has-history": "`bots runs set` changes the settings of a run with history",
     "stale-epoch": "select again",
+    "unknown-api-key": "`bots keys list` shows those there are",
     "stranger": "is that the service? --url and BOTS_URL say where it is",
 }
-KEY_HINT = "set BOTS_API_KEY to a key that the service knows"
+KEY_HINTS = {
+    401: "set BOTS_API_KEY to a key that the service knows",
+    403: "set BOTS_API_KEY to a key that may, or ask who made this one",
+}
 
 
 class CommandError(Exception):
@@ -95,5 +99,5 @@ def client_line(error: Any) -> str:
         )
     if not error.type.startswith("urn:bots:"):
         kind = "stranger"
-    hint = KEY_HINT if error.status in (401, 403) else HINTS.get(kind)
+    hint = KEY_HINTS.get(error.status) or HINTS.get(kind)
     return f"{said.rstrip('.')}; {hint}" if hint else said

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option("--database-url", help="sqlite:/// and a path; else BOTS_DATABASE_URL, else a file in ./data."),
+    typer.Option(
+        "--database-url",
+        help="sqlite:/// and a path, or postgresql://; else BOTS_DATABASE_URL, else a file in ./data. "
+        "Others on this machine see a command's options: a password belongs into the variable.",
+    ),
 ]
 
 
@@ -26,6 +30,10 @@ def serve(
         Path | None, typer.Option(help="Where the database file lies if none is named.", show_default="data")
     ] = None,
     database_url: DatabaseUrl = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL).", show_default="1"),
+    ] = None,
     insecure: Annotated[
         bool | None, typer.Option("--insecure", help="Listen beyond loopback although no keys guard the service.")
     ] = None,
@@ -46,6 +54,7 @@ def serve(
         port=port,
         data_dir=data_dir,
         database_url=database_url,
+        workers=workers,
         insecure=insecure,
         log_format=log_format,
         log_level=log_level,
@@ -63,18 +72,20 @@ def migrate(
 ) -> None:
     """Bring the database's tables to the newest revision."""
     settings = settings_with(database_url=database_url)
-    from bots_service.storage.migrate import current, head, upgrade
-
     file = database_file(settings)
+    from bots_service.storage.migrate import current, head, is_new_enough, upgrade
+
     if check:
-        before, newest = current(settings.sql_url) if file.exists() else None, head()
+        before = None if file is not None and not file.exists() else current(settings.sql_url)
+        newest = head()
     else:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
         before, newest = upgrade(settings.sql_url)
     found = {"before": before, "newest": newest, "changed": before != newest and not check}
-    if check and before != newest:
+    if check and not is_new_enough(before):
         raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
-    said = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {newest}"
+    said = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {before}"
     show(found, lambda: said, as_json=as_json)
 
 
@@ -100,17 +111,19 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
     show(found, lambda: sheet(rows), as_json=as_json)
 
 
-def database_file(settings: "Settings") -> Path:
-    """Return the file of the database that the settings name."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
+def database_file(settings: "Settings") -> Path | None:
+    """Return the file that the database is in, None if it is a server."""
+    from bots_service.errors import StorageUnavailableError
+    from bots_service.storage.sql_url import sql_url
 
     try:
-        url = make_url(settings.sql_url)
-    except ArgumentError:
-        url = None
-    if url is None or url.get_backend_name() != "sqlite" or not url.database:
-        raise typer.BadParameter("it is not sqlite:/// and the path of a file", param_hint="the database's URL")
+        url = sql_url(settings.sql_url)
+    except StorageUnavailableError as error:
+        raise typer.BadParameter(str(error), param_hint="the database's URL") from error
+    if url.get_backend_name() != "sqlite":
+        return None
+    if not url.database:
+        raise typer.BadParameter("sqlite:/// is followed by the path of a file", param_hint="the database's URL")
     return Path(url.database)
 
 

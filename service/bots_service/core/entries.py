@@ -1,9 +1,9 @@
 """What can stand in a run's journal."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from bots_service.core.evidence import Evidence
-from bots_service.core.run_settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """The run goes on with these settings, from the next step on."""
+    """The run goes on with some settings changed, from the next step on.
 
-    settings: RunSettings
+    values: setting names and values, as `settings_from` reads them. Only what changes, so that two changes at once on
+    two replicas don't undo each other.
+    """
+
+    values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

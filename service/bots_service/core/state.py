@@ -12,7 +12,7 @@ from bots_service.core.evidence import Evidence, no_evidence
 from bots_service.core.open_step import OpenStep, nothing_open
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, prediction_error, tally
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import RunSettings, settings_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         state = replace(state, seq=entry.seq, belief=state.belief.extended(pool, entry.profiles))
         return _with_report(state, body, pool)
     if isinstance(body, SettingsChange):
-        state = replace(state, seq=entry.seq, settings=body.settings)
+        state = replace(state, seq=entry.seq, settings=settings_from(body.values, base=state.settings))
     elif base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     else:

@@ -1,4 +1,7 @@
-"""${message}."""
+"""${message}.
+
+Only adds: the replicas of the version before still run on these tables.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,8 +14,6 @@ depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("SET LOCAL lock_timeout = '5s'")  # waiting for a table's lock makes everybody else wait too
     ${upgrades if upgrades else "pass"}
 
 

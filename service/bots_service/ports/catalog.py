@@ -144,6 +144,7 @@ class Health(Protocol):
         """Return what was found, as in {"sql": "ok"}.
 
         Raises:
+            OutdatedTablesError: its tables are too old for this version of the service.
             StorageUnavailableError: it can't be reached.
         """
         ...

@@ -1,45 +1,100 @@
-"""What lives only while the service runs: newest states and leases. Losing it loses nothing that was acknowledged."""
+"""What is live: newest states and leases. Losing it loses nothing that was acknowledged.
 
+One process keeps it in memory; replicas share it in Redis. Nothing here raises when a shared store is away: a process
+then goes on by itself, and says so.
+"""
+
+from enum import Enum
 from typing import Protocol
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.state import RunState
-from bots_service.ports.records import Begun, RunRow, Selection
+from bots_service.ports.hot_records import Begun, Published, Taken
+from bots_service.ports.records import RunRow, Selection
+
+
+class Reach(Enum):
+    """Who can see what was published."""
+
+    ALL = "all"
+    """Every replica sees this state, or a newer one."""
+    ALONE = "alone"
+    """Only this process: the shared store is away."""
+    OUTDATED = "outdated"
+    """Nobody: the shared store was wiped since the mark was made. Ask for the newest state again."""
 
 
 class States(Protocol):
     """The newest known state of each run."""
 
-    async def newest(self, run: RunRow) -> RunState | None:
-        """Return the newest published state, None if none is known."""
+    def known(self, run: RunRow) -> Published | None:
+        """Return the newest state that this process holds; others may have published a newer one."""
         ...
 
-    async def publish(self, run: RunRow, state: RunState) -> None:
-        """Make a state known, unless one with a greater seq is."""
+    async def newest(self, run: RunRow) -> Published:
+        """Return the newest published state.
+
+        It has none if none can be trusted, for nobody published one, or the shared store was wiped, restarted, or is
+        away: the run's head in SQL, read after this returns, then says what the newest state is.
+        """
+        ...
+
+    async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:
+        """Make a state known, unless one with a greater (epoch, seq) is.
+
+        Args:
+            run: the run.
+            state: its state, with everything in it that was committed when the mark was made.
+            mark: of what `newest` or `known` returned before the run's head was read.
+        """
+        ...
+
+    async def doubt(self, run: RunRow) -> None:
+        """Make every other process ask SQL before it goes on: what it knows of the run's dataset is no longer so."""
         ...
 
     async def forget(self, run: RunRow) -> None:
-        """Forget the run's state."""
+        """Forget the run's state, here and everywhere: the run is gone."""
         ...
 
 
 class Leases(Protocol):
     """Tasks in flight, and selections by their idempotency key."""
 
-    async def begin(self, run: RunRow, *, seq: int, key: str | None) -> Begun:
-        """Return what a selection of this run at this seq starts from, and count it unless its key is known."""
+    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+        """Return what a selection from this state starts from.
+
+        A shared store may answer from memory what is no longer so; `take` then refuses the selection.
+
+        Args:
+            run: the run.
+            state: what the selection will be drawn from.
+            key: the idempotency key.
+            alone: lease in this process only, for the state is not the published one and nobody can say what is.
+        """
         ...
 
     async def take(
-        self, run: RunRow, selection: Selection, *, seconds: float, key: str | None, fingerprint: str, reuse: bool
-    ) -> Tasks:
+        self,
+        run: RunRow,
+        selection: Selection,
+        begun: Begun,
+        *,
+        seconds: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Taken:
         """Lease the selection's tasks, all or none, and remember it under its key.
 
-        Returns:
-            The tasks that someone else leased meanwhile; if there are any and `reuse` is false, nothing was leased.
-
-        Raises:
-            BusyError: a selection was remembered under this key meanwhile; `begin` now returns it.
+        Args:
+            run: the run.
+            selection: what was drawn.
+            begun: what it was drawn from.
+            seconds: how long the leases last.
+            key: the idempotency key.
+            fingerprint: of the request that came with the key.
+            reuse: lease tasks again that are on lease, for too few others are left.
         """
         ...
 
@@ -52,5 +107,5 @@ class Leases(Protocol):
         ...
 
     async def forget(self, run: RunRow) -> None:
-        """End all leases of the run."""
+        """End all leases of the run, and forget its selections."""
         ...

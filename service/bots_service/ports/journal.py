@@ -4,7 +4,7 @@ from typing import Protocol
 
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
-from bots_service.ports.records import Appended, Draft, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
+from bots_service.ports.records import Appended, Draft, Head, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
 
 
 class Journal(Protocol):
@@ -27,12 +27,20 @@ class Journal(Protocol):
         """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""
         ...
 
-    async def head(self, run: RunRow) -> int:
-        """Return the last seq.
+    async def head(self, run: RunRow) -> Head:
+        """Return where the run stands.
 
         Raises:
             UnknownRunError: the run is gone.
         """
+        ...
+
+    async def begins(self, run: RunRow) -> int:
+        """Return the seq behind which the journal begins: earlier entries were pruned. 0 where it is whole."""
+        ...
+
+    async def heads(self, run_ids: list[int]) -> dict[int, Head]:
+        """Return where these runs stand, by id; those that are gone are left out."""
         ...
 
     async def keep_receipts(self, run: RunRow, receipts: list[Receipt]) -> None:

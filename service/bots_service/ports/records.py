@@ -113,6 +113,15 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run stands in SQL. seq: of its last entry; dataset_version: of its dataset."""
+
+    uid: str
+    seq: int
+    dataset_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Once:
     """Makes a write happen once: its key, and a fingerprint of the request."""
 
@@ -203,17 +212,3 @@ class Selection:
     draws: Floats
     means: Floats
     evidence: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What a selection starts from.
-
-    ordinal: how many selections were made of this run at this seq before.
-    leased: sorted tasks in flight.
-    previous: the selection that was made under the same key, with its request's fingerprint.
-    """
-
-    ordinal: int
-    leased: Tasks
-    previous: tuple[str, Selection] | None

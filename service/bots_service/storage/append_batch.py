@@ -3,23 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, update
+from sqlalchemy import BigInteger, Connection, Text, TextClause, bindparam, insert, select, text, update
 
 from bots_service.core.entries import Body, Entry, Rewind
-from bots_service.errors import BotsError, KeyReusedError, StaleEpochError, UnknownRunError
+from bots_service.errors import BotsError, BusyError, KeyReusedError, StaleEpochError, UnknownRunError
 from bots_service.ports.records import Appended, Draft, RunRow
 from bots_service.storage.database import SqlRow
 from bots_service.storage.entries_codec import KINDS, decode_body, encode_body, own_copy
 from bots_service.storage.tables import journal, runs
 
-# On PostgreSQL the lock makes seqs follow commit order; the order of ids keeps two batches from a deadlock.
+Item = TypeVar("Item")
+
+# On PostgreSQL the lock makes seqs follow commit order; the order of ids keeps two batches from a deadlock. It lets
+# receipts and snapshots refer to the run meanwhile.
 _HEADS = (
-    select(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch)
+    select(runs.c.id, runs.c.uid, runs.c.head, runs.c.epoch, runs.c.pruned)
     .where(runs.c.id.in_(bindparam("ids", expanding=True)))
     .order_by(runs.c.id)
-    .with_for_update()
+    .with_for_update(key_share=True)
 )
 _INSERT = insert(journal)
 _MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindparam("to"), epoch=bindparam("now"))
@@ -40,6 +43,7 @@ class _Head:
     uid: str
     seq: int
     epoch: int
+    pruned: int
     moved: bool = False
 
 
@@ -55,8 +59,8 @@ def encoded(run: RunRow, draft: Draft) -> Encoded:
 def append_all(connection: Connection, drafts: Sequence[Encoded], now: float) -> list[Appended | BotsError]:
     """Append the drafts in order; return what became of each, or why it was refused."""
     heads = {
-        row.id: _Head(row.uid, row.head, row.epoch)
-        for row in connection.execute(_HEADS, {"ids": sorted({draft.run.id for draft in drafts})})
+        row.id: _Head(row.uid, row.head, row.epoch, row.pruned)
+        for row in connection.execute(_HEADS, {"ids": padded(sorted({draft.run.id for draft in drafts}))})
     }
     known = _known(connection, drafts)
     outcomes: list[Appended | BotsError] = []
@@ -77,6 +81,11 @@ def append_all(connection: Connection, drafts: Sequence[Encoded], now: float) ->
     return outcomes
 
 
+def padded(items: list[Item]) -> list[Item]:
+    """Return the items, and the last one again up to a power of two: a few sizes make a few statements to prepare."""
+    return items + items[-1:] * ((1 << (len(items) - 1).bit_length()) - len(items))
+
+
 def entry_of(row: SqlRow) -> Entry:
     """Return the entry that a row of the journal holds.
 
@@ -91,11 +100,10 @@ def _known(connection: Connection, drafts: Sequence[Encoded]) -> _Known:
     pairs = list({(item.run.id, item.draft.once.key) for item in drafts if item.draft.once is not None})
     if not pairs:
         return {}
-    pairs += pairs[:1] * ((1 << (len(pairs) - 1).bit_length()) - len(pairs))  # a few sizes, so a few statements
     values: dict[str, int | str] = {}
-    for place, (run_id, key) in enumerate(pairs):
+    for place, (run_id, key) in enumerate(padded(pairs)):
         values[f"run_{place}"], values[f"key_{place}"] = run_id, key
-    rows = connection.execute(_known_statement(len(pairs)), values)
+    rows = connection.execute(_known_statement(len(values) // 2), values)
     return {(row.run_id, row.key): (row.fingerprint, row) for row in rows}
 
 
@@ -103,11 +111,14 @@ def _known(connection: Connection, drafts: Sequence[Encoded]) -> _Known:
 def _known_statement(pairs: int) -> TextClause:
     """Return the look-up of so many keys. SQLite would scan the whole journal for (run_id, key) IN (...)."""
     wanted = ", ".join(f"(:run_{place}, :key_{place})" for place in range(pairs))
-    return text(
+    run_ids = [bindparam(f"run_{place}", type_=BigInteger) for place in range(pairs)]
+    keys = [bindparam(f"key_{place}", type_=Text) for place in range(pairs)]
+    statement = text(
         f"WITH wanted (run_id, key) AS (VALUES {wanted}) "  # noqa: S608 - names of parameters
         "SELECT j.run_id, j.key, j.fingerprint, j.seq, j.epoch, j.profiles, j.body "
         "FROM wanted JOIN journal j ON j.run_id = wanted.run_id AND j.key = wanted.key"
     )
+    return statement.bindparams(*run_ids, *keys)
 
 
 def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> Appended:
@@ -122,6 +133,8 @@ def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> Appended:
         return Appended(first if isinstance(first, Entry) else entry_of(first), duplicate=True)
     if draft.epoch is not None and draft.epoch != head.epoch:
         raise StaleEpochError(f"evidence of epoch {draft.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
+    if isinstance(item.body, Rewind) and item.body.to_seq < head.pruned:
+        raise BusyError(f"run {run.name!r} was pruned just now; ask again whether step {item.body.to_step} is there")
     head.seq, head.epoch, head.moved = head.seq + 1, head.epoch + isinstance(item.body, Rewind), True
     entry = Entry(head.seq, head.epoch, draft.profiles, item.body)
     if draft.once is not None:

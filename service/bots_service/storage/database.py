@@ -21,10 +21,15 @@ OUR_FAULT = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 class Database(Protocol):
     """Runs jobs, each a function of a connection and of nothing else that changes: one may be run again."""
 
-    def write(self, job: Job[Result]) -> asyncio.Future[Result]:
+    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
         """Put the job in line at once, and return what it will return, once that is committed to stable storage.
 
-        Jobs are committed in the order in which they came. A caller that no longer waits changes nothing.
+        A caller that no longer waits changes nothing.
+
+        Args:
+            job: what to do; it is begun only when those of its lane that came before have ended.
+            lane: jobs of one lane are committed in the order in which they came, and their futures are settled in it.
+                Others may overtake one another: None is a lane of its own for each job.
 
         Raises:
             StorageUnavailableError: (from the future, too) nothing was acknowledged.
@@ -37,6 +42,10 @@ class Database(Protocol):
         Raises:
             StorageUnavailableError: (from the future, too) the database did not answer.
         """
+        ...
+
+    async def close(self) -> None:
+        """End what is in line, then let the database go; what comes later is refused."""
         ...
 
 

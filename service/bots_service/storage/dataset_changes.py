@@ -56,7 +56,7 @@ def create(connection: Connection, name: str, stage: int, facts: DatasetFacts, n
         raise DatasetExistsError(f"dataset {name!r} exists")
     values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
     if connection.execute(_NAME_STAGE, values).rowcount == 0:
-        raise _stage_gone()
+        raise stage_gone()
     insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
 
 
@@ -70,7 +70,7 @@ def append(connection: Connection, row: DatasetRow, stage: int, facts: DatasetFa
     end = connection.execute(_END, {"dataset": row.id}).one()
     connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
     if connection.execute(_DELETE, {"dataset": stage}).rowcount == 0:
-        raise _stage_gone()
+        raise stage_gone()
 
 
 def retire(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
@@ -85,7 +85,8 @@ def retire(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
     connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": retired_blob(retired)})
 
 
-def _stage_gone() -> BusyError:
+def stage_gone() -> BusyError:
+    """Return the error for a stage that is no longer there."""
     return BusyError("the upload took more than a day and was dropped; send it again")
 
 

@@ -23,7 +23,7 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
 
 
 class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
-    """A change of settings: all of them, the unchanged ones too."""
+    """A change of settings; entries of the first releases hold all of them, the unchanged ones too."""
 
     settings: dict[str, Any]
 
@@ -89,7 +89,7 @@ def _text_of(body: Body) -> BodyText:
         counts = (seen.tasks.tolist(), seen.successes.tolist(), seen.failures.tolist())
         return ReportText(*counts, body.made_at, body.close)
     if isinstance(body, SettingsChange):
-        return SettingsText(body.settings.as_dict())
+        return SettingsText(body.values)
     if isinstance(body, Rewind):
         return RewindText(body.to_seq, body.to_step)
     return ForkText(body.parent, body.parent_seq, body.state)
@@ -104,7 +104,9 @@ def _body_of(text: BodyText) -> Body:
         )
         return Report(evidence, text.made_at, text.close)
     if isinstance(text, SettingsText):
-        return SettingsChange(settings_from(text.settings))
+        settings_from(text.settings)  # refuses what no version wrote
+        values = text.settings.items()
+        return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
     if isinstance(text, RewindText):
         return Rewind(text.to_seq, text.to_step)
     return Fork(text.parent, text.parent_seq, text.state)

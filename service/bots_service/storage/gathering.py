@@ -31,7 +31,7 @@ class _Batch(Generic[Item, Outcome]):
 
 
 class Gathering(Generic[Item, Outcome]):
-    """Collects items until the writer comes for them. Belongs to one event loop."""
+    """Collects items until the writer comes for them, one batch after another. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Gathering(Generic[Item, Outcome]):
                 batch.sealed = True
             return self._work(connection, batch.items)
 
-        future = self._database.write(job)
+        future = self._database.write(job, lane=self)
         if self._committed is not None:
             future.add_done_callback(self._tell)
         return future

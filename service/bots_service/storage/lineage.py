@@ -47,10 +47,14 @@ def spans_of(connection: Connection, run_id: int) -> list[Span]:
     row = connection.execute(_HEAD, {"run": run_id}).one_or_none()
     if row is None:
         return []
+    return visible_spans(row.head, rewinds_of(connection, run_id) if row.epoch > 0 else [])
+
+
+def rewinds_of(connection: Connection, run_id: int) -> list[tuple[int, int]]:
+    """Return a run's rewinds by seq: the seq of each, and the seq that it went back to."""
     rewinds = []
-    if row.epoch > 0:
-        for seq, body in connection.execute(_REWINDS, {"run": run_id}):
-            rewind = decode_body(body)
-            if isinstance(rewind, Rewind):
-                rewinds.append((seq, rewind.to_seq))
-    return visible_spans(row.head, rewinds)
+    for seq, body in connection.execute(_REWINDS, {"run": run_id}):
+        rewind = decode_body(body)
+        if isinstance(rewind, Rewind):
+            rewinds.append((seq, rewind.to_seq))
+    return rewinds

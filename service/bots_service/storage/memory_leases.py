@@ -1,41 +1,74 @@
 """Tasks in flight, and selections by their idempotency key, in this process's memory."""
 
+import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
+from bots_service.core.state import RunState
 from bots_service.core.task_sets import contained, united
-from bots_service.errors import BusyError
-from bots_service.ports.records import Begun, RunRow, Selection
+from bots_service.ports.hot_records import Begun, Taken
+from bots_service.ports.records import RunRow, Selection
+from bots_service.storage.memory_states import version
 
-COUNTED_SEQS = 64  # a selection that starts from a state this many entries old is no longer told apart from others
+COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
 REMEMBERED_S = 900.0  # a retry comes within seconds; a client that slept longer gets a new selection
 REMEMBERED_BYTES = 64 * 2**20
 SELECTION_BYTES = 1024  # of a selection without its arrays, about
 
+Version = tuple[int, int]
+
 
 @dataclass(slots=True)
 class _InFlight:
-    """Leases of one run. tasks: sorted; ends: when each lease ends; selections: how many were begun at a seq."""
+    """Leases of one run.
 
+    turns: hands out numbers that were never handed out before; turn: the one of the last change.
+    tasks: sorted; ends: when each lease ends.
+    counts: how many selections were made from each state, by its version.
+    reserved: the version and the ordinal that the next selection has for itself.
+    """
+
+    turns: Iterator[int]
+    turn: int
     tasks: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
     ends: Floats = field(default_factory=lambda: np.empty(0))
-    selections: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    counts: OrderedDict[Version, int] = field(default_factory=OrderedDict)
+    reserved: tuple[Version, int] | None = None
 
-    def keep(self, stays: np.ndarray) -> None:
+    def end_before(self, now: float) -> None:
+        stays = self.ends > now
         if not stays.all():
             self.tasks, self.ends = frozen(self.tasks[stays]), self.ends[stays]
+            self.turn = next(self.turns)
 
-    def drop(self, tasks: Tasks) -> None:
+    def end(self, tasks: Tasks) -> None:
         """End the leases of these tasks, in any order; those that have none are fine."""
         leased = contained(tasks, (self.tasks,))
         if leased.any():
             ended = np.searchsorted(self.tasks, tasks[leased])
             self.tasks, self.ends = frozen(np.delete(self.tasks, ended)), np.delete(self.ends, ended)
+            self.turn = next(self.turns)
+
+    def lease(self, tasks: Tasks, until: float) -> None:
+        """Lease these tasks, sorted, from now on; those that are on lease already, too."""
+        self.end(tasks)
+        places = np.searchsorted(self.tasks, tasks)
+        self.tasks = frozen(np.insert(self.tasks, places, tasks))
+        self.ends = np.insert(self.ends, places, until)
+        self.turn = next(self.turns)
+
+    def count(self, origin: Version, first: int) -> int:
+        """Return how many selections were made from a state, and count one more."""
+        ordinal = self.counts.get(origin, first)
+        self.counts[origin] = ordinal + 1
+        if len(self.counts) > COUNTED_STATES:
+            self.counts.popitem(last=False)
+        return ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,62 +88,77 @@ class MemoryLeases:
     """A Leases for one process."""
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, remembered_bytes: int = REMEMBERED_BYTES
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        remembered_bytes: int = REMEMBERED_BYTES,
+        degraded: bool = False,
+        first_ordinal: int = 0,
     ) -> None:
         """Keep leases in memory.
 
         Args:
             clock: seconds that never go backwards.
             remembered_bytes: memory for selections that may be asked for again.
+            degraded: other processes lease tasks too, and can't be asked.
+            first_ordinal: of each state; other processes that begin elsewhere draw other tasks from the same state.
         """
         self._clock = clock
         self._capacity_bytes = remembered_bytes
+        self._degraded = degraded
+        self._first_ordinal = first_ordinal
+        self._turns = itertools.count()
         self._runs: dict[str, _InFlight] = {}
         self._remembered: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
         self._bytes = 0
 
-    async def begin(self, run: RunRow, *, seq: int, key: str | None) -> Begun:
-        """Return what a selection of this run at this seq starts from, and count it, unless its key is known."""
-        in_flight = self._in_flight(run)
-        self._drop_remembered()
-        known = None if key is None else self._remembered.get((run.uid, key))
-        ordinal = in_flight.selections.get(seq, 0)
-        if known is None:
-            in_flight.selections[seq] = ordinal + 1
-            if len(in_flight.selections) > COUNTED_SEQS:
-                in_flight.selections.popitem(last=False)
-        previous = None if known is None else (known.fingerprint, known.selection)
-        return Begun(ordinal, in_flight.tasks, previous)
+    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+        """Return what a selection from this state starts from."""
+        in_flight, origin = self._in_flight(run), version(state)
+        ordinal = in_flight.counts.get(origin, self._first_ordinal)
+        if in_flight.reserved is not None and in_flight.reserved[0] == origin:
+            ordinal = in_flight.reserved[1]
+        return Begun(ordinal, in_flight.tasks, in_flight.turn, self._degraded or alone, self.remembered(run, key))
 
     async def take(
-        self, run: RunRow, selection: Selection, *, seconds: float, key: str | None, fingerprint: str, reuse: bool
-    ) -> Tasks:
+        self,
+        run: RunRow,
+        selection: Selection,
+        begun: Begun,
+        *,
+        seconds: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Taken:
         """Lease the selection's tasks, all or none, and remember it under its key.
 
-        Raises:
-            BusyError: another selection was remembered under the key meanwhile.
+        Where the run's leases changed meanwhile, the selection is refused once, so that it is drawn again from what
+        then stands; the next one has an ordinal for itself, and need only share no task with another.
         """
-        in_flight, now = self._in_flight(run), self._clock()
-        if key is not None and (run.uid, key) in self._remembered:
-            raise BusyError("the same selection was made just now; ask again for it")
+        previous = self.remembered(run, key)
+        if previous is not None:
+            return Taken(previous=previous)
+        in_flight, origin = self._in_flight(run), version(selection)
         wanted = united(selection.tasks)
-        taken = frozen(wanted[contained(wanted, (in_flight.tasks,))])
-        if len(taken) and not reuse:
-            return taken
-        in_flight.drop(taken)
-        places = np.searchsorted(in_flight.tasks, wanted)
-        in_flight.tasks = frozen(np.insert(in_flight.tasks, places, wanted))
-        in_flight.ends = np.insert(in_flight.ends, places, now + seconds)
+        if in_flight.reserved == (origin, begun.ordinal):
+            if not reuse and contained(wanted, (in_flight.tasks,)).any():
+                return Taken()
+            in_flight.reserved = None
+        else:
+            ordinal = in_flight.count(origin, self._first_ordinal)
+            if (begun.turn, begun.ordinal) != (in_flight.turn, ordinal):
+                in_flight.reserved = origin, ordinal
+                return Taken()
+        now = self._clock()
+        in_flight.lease(wanted, now + seconds)
         if key is not None:
-            remembered = _Remembered(selection, fingerprint, now + REMEMBERED_S)
-            self._remembered[run.uid, key] = remembered
-            self._bytes += remembered.nbytes
-            self._drop_remembered()
-        return taken
+            self._remember(run, key, _Remembered(selection, fingerprint, now + REMEMBERED_S))
+        return Taken(selection)
 
     async def release(self, run: RunRow, tasks: Tasks) -> None:
         """End the leases of these tasks; those that have none are fine."""
-        self._in_flight(run).drop(tasks)
+        self._in_flight(run).end(tasks)
 
     async def leased(self, run: RunRow) -> Tasks:
         """Return the tasks in flight, sorted."""
@@ -122,11 +170,24 @@ class MemoryLeases:
         for place in [place for place in self._remembered if place[0] == run.uid]:
             self._bytes -= self._remembered.pop(place).nbytes
 
+    def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        """Return the selection that was made under a key, with its request's fingerprint; None if there is none."""
+        self._drop_remembered()
+        known = None if key is None else self._remembered.get((run.uid, key))
+        return None if known is None else (known.fingerprint, known.selection)
+
     def _in_flight(self, run: RunRow) -> _InFlight:
         """Return the run's leases that have not ended."""
-        in_flight = self._runs.setdefault(run.uid, _InFlight())
-        in_flight.keep(in_flight.ends > self._clock())
+        in_flight = self._runs.get(run.uid)
+        if in_flight is None:
+            in_flight = self._runs[run.uid] = _InFlight(self._turns, next(self._turns))
+        in_flight.end_before(self._clock())
         return in_flight
+
+    def _remember(self, run: RunRow, key: str, selection: _Remembered) -> None:
+        self._remembered[run.uid, key] = selection
+        self._bytes += selection.nbytes
+        self._drop_remembered()
 
     def _drop_remembered(self) -> None:
         """Drop selections that are too old, and the oldest where there are too many."""

@@ -6,46 +6,76 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bots_service.core.state import RunState
-from bots_service.ports.records import RunRow
+from bots_service.ports.hot import Reach
+from bots_service.ports.hot_records import Published
+from bots_service.ports.records import RunRow, Selection
 
 STATE_BYTES = 4096  # of a state without its arrays, about
+MARK = ""  # what a process forgets when it ends, nobody can ask it for: one mark is enough
 
 
 class MemoryStates:
     """A States. Where memory is short, the states of runs that nobody asked for longest go first."""
 
-    def __init__(self, capacity_bytes: int) -> None:
-        """Keep states within a number of bytes; the one published last stays, however large it is."""
+    def __init__(self, capacity_bytes: int, *, alone: bool = False) -> None:
+        """Keep states in memory.
+
+        Args:
+            capacity_bytes: of the states; the one published last stays, however large it is.
+            alone: other processes publish too, where this one can't look: nothing it holds is known to be the newest.
+        """
         self._capacity_bytes = capacity_bytes
+        self._alone = alone
         self._bytes = 0
         self._states: OrderedDict[str, RunState] = OrderedDict()
 
-    async def newest(self, run: RunRow) -> RunState | None:
-        """Return the newest published state, None if none is known."""
+    def known(self, run: RunRow) -> Published | None:
+        """Return the newest state that this process holds; others may have published a newer one."""
         state = self._states.get(run.uid)
-        if state is not None:
-            self._states.move_to_end(run.uid)
-        return state
+        if state is None:
+            return None
+        self._states.move_to_end(run.uid)
+        return Published(state, MARK)
 
-    async def publish(self, run: RunRow, state: RunState) -> None:
-        """Make a state known, unless one with a greater seq is."""
+    async def newest(self, run: RunRow) -> Published:
+        """Return the newest published state; without one if none is known, or others may have published a newer one."""
+        known = None if self._alone else self.known(run)
+        return Published(None, MARK) if known is None else known
+
+    async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:  # noqa: ARG002 - the port's mark
+        """Make a state known, unless one with a greater (epoch, seq) is."""
+        self.keep(run, state)
+        return Reach.ALONE if self._alone else Reach.ALL
+
+    def keep(self, run: RunRow, state: RunState) -> None:
+        """Hold a state, unless one with a greater (epoch, seq) is held."""
         known = self._states.get(run.uid)
-        if known is not None and known.seq >= state.seq:
+        if known is not None and version(known) >= version(state):
             return
-        self._drop(run.uid)
+        self.drop(run)
         self._states[run.uid] = state
         self._bytes += nbytes(state)
         while self._bytes > self._capacity_bytes and len(self._states) > 1:
-            self._drop(next(iter(self._states)))
+            _, oldest = self._states.popitem(last=False)
+            self._bytes -= nbytes(oldest)
+
+    async def doubt(self, run: RunRow) -> None:
+        """Do nothing: nobody else reads this memory."""
 
     async def forget(self, run: RunRow) -> None:
         """Forget the run's state."""
-        self._drop(run.uid)
+        self.drop(run)
 
-    def _drop(self, uid: str) -> None:
-        state = self._states.pop(uid, None)
+    def drop(self, run: RunRow) -> None:
+        """Hold the run's state no longer."""
+        state = self._states.pop(run.uid, None)
         if state is not None:
             self._bytes -= nbytes(state)
+
+
+def version(made: RunState | Selection) -> tuple[int, int]:
+    """Return what grows from each state of a run to the next, of a state or of what was made from it."""
+    return made.epoch, made.seq
 
 
 def nbytes(state: RunState) -> int:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
 from bots_service.core.receipt import Receipt, Tally
 from bots_service.errors import BotsError
 from bots_service.ports.records import RunRow, StoredReceipt
+from bots_service.storage.append_batch import padded
 from bots_service.storage.database import SqlRow
 from bots_service.storage.insert_missing import insert_missing
 from bots_service.storage.lineage import spans_of
@@ -21,16 +22,17 @@ _STANDING = (
     .order_by(runs.c.id)
     .with_for_update(key_share=True, read=True)
 )
+_STEP = bindparam("step", type_=BigInteger)  # callers may ask for a step beyond those that the column holds
 _ONE = select(receipts).where(receipts.c.run_id == bindparam("run"), receipts.c.seq == bindparam("seq"))
 _CLOSING = select(receipts.c.seq).where(
-    receipts.c.run_id == bindparam("run"), receipts.c.step == bindparam("step"), receipts.c.closed
+    receipts.c.run_id == bindparam("run"), receipts.c.step == _STEP, receipts.c.closed
 )
 _HISTORY = (
-    select(receipts, journal.c.created_at)
-    .join(journal, (journal.c.run_id == receipts.c.run_id) & (journal.c.seq == receipts.c.seq))
+    select(receipts, func.coalesce(receipts.c.created_at, journal.c.created_at).label("appended_at"))
+    .outerjoin(journal, (journal.c.run_id == receipts.c.run_id) & (journal.c.seq == receipts.c.seq))
     .where(
         receipts.c.run_id == bindparam("run"),
-        receipts.c.step > bindparam("after_step"),
+        receipts.c.step > _STEP,
         receipts.c.closed,
         receipts.c.seq > bindparam("after"),
         receipts.c.seq <= bindparam("last"),
@@ -57,8 +59,9 @@ class Kept:
 
 def keep_all(connection: Connection, batch: Sequence[list[Kept]]) -> list[BotsError | None]:
     """Keep the receipts of runs that still stand; those that are kept already stay."""
-    wanted = [kept for several in batch for kept in several]
-    ids = sorted({kept.run.id for kept in wanted})
+    # In one order everywhere: two replicas that keep the same receipts wait for each other in no circle.
+    wanted = sorted((kept for several in batch for kept in several), key=lambda kept: (kept.run.id, kept.receipt.seq))
+    ids = padded(sorted({kept.run.id for kept in wanted}))
     standing = set(connection.execute(_STANDING, {"ids": ids}).scalars())
     rows = [_row(kept) for kept in wanted if kept.run.id in standing]
     if rows:
@@ -96,9 +99,9 @@ def closed_steps(connection: Connection, run_id: int, after_step: int, limit: in
     """Return closed steps of the present history in order, beginning behind `after_step`."""
     found: list[StoredReceipt] = []
     for span in spans_of(connection, run_id):
-        values = {"run": run_id, "after_step": after_step, "most": limit - len(found), **span._asdict()}
+        values = {"run": run_id, "step": after_step, "most": limit - len(found), **span._asdict()}
         rows = connection.execute(_HISTORY, values)
-        found += [StoredReceipt(_receipt(row), row.created_at) for row in rows]
+        found += [StoredReceipt(_receipt(row), row.appended_at) for row in rows]
     return found
 
 

@@ -3,10 +3,12 @@
 import asyncio
 from typing import Any
 
+from alembic.migration import MigrationContext
 from sqlalchemy import Connection, select
 
-from bots_service.errors import StorageUnavailableError
+from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.storage.database import Database
+from bots_service.storage.migrate import head, is_new_enough
 from bots_service.storage.tables import runs
 
 _LOOK = select(runs.c.id).limit(1)
@@ -29,15 +31,24 @@ class SqlHealth:
         """Return {"sql": "ok"}.
 
         Raises:
+            OutdatedTablesError: its tables are older than this version of the service needs. Newer ones are no reason:
+                while versions are exchanged one by one, the old ones go on.
             StorageUnavailableError: it can't be reached.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._database.read(_look)
+                revision = await self._database.read(_revision)
+                if not is_new_enough(revision):
+                    said = f"the tables are at revision {revision or 'none'}, not {head()}; run `bots migrate`"
+                    raise OutdatedTablesError(said)
                 await self._database.write(_look)
         except TimeoutError as error:
             raise StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s") from error
         return {"sql": "ok"}
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
 
 
 def _look(connection: Connection) -> None:

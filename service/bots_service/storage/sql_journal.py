@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, select
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
-from bots_service.ports.records import Appended, Draft, RunRow, StoredReceipt
+from bots_service.ports.records import Appended, Draft, Head, RunRow, StoredReceipt
 from bots_service.storage.append_batch import Encoded, append_all, encoded, entry_of
 from bots_service.storage.database import Database
 from bots_service.storage.gathering import Gathering
@@ -20,12 +20,15 @@ from bots_service.storage.receipt_rows import (
     keep_all,
     receipt_at,
 )
-from bots_service.storage.tables import journal, runs
+from bots_service.storage.tables import datasets, journal, runs
 from bots_service.storage.tail import Tail
 
 TAIL_BYTES = 64 * 2**20  # about 40,000 reports of 32 tasks
 
-_HEAD = select(runs.c.head).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("uid"))
+_VERSION = select(datasets.c.version).where(datasets.c.id == runs.c.dataset_id).scalar_subquery()
+_HEADS = select(runs.c.id, runs.c.uid, runs.c.head, _VERSION.label("version")).where(
+    runs.c.id.in_(bindparam("ids", expanding=True))
+)
 _AFTER = (
     select(journal.c.seq, journal.c.epoch, journal.c.profiles, journal.c.body)
     .where(
@@ -36,6 +39,7 @@ _AFTER = (
     .order_by(journal.c.seq)
     .limit(bindparam("most"))
 )
+_PRUNED = select(runs.c.pruned).where(runs.c.id == bindparam("run"))
 _NO_END = 2**62
 
 
@@ -75,13 +79,22 @@ class SqlJournal:
         values = {"run": run.id, "after": seq, "up_to": last, "most": limit}
         return await self._database.read(lambda connection: list(map(entry_of, connection.execute(_AFTER, values))))
 
-    async def head(self, run: RunRow) -> int:
-        """Return the last seq."""
-        values = {"run": run.id, "uid": run.uid}
-        head: int | None = await self._database.read(lambda connection: connection.scalar(_HEAD, values))
-        if head is None:
+    async def head(self, run: RunRow) -> Head:
+        """Return where the run stands."""
+        head = (await self.heads([run.id])).get(run.id)
+        if head is None or head.uid != run.uid:
             raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
         return head
+
+    async def begins(self, run: RunRow) -> int:
+        """Return the seq behind which the journal begins: earlier entries were pruned. 0 where it is whole."""
+        return await self._database.read(lambda connection: connection.scalar(_PRUNED, {"run": run.id}) or 0)
+
+    async def heads(self, run_ids: list[int]) -> dict[int, Head]:
+        """Return where these runs stand, by id; those that are gone are left out."""
+        values = {"ids": run_ids}
+        rows = await self._database.read(lambda connection: connection.execute(_HEADS, values).all())
+        return {row.id: Head(row.uid, row.head, row.version) for row in rows}
 
     async def keep_receipts(self, run: RunRow, receipts: list[Receipt]) -> None:
         """Keep what folding did. The same receipt again changes nothing: it follows from the journal."""

@@ -33,7 +33,11 @@ _AFTER = (
     .order_by(snapshots.c.seq)
     .limit(bindparam("most"))
 )
-_DROP = delete(snapshots).where(_OF_RUN, snapshots.c.seq.in_(bindparam("seqs", expanding=True)))
+# The state that pruned entries led to has nothing else that leads to it.
+_BEGINNING = select(runs.c.pruned).where(runs.c.id == bindparam("run")).scalar_subquery()
+_DROP = delete(snapshots).where(
+    _OF_RUN, snapshots.c.seq.in_(bindparam("seqs", expanding=True)), snapshots.c.seq != _BEGINNING
+)
 _MOST_SEQS = 1000  # in one statement
 
 

@@ -88,6 +88,7 @@ runs = Table(
     Column("parent_step", Integer),
     Column("parent_seq", BigInteger),
     Column("created_at", Double, nullable=False),
+    Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
     UniqueConstraint("dataset_id", "name"),
     sqlite_autoincrement=True,
 )
@@ -134,6 +135,7 @@ receipts = Table(
     Column("expired", Integer, nullable=False),
     Column("brier", Double),
     Column("log_loss", Double),
+    Column("created_at", Double),  # of the entry, once that is pruned
 )
 Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)
 
@@ -160,4 +162,20 @@ answers = Table(
     Column("status", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("created_at", Double, nullable=False),
+)
+
+# A key can't be read from here: `digest` is its sha256. `scopes` and `datasets` are words apart by blanks.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("datasets", Text, nullable=False),
+    Column("rate_per_second", Double),
+    Column("burst", Integer),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
 )

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.storage.database import Job, Result, for_another, storage_errors
+from bots_service.storage.promise import Promise
 
 MOST_JOBS = 256  # in one transaction; more would make the first wait long for the last
 
@@ -18,22 +19,7 @@ MOST_JOBS = 256  # in one transaction; more would make the first wait long for t
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     job: Job[Any]
-    future: asyncio.Future[Any]
-
-    def succeed(self, result: Any) -> None:
-        self._tell(self.future.set_result, result)
-
-    def fail(self, error: Exception) -> None:
-        self._tell(self.future.set_exception, error)
-
-    def _tell(self, settle: Callable[[Any], None], value: Any) -> None:
-        def tell() -> None:
-            if not self.future.done():  # its caller may have stopped waiting
-                settle(value)
-
-        loop = self.future.get_loop()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(tell)
+    promise: Promise
 
 
 class WriteThread:
@@ -54,7 +40,7 @@ class WriteThread:
     def put(self, job: Job[Result]) -> asyncio.Future[Result]:
         """Put a job in line; the future is settled once it is committed."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Waiting(job, future))
+        self._queue.put(_Waiting(job, Promise(future)))
         return future
 
     def close(self) -> None:
@@ -79,16 +65,16 @@ class WriteThread:
         except StorageUnavailableError as error:
             self._disconnect()
             for waiting in batch:
-                waiting.fail(for_another(error))
+                waiting.promise.fail(for_another(error))
         except Exception as error:
             if len(batch) == 1:
-                batch[0].fail(error)
+                batch[0].promise.fail(error)
                 return
             for waiting in batch:
                 self._commit([waiting])
         else:
             for waiting, result in zip(batch, results, strict=True):
-                waiting.succeed(result)
+                waiting.promise.succeed(result)
 
     def _run(self, batch: list[_Waiting]) -> list[Any]:
         with storage_errors():

@@ -2,17 +2,27 @@
 
 from dataclasses import dataclass
 
-from bots_service.ports.catalog import Answers, Datasets, Health
+from bots_service.ports.catalog import Answers, Datasets
+from bots_service.ports.keys import Keys
 from bots_service.usecases.append_tasks import AppendTasks
+from bots_service.usecases.authenticate import Authenticate
 from bots_service.usecases.change_settings import ChangeSettings
+from bots_service.usecases.create_key import CreateKey
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe_run import DescribeRun
+from bots_service.usecases.export_backup import ExportBackup
+from bots_service.usecases.follow_replicas import FollowReplicas
+from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
+from bots_service.usecases.list_datasets import ListDatasets
+from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_tasks import ReadTasks
+from bots_service.usecases.readiness import Readiness
 from bots_service.usecases.report_outcomes import ReportOutcomes
 from bots_service.usecases.retire_tasks import RetireTasks
+from bots_service.usecases.revoke_key import RevokeKey
 from bots_service.usecases.rewind_run import RewindRun
 from bots_service.usecases.select_tasks import SelectTasks
 from bots_service.usecases.take_snapshot import TakeSnapshot
@@ -20,11 +30,16 @@ from bots_service.usecases.take_snapshot import TakeSnapshot
 
 @dataclass(frozen=True, slots=True)
 class UseCases:
-    """All that the API may call. datasets, answers and health are read as they are."""
+    """All that the API may call, and what works beside it. datasets, answers and keys are read as they are."""
 
     datasets: Datasets
     answers: Answers
-    health: Health
+    keys: Keys
+    readiness: Readiness
+    authenticate: Authenticate
+    create_key: CreateKey
+    revoke_key: RevokeKey
+    list_datasets: ListDatasets
     import_dataset: ImportDataset
     append_tasks: AppendTasks
     retire_tasks: RetireTasks
@@ -39,3 +54,7 @@ class UseCases:
     read_history: ReadHistory
     select_tasks: SelectTasks
     report_outcomes: ReportOutcomes
+    follow_replicas: FollowReplicas
+    export_backup: ExportBackup
+    import_backup: ImportBackup
+    prune: Prune

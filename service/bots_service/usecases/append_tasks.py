@@ -10,6 +10,7 @@ from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset, Task
 from bots_service.usecases.dataset_builder import Built, opened
 from bots_service.usecases.import_dataset import Keep
 from bots_service.usecases.open_dataset import OpenDatasets
+from bots_service.usecases.tell_replicas import TellReplicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class AppendTasks:
 
     datasets: Datasets
     open_datasets: OpenDatasets
+    tell_replicas: TellReplicas
 
     async def __call__(self, name: str, blocks: AsyncIterator[TaskBlock], keep: Keep) -> DatasetRow:
         """Return the dataset with the tasks appended.
@@ -28,7 +30,7 @@ class AppendTasks:
             TaskExistsError: a task's id is taken.
             BusyError: another request changed the dataset meanwhile.
         """
-        dataset = await self.open_datasets(name)
+        dataset = await self.open_datasets.fresh(name)
         builder = await self.open_datasets.builder(dataset.row)
         stage = await self.datasets.stage()
         try:
@@ -57,4 +59,5 @@ class AppendTasks:
             self.open_datasets.forget(dataset.row.name)
             raise
         self.open_datasets.keep(opened(row, ids, pool, dataset.pool.retired))
+        await self.tell_replicas(row)
         return row

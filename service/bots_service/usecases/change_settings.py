@@ -10,7 +10,7 @@ from bots_service.ports.journal import Journal
 from bots_service.ports.records import Draft, Once
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.describe_run import DescribeRun, RunDescription
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class ChangeSettings:
             InvalidSettingsError: a setting is out of range, or the prior would change.
             KeyReusedError: the key came with another request before.
         """
-        opened = await self.open_runs(dataset, run)
-        async with self.catch_up.live(opened.row.id).changing:
-            state = await self.catch_up.current(opened)
-            settings = settings_from(values, base=state.settings)
-            if settings.prior != state.settings.prior:
-                raise fixed_prior()
-            draft = Draft(SettingsChange(settings), opened.dataset.pool.profiles, once=once)
-            appended = await self.journal.append(opened.row, draft)
-            await self.catch_up.through(opened, appended.entry.seq)
-        return await self.describe.of(opened), appended.duplicate
+        return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, once))
+
+    async def _change(self, run: OpenRun, values: dict[str, Any], once: Once | None) -> tuple[RunDescription, bool]:
+        state = await self.catch_up.current(run)
+        if settings_from(values, base=state.settings).prior != state.settings.prior:
+            raise fixed_prior()
+        draft = Draft(SettingsChange(values), run.dataset.pool.profiles, once=once)
+        appended = await self.journal.append(run.row, draft)
+        await self.catch_up.through(run, appended.entry.seq)
+        return await self.describe.of(run), appended.duplicate
 
 
 def fixed_prior() -> InvalidSettingsError:

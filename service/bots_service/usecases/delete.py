@@ -8,6 +8,7 @@ from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import DatasetRow, KeptAnswer, RunRow
 from bots_service.usecases.open_dataset import OpenDatasets
 from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.tell_replicas import all_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,9 @@ class DeleteDataset:
 
     datasets: Datasets
     open_datasets: OpenDatasets
+    runs: Runs
+    states: States
+    leases: Leases
 
     async def __call__(self, name: str, keep: KeptAnswer[None] | None) -> None:
         """Delete the dataset.
@@ -27,8 +31,12 @@ class DeleteDataset:
         await asyncio.shield(self._delete(await self.datasets.get(name), keep))
 
     async def _delete(self, row: DatasetRow, keep: KeptAnswer[None] | None) -> None:
+        rows = [run async for run in all_runs(self.runs, row.id)]
         await self.datasets.delete(row, keep)
         self.open_datasets.forget(row.name)
+        for run in rows:
+            await self.states.forget(run)
+            await self.leases.forget(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,7 @@ class DeleteRun:
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        opened = await self.open_runs(dataset, run)
+        opened = await self.open_runs.fresh(dataset, run)
         await asyncio.shield(self._delete(opened.row, keep))
 
     async def _delete(self, row: RunRow, keep: KeptAnswer[None] | None) -> None:

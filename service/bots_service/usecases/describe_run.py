@@ -37,11 +37,11 @@ class DescribeRun:
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        return await self.of(await self.open_runs(dataset, run))
+        return await self.open_runs.using(dataset, run, self.of)
 
     async def of(self, run: OpenRun) -> RunDescription:
         """Return an open run as it stands."""
-        state = await self.catch_up.newest(run)
+        state = await self.catch_up.newest_or_known(run)
         leased = await self.leases.leased(run.row)
         return RunDescription(run.dataset.row.name, run.row, state, len(leased))
 
@@ -51,6 +51,6 @@ class DescribeRun:
         Raises:
             UnknownDatasetError: there is no such dataset.
         """
-        opened = await self.open_datasets(dataset)
+        opened = await self.open_datasets.fresh(dataset)
         rows = await self.runs.after(opened.row.id, after, limit)
         return [await self.of(OpenRun(opened, row)) for row in rows]

@@ -20,16 +20,16 @@ REMEMBERED_RUNS = 4096
 class LiveRun:
     """One run at work.
 
-    folding: held by whoever folds entries; selecting: by whoever draws, so that two draws share no task; changing: by
-        whoever changes settings, for all of them are written, so that each change must start from the one before.
+    folding: held by whoever folds entries; selecting: by whoever draws, so that two draws share no task.
     wanted: the greatest seq that somebody waits for; one fold serves all.
+    degraded: other replicas can't see what this process last published.
     keeping: receipts on their way to SQL; they follow from the journal, so nobody waits for them but snapshots.
     """
 
     folding: asyncio.Lock = field(default_factory=asyncio.Lock)
     selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
+    degraded: bool = False
     receipts: OrderedDict[int, Receipt] = field(default_factory=OrderedDict)
     keeping: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -59,8 +59,7 @@ class LiveRun:
     @property
     def is_idle(self) -> bool:
         """Whether nobody holds a lock and no receipts are on their way."""
-        locks = (self.folding, self.selecting, self.changing)
-        return not (self.keeping or any(lock.locked() for lock in locks))
+        return not (self.keeping or self.folding.locked() or self.selecting.locked())
 
 
 class LiveRuns:

@@ -42,6 +42,22 @@ class OpenDatasets:
                     self.keep(loaded)
             return self._open[name]
 
+    def known(self, name: str) -> OpenDataset | None:
+        """Return the dataset if it is open."""
+        return self._open.get(name)
+
+    async def fresh(self, name: str) -> OpenDataset:
+        """Return the dataset as it stands in SQL, for another replica may have changed or replaced it.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+        """
+        row = await self._datasets.get(name)
+        known = self._open.get(name)
+        if known is not None and (known.row.id, known.row.version) != (row.id, row.version):
+            self.forget(name)
+        return await self(name)
+
     async def _load(self, row: DatasetRow) -> OpenDataset:
         builder = await self.builder(row)
         _, ids, pool = await asyncio.to_thread(builder.build, row.facts.reference_order)
@@ -61,6 +77,12 @@ class OpenDatasets:
         self._open.move_to_end(dataset.row.name)
         while len(self._open) > 1 and sum(other.nbytes for other in self._open.values()) > self._max_bytes:
             self._open.popitem(last=False)
+
+    def notice(self, name: str, dataset_id: int, version: int) -> None:
+        """Close a dataset of which another replica made a newer version."""
+        known = self._open.get(name)
+        if known is not None and known.row.id == dataset_id and known.row.version < version:
+            self.forget(name)
 
     def forget(self, name: str) -> None:
         """Close a dataset: it was deleted, or changed."""

@@ -1,12 +1,17 @@
 """Finds a run by the names of its dataset and its own."""
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from bots_service.core.arrays import Tasks
 from bots_service.errors import UnknownRunError
 from bots_service.ports.catalog import Runs
-from bots_service.ports.records import OpenDataset, RunRow
+from bots_service.ports.records import Head, OpenDataset, RunRow
 from bots_service.usecases.open_dataset import OpenDatasets
+
+Result = TypeVar("Result")
 
 KEPT_ROWS = 65_536  # run rows are small; this many take about 30 MB
 
@@ -26,6 +31,7 @@ class OpenRuns:
         self._runs = runs
         self._open_datasets = open_datasets
         self._rows: OrderedDict[tuple[int, str], RunRow] = OrderedDict()
+        self._used: dict[tuple[int, str], str] = {}  # -> the name of the dataset
         self._forgotten = 0
 
     async def __call__(self, dataset_name: str, run_name: str) -> OpenRun:
@@ -42,7 +48,55 @@ class OpenRuns:
             if forgotten == self._forgotten:  # or a row that was deleted or replaced meanwhile would stay
                 self._rows[key] = row
                 self._drop_oldest()
+        self._used[key] = dataset_name
         return OpenRun(dataset, self._rows[key])
+
+    def used_lately(self) -> list[OpenRun]:
+        """Return the runs that were asked for since the last call of this, and are still in memory."""
+        used, self._used = self._used, {}
+        rows = ((self._open_datasets.known(name), self._rows.get(key)) for key, name in used.items())
+        return [
+            OpenRun(dataset, row)
+            for dataset, row in rows
+            if dataset is not None and row is not None and row.dataset_id == dataset.row.id
+        ]
+
+    async def using(self, dataset_name: str, run_name: str, work: Callable[[OpenRun], Awaitable[Result]]) -> Result:
+        """Return what the work makes of the run; a second time where another replica replaced the run meanwhile.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        run = await self(dataset_name, run_name)
+        try:
+            return await work(run)
+        except UnknownRunError:
+            self._open_datasets.forget(dataset_name)
+            self.forget(run.row)
+            fresh = await self(dataset_name, run_name)
+            if fresh.row.uid == run.row.uid:
+                raise
+            return await work(fresh)
+
+    async def knowing(self, run: OpenRun, tasks: Tasks) -> OpenRun:
+        """Return the run with its dataset as it stands by now if some of these tasks are newer than what is open."""
+        if len(tasks) and int(tasks.max()) >= len(run.dataset.ids):
+            self._open_datasets.forget(run.dataset.row.name)
+            return await self.again(run)
+        return run
+
+    async def fresh(self, dataset_name: str, run_name: str) -> OpenRun:
+        """Return the run as it stands in SQL.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        dataset = await self._open_datasets.fresh(dataset_name)
+        return OpenRun(dataset, await self._runs.get(dataset.row.id, run_name))
+
+    def notice(self, run: OpenRun, head: Head) -> None:
+        """Read the run's dataset anew next time if another replica changed it."""
+        self._open_datasets.notice(run.dataset.row.name, run.row.dataset_id, head.dataset_version)
 
     async def again(self, run: OpenRun) -> OpenRun:
         """Return the run with its dataset as it stands by now: tasks may have been appended since it was opened.

@@ -9,8 +9,9 @@ from bots_service.core.entries import Fork
 from bots_service.core.open_step import nothing_open
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, fresh_state
-from bots_service.errors import RunHasHistoryError
+from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Runs
+from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import KeptAnswer, OpenDataset, Parent, RunRow
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.change_settings import fixed_prior
@@ -37,6 +38,8 @@ class PutRun:
     open_datasets: OpenDatasets
     open_runs: OpenRuns
     catch_up: CatchUp
+    states: States
+    leases: Leases
     describe: DescribeRun
 
     async def __call__(
@@ -61,7 +64,7 @@ class PutRun:
             InvalidSettingsError: a setting is out of range.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
         """
-        opened = await self.open_datasets(dataset)
+        opened = await self.open_datasets.fresh(dataset)
         if fork is None:
             settings = settings_from(values)
             begin, forked = fresh_state(settings, 0), None
@@ -87,9 +90,19 @@ class PutRun:
         fork: Start | None,
         keep: KeptAnswer[tuple[RunRow, bool]] | None,
     ) -> bool:
+        before = await self._standing(opened.row.id, name)
         row, created = await self.runs.put(opened.row.id, name, settings, fork=fork, keep=keep)
         self.open_runs.forget(row)
+        if before is not None and before.uid != row.uid:  # other replicas must not go on with what was replaced
+            await self.states.forget(before)
+            await self.leases.forget(before)
         return created
+
+    async def _standing(self, dataset_id: int, name: str) -> RunRow | None:
+        try:
+            return await self.runs.get(dataset_id, name)
+        except UnknownRunError:
+            return None
 
     async def _fork(self, opened: OpenDataset, fork: ForkFrom, values: dict[str, Any]) -> tuple[RunState, Start]:
         """Return the state to begin with, and the fork that leads there."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import StoredReceipt
 from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,9 @@ class ReadHistory:
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        opened = await self.open_runs(dataset, run)
-        await self.catch_up.mend_receipts(opened)
-        return await self.journal.history(opened.row, after_step, limit)
+
+        async def read(opened: OpenRun) -> list[StoredReceipt]:
+            await self.catch_up.mend_receipts(opened)
+            return await self.journal.history(opened.row, after_step, limit)
+
+        return await self.open_runs.using(dataset, run, read)

@@ -14,7 +14,7 @@ from bots_service.core.task_table import SORTS, TaskTable, ordered, task_table
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError
 from bots_service.ports.records import OpenDataset
 from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 CHUNK = 65_536  # tasks per piece of a whole pool: about 4 MB on the wire
 
@@ -59,8 +59,7 @@ class ReadTasks:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
             InvalidInputError: an id, a tag or a sort is not known.
         """
-        opened = await self.open_runs(dataset, run)
-        state = await self.catch_up.newest(opened)
+        opened, state = await self.open_runs.using(dataset, run, self._newest)
         tasks = matching(query, opened.dataset)
         return await asyncio.to_thread(page, query, opened.dataset, state, tasks)
 
@@ -70,9 +69,12 @@ class ReadTasks:
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        opened = await self.open_runs(dataset, run)
-        state = await self.catch_up.newest(opened)
+        opened, state = await self.open_runs.using(dataset, run, self._newest)
         return opened.dataset, _pieces(opened.dataset.pool, state)
+
+    async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
+        state = await self.catch_up.newest_or_known(run)
+        return await self.open_runs.again(run), state
 
 
 async def _pieces(pool: Pool, state: RunState) -> AsyncIterator[TaskTable]:

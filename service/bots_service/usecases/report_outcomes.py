@@ -10,6 +10,7 @@ from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_trials
 from bots_service.core.receipt import Receipt
+from bots_service.core.state import RunState
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
@@ -48,6 +49,20 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """What became of a report.
+
+    receipt: what folding it did.
+    duplicate: it is the first answer to the same key, given again.
+    degraded: it is durable, but other replicas see it only once the shared store is back.
+    """
+
+    receipt: Receipt
+    duplicate: bool
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReportOutcomes:
     """Validate, append, catch up, end the leases."""
 
@@ -56,8 +71,8 @@ class ReportOutcomes:
     catch_up: CatchUp
     leases: Leases
 
-    async def __call__(self, news: News, once: Once | None) -> tuple[Receipt, bool]:
-        """Return what the report did, and whether it is the first answer to the same key, given again.
+    async def __call__(self, news: News, once: Once | None) -> Reported:
+        """Return what the report did.
 
         Raises:
             UnknownDatasetError, UnknownRunError: a name is not known.
@@ -66,13 +81,18 @@ class ReportOutcomes:
             StaleEpochError: the selection was made before the run was rewound.
             KeyReusedError: the key came with another report before.
         """
-        run = await self.open_runs(news.dataset, news.run)
-        state = await self.catch_up.newest(run)
+        return await self.open_runs.using(news.dataset, news.run, lambda run: self._report(run, news, once))
+
+    async def _report(self, run: OpenRun, news: News, once: Once | None) -> Reported:
+        state = await self.catch_up.newest(run)  # never an older one: evidence is read by its settings and its step
+        run = await self.open_runs.again(run)  # another replica may have appended tasks
         origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
-        tasks = find_tasks(run, news.outcomes)
+        run, tasks = await self._tasks(run, news.outcomes)
         evidence = read_evidence(tasks, news.outcomes, state.settings.reward_range)
-        if origin is not None and origin.epoch == state.epoch and origin.step > state.step:
-            raise _from_the_future(run, origin, state.step)
+        if origin is not None and _is_ahead(origin, state):
+            state = await self.catch_up.current(run)  # the selection may come from a replica that can't publish
+            if _is_ahead(origin, state):
+                raise _from_the_future(run, origin, state.step)
         body = Report(evidence, None if origin is None else origin.step, news.close_step)
         epoch = None if origin is None else origin.epoch
         try:
@@ -82,7 +102,19 @@ class ReportOutcomes:
             raise
         receipt = await self.catch_up.receipt(run, appended.entry.seq)
         await self.leases.release(run.row, tasks)
-        return receipt, appended.duplicate
+        return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
+
+    async def _tasks(self, run: OpenRun, outcomes: list[Outcome]) -> tuple[OpenRun, Tasks]:
+        """Return the task of each outcome, and the run with its dataset as it must be to know them all."""
+        try:
+            return run, find_tasks(run, outcomes)
+        except InvalidOutcomesError:  # another replica may have appended them just now
+            fresh = await self.open_runs.fresh(run.dataset.row.name, run.row.name)
+            return fresh, find_tasks(fresh, outcomes)
+
+
+def _is_ahead(origin: Origin, state: RunState) -> bool:
+    return origin.epoch == state.epoch and origin.step > state.step
 
 
 def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:

@@ -11,6 +11,7 @@ from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset
 from bots_service.usecases.dataset_builder import opened
 from bots_service.usecases.open_dataset import OpenDatasets
+from bots_service.usecases.tell_replicas import TellReplicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class RetireTasks:
 
     datasets: Datasets
     open_datasets: OpenDatasets
+    tell_replicas: TellReplicas
 
     async def __call__(self, name: str, ids: list[str], keep: KeptAnswer[DatasetRow] | None) -> DatasetRow:
         """Return the dataset without these tasks.
@@ -28,7 +30,7 @@ class RetireTasks:
             InvalidTasksError: an id is unknown.
             BusyError: another request changed the dataset meanwhile.
         """
-        dataset = await self.open_datasets(name)
+        dataset = await self.open_datasets.fresh(name)
         tasks = dataset.ids.find(ids)
         flaws = [Flaw(("ids", place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(tasks < 0).tolist()]
         if flaws:
@@ -44,4 +46,5 @@ class RetireTasks:
             self.open_datasets.forget(dataset.row.name)
             raise
         self.open_datasets.keep(opened(row, dataset.ids, dataset.pool, retired))
+        await self.tell_replicas(row)
         return row

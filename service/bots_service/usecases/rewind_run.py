@@ -31,13 +31,15 @@ class RewindRun:
             KeyReusedError: the key came with another request before.
             BusyError: somebody else rewound the run at the same time.
         """
-        opened = await self.open_runs(dataset, run)
-        # Nobody draws meanwhile, so exactly the leases of draws from before end.
-        async with self.catch_up.live(opened.row.id).selecting:
-            duplicate = await self._rewind(opened, step, once)
-        return await self.describe.of(opened), duplicate
+        return await self.open_runs.using(dataset, run, lambda opened: self._rewind(opened, step, once))
 
-    async def _rewind(self, run: OpenRun, step: int, once: Once | None) -> bool:
+    async def _rewind(self, run: OpenRun, step: int, once: Once | None) -> tuple[RunDescription, bool]:
+        # Nobody draws here meanwhile; what others draw from the state before, `take` refuses once this is published.
+        async with self.catch_up.live(run.row.id).selecting:
+            duplicate = await self._appended(run, step, once)
+        return await self.describe.of(run), duplicate
+
+    async def _appended(self, run: OpenRun, step: int, once: Once | None) -> bool:
         to_seq = await self.catch_up.closing(run, step)
         state = await self.catch_up.newest(run)
         draft = Draft(Rewind(to_seq, step), run.dataset.pool.profiles, state.epoch, once)

@@ -10,15 +10,17 @@ from bots_service.core.pool import Pool
 from bots_service.core.selection import Selected, SelectionRequest, select_tasks
 from bots_service.core.state import RunState
 from bots_service.core.task_sets import united
-from bots_service.errors import BusyError, Flaw, InvalidSelectionError, KeyReusedError
+from bots_service.errors import BusyError, Flaw, InvalidInputError, InvalidSelectionError, KeyReusedError
 from bots_service.ports.hot import Leases
-from bots_service.ports.records import Begun, Once, OpenDataset, Selection
+from bots_service.ports.hot_records import Taken
+from bots_service.ports.records import Once, OpenDataset, Selection
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.live import LiveRuns
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.selection_id import Origin, write_id
 
-ATTEMPTS = 5  # draws before giving up, where other replicas keep leasing the same tasks
+ATTEMPTS = 12  # draws before giving up, where other replicas keep changing the run
+PAUSE_S = 0.002  # longer each time, so that replicas that collide draw apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +61,55 @@ class SelectTasks:
             PoolTooSmallError: the pool has fewer such tasks.
             KeyReusedError: the key came with another request before.
         """
-        run = await self.open_runs(wish.dataset, wish.run)
-        excluded = check_wish(wish, run.dataset)
+        return await self.open_runs.using(wish.dataset, wish.run, lambda run: self._select(run, wish, once))
+
+    async def _select(self, run: OpenRun, wish: Wish, once: Once | None) -> tuple[Selection, OpenDataset, bool]:
         # One draw of a run at a time: the second must know what the first took.
         async with self.live(run.row.id).selecting:
-            state = await self.catch_up.newest(run)
-            run = await self.open_runs.again(run)  # this state may know of tasks that were appended meanwhile
-            begun = await self.leases.begin(run.row, seq=state.seq, key=once.key if once else None)
-            if begun.previous is not None and once is not None:
-                return _again(begun.previous, once), run.dataset, True
-            return await self._drawn(wish, run, state, begun, excluded, once), run.dataset, False
+            # What this process knows costs nothing; `take` refuses a selection from a state that is not the newest.
+            state, is_sure = self.catch_up.known(run), False
+            for attempt in range(ATTEMPTS):
+                if state is None:
+                    state, is_sure = await self.catch_up.newest_or_known(run), True
+                run = await self.open_runs.again(run)  # this state may know of tasks that were appended meanwhile
+                taken = await self._attempt(run, state, wish, once, is_sure=is_sure)
+                if taken.previous is not None and once is not None:
+                    selection = _again(taken.previous, once)
+                    return selection, (await self.open_runs.knowing(run, selection.tasks)).dataset, True
+                if taken.selection is not None:
+                    return taken.selection, run.dataset, False
+                if taken.stale:
+                    state = None
+                await asyncio.sleep(attempt * PAUSE_S)
+        raise BusyError(f"other selections of run {run.row.name!r} came first {ATTEMPTS} times; try again")
 
-    async def _drawn(
-        self, wish: Wish, run: OpenRun, state: RunState, begun: Begun, excluded: Tasks, once: Once | None
-    ) -> Selection:
-        origin = Origin(state.epoch, state.step, state.seq, begun.ordinal)
-        leased = begun.leased
-        for _ in range(ATTEMPTS):
-            selected = await asyncio.to_thread(draw, wish, state, run.dataset.pool, leased, excluded, origin)
-            selection = _selection(run, state, origin, selected)
-            taken = await self.leases.take(
-                run.row,
-                selection,
-                seconds=state.settings.lease_seconds,
-                key=once.key if once else None,
-                fingerprint=once.fingerprint if once else "",
-                reuse=selected.reused > 0,
-            )
-            if len(taken) == 0 or selected.reused:
-                return selection
-            leased = united(leased, taken)
-        raise BusyError(f"other selections of run {run.row.name!r} took the same tasks {ATTEMPTS} times; try again")
+    async def _attempt(self, run: OpenRun, state: RunState, wish: Wish, once: Once | None, *, is_sure: bool) -> Taken:
+        key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
+        alone = is_sure and self.live(run.row.id).degraded
+        begun = await self.leases.begin(run.row, state, key=key, alone=alone)
+        if begun.previous is not None:
+            return Taken(previous=begun.previous)
+        if begun.degraded and not is_sure:
+            return Taken(stale=True)  # nobody would refuse the selection, so the state must be asked for
+        # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
+        leased = begun.leased[begun.leased < len(run.dataset.pool)]
+        try:
+            excluded = check_wish(wish, run.dataset)
+            origin = Origin(state.epoch, state.step, state.seq, begun.ordinal)
+            drawn = await asyncio.to_thread(draw, wish, state, run.dataset.pool, leased, excluded, origin)
+        except InvalidInputError:
+            if is_sure:
+                raise
+            return Taken(stale=True)  # another replica may have changed the dataset
+        return await self.leases.take(
+            run.row,
+            _selection(run, state, origin, drawn, degraded=begun.degraded),
+            begun,
+            seconds=state.settings.lease_seconds,
+            key=key,
+            fingerprint=fingerprint,
+            reuse=drawn.reused > 0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +149,13 @@ def draw(wish: Wish, state: RunState, pool: Pool, leased: Tasks, excluded: Tasks
     return Drawn(selected.tasks, selected.draws, alpha / (alpha + beta), evidence, selected.reused)
 
 
-def _selection(run: OpenRun, state: RunState, origin: Origin, drawn: Drawn) -> Selection:
+def _selection(run: OpenRun, state: RunState, origin: Origin, drawn: Drawn, *, degraded: bool) -> Selection:
     return Selection(
         id=write_id(run.row, origin),
         epoch=state.epoch,
         step=state.step,
         seq=state.seq,
-        degraded=False,
+        degraded=degraded,
         reused=drawn.reused,
         tasks=drawn.tasks,
         draws=drawn.draws,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bots_service.ports.journal import Snapshots
 from bots_service.ports.records import KeptAnswer, SnapshotRow
 from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.save_snapshot import SaveSnapshot
 
 
@@ -24,10 +24,13 @@ class TakeSnapshot:
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        opened = await self.open_runs(dataset, run)
-        return await self.save(opened.row, await self.catch_up.newest(opened), wanted=True, keep=keep)
+
+        async def store(opened: OpenRun) -> SnapshotRow:
+            return await self.save(opened.row, await self.catch_up.newest(opened), wanted=True, keep=keep)
+
+        return await self.open_runs.using(dataset, run, store)
 
     async def page(self, dataset: str, run: str, after: int, limit: int) -> list[SnapshotRow]:
         """Return up to `limit` snapshots by seq, beginning behind `after`."""
-        opened = await self.open_runs(dataset, run)
+        opened = await self.open_runs.fresh(dataset, run)
         return await self.snapshots.after(opened.row, after, limit)

@@ -1,14 +1,14 @@
 """What every States and Leases owes."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
-from bots_service.errors import BusyError
-from bots_service.ports.hot import Leases, States
+from bots_service.ports.hot import Leases, Reach, States
+from bots_service.ports.hot_records import Begun, Taken
 from bots_service.ports.records import RunRow, Selection
 
 
@@ -16,113 +16,275 @@ def run_row(number: int = 1) -> RunRow:
     return RunRow(number, f"uid-{number}", 1, f"run-{number}", RunSettings(), 0, 0, 0.0)
 
 
-def state_at(seq: int) -> RunState:
-    return replace(fresh_state(RunSettings(), 3), seq=seq)
+def state_at(seq: int, epoch: int = 0) -> RunState:
+    return replace(fresh_state(RunSettings(), 3), seq=seq, epoch=epoch)
 
 
-def selection_of(*tasks: int) -> Selection:
+def selection_of(state: RunState, *tasks: int) -> Selection:
     numbers = np.linspace(0.0, 1.0, len(tasks))
-    return Selection("id", 0, 0, 0, False, 0, np.array(tasks, np.int32), numbers, numbers, numbers)
+    draws = np.full(len(tasks), np.nan)
+    return Selection("id", state.epoch, 0, state.seq, False, 0, np.array(tasks, np.int32), draws, numbers, numbers)
 
 
 class Clock:
-    """Time that passes only when told to."""
+    """Time that passes only when told to. Redis's passes besides, so lengths in tests differ by many seconds."""
 
     now = 0.0
 
     def __call__(self) -> float:
         return self.now
 
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class Hot:
+    """What is live, and the time that its leases see. state: the one that selections start from."""
+
+    states: States
+    leases: Leases
+    clock: Clock
+    state: RunState = state_at(1)  # noqa: RUF009 - read-only
+
+    async def publish(self, state: RunState, run: RunRow = run_row()) -> Reach:  # noqa: B008 - read-only
+        self.state = state
+        return await self.states.publish(run, state, (await self.states.newest(run)).mark)
+
+    async def begin(self, key: str | None = None, run: RunRow = run_row()) -> Begun:  # noqa: B008 - read-only
+        return await self.leases.begin(run, self.state, key=key)
+
+    async def take(
+        self, begun: Begun, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
+    ) -> Taken:
+        chosen = selection_of(self.state, *tasks)
+        return await self.leases.take(run_row(), chosen, begun, seconds=seconds, key=key, fingerprint="f", reuse=reuse)
+
+    async def select(self, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False) -> Taken:
+        return await self.take(await self.begin(key), *tasks, seconds=seconds, key=key, reuse=reuse)
+
+    async def leased(self) -> list[int]:
+        leased: list[int] = (await self.leases.leased(run_row())).tolist()
+        return leased
+
+    async def release(self, *tasks: int) -> None:
+        await self.leases.release(run_row(), np.array(tasks, np.int32))
+
+
+async def found(states: States, run: RunRow) -> tuple[int, int] | None:
+    state = (await states.newest(run)).state
+    return None if state is None else (state.epoch, state.seq)
+
 
 class StatesContract:
-    async def test_nothing_is_known_at_first(self, states: States):
-        assert await states.newest(run_row()) is None
+    async def test_nothing_is_known_at_first(self, hot: Hot):
+        assert await found(hot.states, run_row()) is None
+        assert hot.states.known(run_row()) is None
 
-    async def test_the_state_with_the_greatest_seq_is_the_newest(self, states: States):
-        for seq in (4, 9, 7):
-            await states.publish(run_row(), state_at(seq))
-        newest = await states.newest(run_row())
+    async def test_the_state_with_the_greatest_epoch_and_seq_is_the_newest(self, hot: Hot):
+        for epoch, seq in ((0, 4), (0, 9), (0, 7), (1, 3), (0, 12)):
+            assert await hot.publish(state_at(seq, epoch)) is Reach.ALL
+        assert await found(hot.states, run_row()) == (1, 3)
+
+    async def test_a_state_comes_back_as_it_was_published(self, hot: Hot):
+        settings = RunSettings(seed=5, tasks_per_step=7)
+        state = replace(fresh_state(settings, 3), seq=8, step=2)
+        await hot.publish(state)
+        newest = (await hot.states.newest(run_row())).state
         assert newest is not None
-        assert newest.seq == 9
+        assert (newest.settings, newest.seq, newest.step) == (settings, 8, 2)
 
-    async def test_runs_do_not_mix(self, states: States):
-        await states.publish(run_row(1), state_at(4))
-        assert await states.newest(run_row(2)) is None
-        assert await states.newest(replace(run_row(1), uid="made anew")) is None
+    async def test_what_is_known_carries_a_mark_to_go_on_with(self, hot: Hot):
+        await hot.publish(state_at(4))
+        known = hot.states.known(run_row())
+        assert known is not None
+        assert known.state is not None
+        assert known.state.seq == 4
+        assert await hot.states.publish(run_row(), state_at(5), known.mark) is Reach.ALL
+        assert await found(hot.states, run_row()) == (0, 5)
 
-    async def test_a_forgotten_state_is_not_known(self, states: States):
-        await states.publish(run_row(), state_at(4))
-        await states.forget(run_row())
-        await states.forget(run_row())
-        assert await states.newest(run_row()) is None
+    async def test_runs_do_not_mix(self, hot: Hot):
+        await hot.publish(state_at(4))
+        assert await found(hot.states, run_row(2)) is None
+        assert await found(hot.states, replace(run_row(1), uid="made anew")) is None
 
-
-async def take(leases: Leases, *tasks: int, seconds: float = 10, key: str | None = None, reuse: bool = False):
-    selection = selection_of(*tasks)
-    taken = await leases.take(run_row(), selection, seconds=seconds, key=key, fingerprint="f", reuse=reuse)
-    return taken.tolist()
+    async def test_a_forgotten_state_is_not_known(self, hot: Hot):
+        await hot.publish(state_at(4))
+        await hot.states.forget(run_row())
+        await hot.states.forget(run_row())
+        assert await found(hot.states, run_row()) is None
+        assert hot.states.known(run_row()) is None
 
 
 class LeasesContract:
-    async def test_selections_at_one_seq_are_counted(self, leases: Leases):
-        ordinals = [(await leases.begin(run_row(), seq=seq, key=None)).ordinal for seq in (5, 5, 6, 5, 6)]
-        assert ordinals == [0, 1, 0, 2, 1]
+    async def test_selections_from_one_state_are_counted(self, hot: Hot):
+        ordinals = []
+        for seq in (5, 5, 6, 6, 6):
+            await hot.publish(state_at(seq))
+            begun = await hot.begin()
+            ordinals.append(begun.ordinal)
+            assert (await hot.take(begun, 10 * seq + begun.ordinal)).selection is not None
+        assert ordinals == [0, 1, 0, 1, 2]
 
-    async def test_taken_tasks_are_in_flight_until_released(self, leases: Leases):
-        assert await take(leases, 7, 2, 9) == []
-        assert (await leases.leased(run_row())).tolist() == [2, 7, 9]
-        await leases.release(run_row(), np.array([9, 4], np.int32))
-        assert (await leases.begin(run_row(), seq=0, key=None)).leased.tolist() == [2, 7]
+    async def test_beginning_alone_counts_nothing(self, hot: Hot):
+        await hot.publish(state_at(5))
+        assert [(await hot.begin()).ordinal for _ in range(3)] == [0, 0, 0]
 
-    async def test_all_or_none_are_taken(self, leases: Leases):
-        await take(leases, 1, 2, 3)
-        assert await take(leases, 3, 4, 2) == [2, 3]
-        assert (await leases.leased(run_row())).tolist() == [1, 2, 3]
+    async def test_taken_tasks_are_in_flight_until_released(self, hot: Hot):
+        await hot.publish(state_at(1))
+        assert (await hot.select(7, 2, 9)).selection is not None
+        assert (await hot.begin()).leased.tolist() == [2, 7, 9]
+        await hot.release(9, 4)
+        assert (await hot.begin()).leased.tolist() == [2, 7]
+        assert await hot.leased() == [2, 7]
 
-    async def test_leased_tasks_are_reused_where_allowed_and_their_lease_begins_anew(
-        self, leases: Leases, clock: Clock
-    ):
-        await take(leases, 1, 2, seconds=10)
-        clock.now = 8.0
-        assert await take(leases, 2, 3, seconds=10, reuse=True) == [2]
-        clock.now = 12.0
-        assert (await leases.leased(run_row())).tolist() == [2, 3]
+    async def test_tasks_stay_in_flight_while_the_state_moves_on(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(7, 2)
+        await hot.publish(state_at(2))
+        await hot.release(7)
+        begun = await hot.begin()
+        assert (begun.ordinal, begun.leased.tolist()) == (0, [2])
 
-    async def test_a_lease_ends_by_itself(self, leases: Leases, clock: Clock):
-        await take(leases, 1, seconds=10)
-        await take(leases, 2, seconds=20)
-        clock.now = 10.0
-        assert (await leases.leased(run_row())).tolist() == [2]
-        assert await take(leases, 1) == []
+    async def test_where_others_took_tasks_meanwhile_a_selection_is_refused_and_takes_none(self, hot: Hot):
+        await hot.publish(state_at(1))
+        first, second = await hot.begin(), await hot.begin()
+        assert (await hot.take(first, 1, 2)).selection is not None
+        refused = await hot.take(second, 3, 4)
+        assert (refused.selection, refused.previous, refused.stale) == (None, None, False)
+        assert await hot.leased() == [1, 2]
 
-    async def test_a_selection_is_remembered_under_its_key_and_asking_for_it_counts_nothing(self, leases: Leases):
-        assert (await leases.begin(run_row(), seq=1, key="k")).previous is None
-        await take(leases, 1, 2, key="k")
-        begun = await leases.begin(run_row(), seq=1, key="k")
-        assert begun.previous is not None
-        fingerprint, selection = begun.previous
-        assert (fingerprint, selection.tasks.tolist()) == ("f", [1, 2])
-        assert (await leases.begin(run_row(), seq=1, key=None)).ordinal == 1
-        assert (await leases.begin(run_row(2), seq=1, key="k")).previous is None
+    async def test_after_a_refusal_an_ordinal_is_reserved_and_only_shared_tasks_are_refused(self, hot: Hot):
+        await hot.publish(state_at(1))
+        first, second = await hot.begin(), await hot.begin()
+        await hot.take(first, 1, 2)
+        await hot.take(second, 3, 4)
+        again = await hot.begin()
+        assert (again.ordinal, again.leased.tolist()) == (1, [1, 2])
+        assert (await hot.take(again, 2, 3)).selection is None
+        kept = await hot.begin()
+        assert kept.ordinal == 1
+        await hot.release(1)
+        assert (await hot.take(kept, 3, 4)).selection is not None
+        assert await hot.leased() == [2, 3, 4]
+        assert (await hot.begin()).ordinal == 2
 
-    async def test_a_key_is_remembered_once(self, leases: Leases):
-        await take(leases, 1, key="k")
-        with pytest.raises(BusyError):
-            await take(leases, 2, key="k")
-        assert (await leases.leased(run_row())).tolist() == [1]
+    async def test_leased_tasks_are_reused_where_allowed_and_their_lease_begins_anew(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(1, 2, seconds=1000)
+        hot.clock.advance(800)
+        assert (await hot.select(2, 3, seconds=1000, reuse=True)).selection is not None
+        hot.clock.advance(400)
+        assert await hot.leased() == [2, 3]
 
-    async def test_what_was_refused_is_not_remembered(self, leases: Leases):
-        await take(leases, 1)
-        await take(leases, 1, key="k")
-        assert (await leases.begin(run_row(), seq=1, key="k")).previous is None
+    async def test_a_lease_ends_by_itself(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(1, seconds=1000)
+        await hot.select(2, seconds=2000)
+        hot.clock.advance(1000)
+        assert (await hot.begin()).leased.tolist() == [2]
+        assert (await hot.select(1)).selection is not None
+        assert await hot.leased() == [1, 2]
 
-    async def test_a_forgotten_run_has_no_lease_and_no_selection(self, leases: Leases):
-        await take(leases, 1, key="k")
-        await leases.forget(run_row())
-        begun = await leases.begin(run_row(), seq=1, key="k")
-        assert (begun.leased.tolist(), begun.previous) == ([], None)
+    async def test_a_lease_that_ends_before_the_taking_refuses_the_selection(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(1, seconds=1000)
+        begun = await hot.begin()
+        hot.clock.advance(1000)
+        assert (await hot.take(begun, 2)).selection is None
 
-    async def test_leased_tasks_can_not_be_written_to(self, leases: Leases):
-        await take(leases, 1)
+    async def test_a_selection_is_remembered_under_its_key_and_asking_for_it_counts_nothing(self, hot: Hot):
+        await hot.publish(state_at(1))
+        assert (await hot.begin("k")).previous is None
+        await hot.select(1, 2, key="k")
+        previous = await self.previous(hot, "k")
+        assert previous is not None
+        fingerprint, selection = previous
+        assert (fingerprint, selection.tasks.tolist(), selection.means.tolist()) == ("f", [1, 2], [0.0, 1.0])
+        assert np.isnan(selection.draws).all()
+        assert await hot.leased() == [1, 2]
+        assert (await hot.begin()).ordinal == 1
+        assert (await hot.begin("k", run_row(2))).previous is None
+
+    async def test_a_selection_is_forgotten_after_a_while(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(1, seconds=10_000, key="k")
+        hot.clock.advance(600)
+        assert await self.previous(hot, "k") is not None
+        hot.clock.advance(600)
+        assert (await hot.select(2, key="k")).selection is not None
+
+    async def test_a_key_is_remembered_once(self, hot: Hot):
+        await hot.publish(state_at(1))
+        first, second = await hot.begin("k"), await hot.begin("k")
+        await hot.take(first, 1, key="k")
+        taken = await hot.take(second, 2, key="k")
+        assert taken.selection is None
+        assert taken.previous is not None
+        assert taken.previous[1].tasks.tolist() == [1]
+        assert await hot.leased() == [1]
+
+    async def test_what_was_refused_is_not_remembered(self, hot: Hot):
+        await hot.publish(state_at(1))
+        begun = await hot.begin("k")
+        await hot.select(1)
+        await hot.take(begun, 2, key="k")
+        assert (await hot.begin("k")).previous is None
+        assert (await hot.select(3, key="k")).selection is not None
+
+    async def test_a_forgotten_run_has_no_lease_and_no_selection(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(1, key="k")
+        await hot.leases.forget(run_row())
+        assert await hot.leased() == []
+        begun = await hot.begin()
+        await hot.leases.forget(run_row())
+        assert (await hot.take(begun, 2)).selection is None
+        await hot.publish(state_at(2, epoch=1))
+        assert (await hot.select(1, 2, key="k")).selection is not None
+
+    async def test_leased_tasks_can_not_be_written_to(self, hot: Hot):
+        await hot.publish(state_at(1))
+        await hot.select(1)
         with pytest.raises(ValueError, match="read-only"):
-            (await leases.leased(run_row()))[0] = 3
+            (await hot.leases.leased(run_row()))[0] = 3
+
+    @staticmethod
+    async def previous(hot: Hot, key: str) -> tuple[str, Selection] | None:
+        """Return what was remembered under the key: a shared store may say so only once a selection is made."""
+        begun = await hot.begin(key)
+        return begun.previous or (await hot.take(begun, 99, key=key)).previous
+
+
+async def history(hot: Hot, seed: int, *, steps: int = 150, conflicts: float = 0.2) -> list[object]:
+    """Return what a random sequence of operations found, the same for every store.
+
+    conflicts: the share of steps in which two selections begin before the first one is taken.
+    """
+    rng, seen, seq = np.random.default_rng(seed), list[object](), 1
+    await hot.publish(state_at(seq))
+    for _ in range(steps):
+        kind = rng.choice(
+            ["select", "two", "release", "advance", "publish"], p=[0.6 - conflicts, conflicts, 0.2, 0.1, 0.1]
+        )
+        if kind == "advance":
+            hot.clock.advance(1000 * float(rng.integers(1, 6)))
+        elif kind == "publish":
+            seq += 1
+            seen.append(await hot.publish(state_at(seq)))
+        elif kind == "release":
+            await hot.release(*rng.integers(0, 60, 5).tolist())
+            seen.append(await hot.leased())
+        else:
+            key = f"k{rng.integers(0, 8)}" if rng.random() < 0.4 else None
+            begun = [await hot.begin(key) for _ in range(1 if kind == "select" else 2)]
+            for start in begun:
+                tasks = np.unique(rng.integers(0, 60, 4)).tolist()
+                seconds, reuse = 1000 * float(rng.integers(1, 20)) + 500, bool(rng.random() < 0.2)
+                seen += [start.ordinal, start.leased.tolist()]
+                taken = await hot.take(start, *tasks, seconds=seconds, key=key, reuse=reuse)
+                previous = start.previous or taken.previous
+                seen.append(previous and previous[1].tasks.tolist())
+                seen.append(None if taken.selection is None else taken.selection.tasks.tolist())
+                seen.append(taken.stale)
+    return seen

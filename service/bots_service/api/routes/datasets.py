@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,11 +14,13 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
+from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.api.task_formats.json_file import DatasetRequest
 from bots_service.api.uploads import NDJSON, PARQUET, Said, header_of, open_tasks, upload_limits
 from bots_service.errors import DatasetExistsError, InvalidTasksError
+from bots_service.ports.keys import Scope
 
-router = APIRouter(tags=["datasets"])
+router = guarded_router(tags=["datasets"])
 
 ReferenceModels = Annotated[
     list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
@@ -36,6 +38,7 @@ UPLOADS = {NDJSON: {"type": "string"}, PARQUET: {"type": "string", "format": "bi
         **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError),
     },
 )
+@allowed(Scope.ADMIN, audited=True)
 async def put_dataset(
     request: Request,
     dataset: DatasetName,
@@ -60,11 +63,12 @@ async def put_dataset(
 
 
 @router.get("/datasets", response_class=Response, responses={**answers_with(Datasets), **documented(*EVERY)})
+@allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Return datasets by name."""
+    """Return the datasets that the key reaches, by name."""
     use_cases = use_cases_of(request)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
-    rows = await use_cases.datasets.after(after, limit + 1)
+    rows = await use_cases.list_datasets(caller_of(request), after, limit + 1)
     following = write_cursor(AfterName(rows[limit - 1].name)) if len(rows) > limit else None
     return json_response(Datasets([Dataset.of(row) for row in rows[:limit]], following))
 
@@ -74,6 +78,7 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
     response_class=Response,
     responses={**answers_with(Dataset), **documented(*EVERY, *DATASET)},
 )
+@allowed(*ANY_SCOPE)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
     use_cases = use_cases_of(request)
@@ -87,6 +92,7 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *DATASET),
 )
+@allowed(Scope.ADMIN, audited=True)
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
     use_cases = use_cases_of(request)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,8 +12,10 @@ from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import EVERY, RUN
+from bots_service.api.security import allowed, guarded_router
+from bots_service.ports.keys import Scope
 
-router = APIRouter(tags=["runs"])
+router = guarded_router(tags=["runs"])
 
 AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this step; a cursor has precedence.")]
 
@@ -23,6 +25,7 @@ AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this 
     response_class=Response,
     responses={**answers_with(History), **documented(*EVERY, *RUN)},
 )
+@allowed(Scope.READ)
 async def read_history(
     request: Request,
     dataset: DatasetName,

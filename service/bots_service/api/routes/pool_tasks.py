@@ -1,7 +1,6 @@
 """The tasks of a dataset: appended and retired."""
 
 import msgspec
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,12 +14,14 @@ from bots_service.api.problems import documented
 from bots_service.api.requests import RetireRequest
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
 from bots_service.api.routes.datasets import UPLOADS
+from bots_service.api.security import allowed, guarded_router
 from bots_service.api.task_formats.json_file import AppendRequest
 from bots_service.api.uploads import Count, open_tasks, require_models, upload_limits
 from bots_service.errors import InvalidTasksError, TaskExistsError
+from bots_service.ports.keys import Scope
 from bots_service.ports.records import DatasetRow
 
-router = APIRouter(tags=["datasets"])
+router = guarded_router(tags=["datasets"])
 
 _RETIRE = msgspec.json.Decoder(RetireRequest)
 
@@ -34,6 +35,7 @@ _RETIRE = msgspec.json.Decoder(RetireRequest)
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError),
     },
 )
+@allowed(Scope.ADMIN, audited=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset; those that were there keep their beliefs."""
     use_cases = use_cases_of(request)
@@ -63,6 +65,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     openapi_extra=reads(RetireRequest),
     responses={**answers_with(Retired), **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError)},
 )
+@allowed(Scope.ADMIN, audited=True)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Hand out these tasks no longer; what is known of them stays."""
     use_cases = use_cases_of(request)

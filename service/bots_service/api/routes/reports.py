@@ -1,7 +1,6 @@
 """POST /report: what rollouts showed."""
 
 import msgspec
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,11 +13,13 @@ from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.requests import ReportRequest
 from bots_service.api.routes.common import BODY, EVERY, ONCE, RUN
+from bots_service.api.security import About, allowed, guarded_router, require_dataset
 from bots_service.api.training_answers import ReportAnswer
 from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, StaleEpochError
+from bots_service.ports.keys import Scope
 from bots_service.usecases.report_outcomes import News
 
-router = APIRouter(tags=["training"], route_class=DirectRoute)
+router = guarded_router(tags=["training"], route_class=DirectRoute)
 
 _REPORT = msgspec.json.Decoder(ReportRequest)
 
@@ -32,6 +33,7 @@ _REPORT = msgspec.json.Decoder(ReportRequest)
         **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
     },
 )
+@allowed(Scope.REPORT, about=About.BODY)
 async def report_outcomes(request: Request) -> Response:
     """Append the outcomes to the run's journal; answered once that is committed.
 
@@ -40,6 +42,7 @@ async def report_outcomes(request: Request) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     report = decode(_REPORT, await body.whole())
+    require_dataset(request, report.dataset)
     news = News(
         dataset=report.dataset,
         run=report.run,
@@ -47,5 +50,5 @@ async def report_outcomes(request: Request) -> Response:
         selection_id=report.selection_id,
         close_step=report.close_step,
     )
-    receipt, again = await use_cases.report_outcomes(news, body.once())
-    return json_response(ReportAnswer.of(receipt, duplicate=again), replayed=again)
+    reported = await use_cases.report_outcomes(news, body.once())
+    return json_response(ReportAnswer.of(reported), replayed=reported.duplicate)

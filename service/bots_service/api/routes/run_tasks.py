@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -14,11 +14,13 @@ from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import EVERY, RUN
+from bots_service.api.security import allowed, guarded_router
 from bots_service.api.training_answers import Tasks, tasks_of
 from bots_service.errors import InvalidTasksError
+from bots_service.ports.keys import Scope
 from bots_service.usecases.read_tasks import Query as TaskQuery
 
-router = APIRouter(tags=["runs"])
+router = guarded_router(tags=["runs"])
 
 Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
 OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
@@ -61,6 +63,7 @@ async def task_query(
         **documented(*EVERY, *RUN, InvalidTasksError),
     },
 )
+@allowed(Scope.READ)
 async def list_tasks(
     request: Request,
     dataset: DatasetName,

@@ -1,7 +1,6 @@
 """Runs: made, read, changed, rewound, deleted."""
 
 import msgspec
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,10 +14,12 @@ from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunNa
 from bots_service.api.problems import documented
 from bots_service.api.requests import RewindRequest, RunRequest, SettingsRequest
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
+from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.errors import InvalidSettingsError, RunHasHistoryError, UnknownStepError
+from bots_service.ports.keys import Scope
 from bots_service.usecases.describe_run import RunDescription
 
-router = APIRouter(tags=["runs"])
+router = guarded_router(tags=["runs"])
 
 _PUT = msgspec.json.Decoder(RunRequest)
 _PATCH = msgspec.json.Decoder(SettingsRequest)
@@ -34,6 +35,7 @@ _REWIND = msgspec.json.Decoder(RewindRequest)
         **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError),
     },
 )
+@allowed(Scope.ADMIN, audited=True)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, on its own or forked from another, or replace the settings of one whose journal is empty."""
     use_cases = use_cases_of(request)
@@ -60,6 +62,7 @@ def rendered(put: tuple[RunDescription, bool]) -> tuple[int, bytes]:
     response_class=Response,
     responses={**answers_with(Runs), **documented(*EVERY, *DATASET)},
 )
+@allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return a dataset's runs by name."""
     use_cases = use_cases_of(request)
@@ -74,6 +77,7 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
     response_class=Response,
     responses={**answers_with(Run), **documented(*EVERY, *RUN)},
 )
+@allowed(*ANY_SCOPE)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run as it stands."""
     use_cases = use_cases_of(request)
@@ -86,6 +90,7 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     openapi_extra=reads(SettingsRequest),
     responses={**answers_with(Run), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
 )
+@allowed(Scope.ADMIN, audited=True)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. The prior is fixed."""
     use_cases = use_cases_of(request)
@@ -101,6 +106,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     openapi_extra=reads(RewindRequest),
     responses={**answers_with(Run), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
 )
+@allowed(Scope.REPORT, audited=True)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Go back to the state that stood when a step had just closed; evidence selected before is refused from then on."""
     use_cases = use_cases_of(request)
@@ -117,6 +123,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *RUN),
 )
+@allowed(Scope.ADMIN, audited=True)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run; `default` is there again at once, empty."""
     use_cases = use_cases_of(request)

@@ -1,7 +1,6 @@
 """POST /select: which tasks to try next."""
 
 import msgspec
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,11 +13,13 @@ from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.requests import SelectRequest
 from bots_service.api.routes.common import BODY, EVERY, ONCE, RUN
+from bots_service.api.security import About, allowed, guarded_router, require_dataset
 from bots_service.api.training_answers import SelectAnswer
 from bots_service.errors import InvalidSelectionError, PoolTooSmallError
+from bots_service.ports.keys import Scope
 from bots_service.usecases.select_tasks import Wish
 
-router = APIRouter(tags=["training"], route_class=DirectRoute)
+router = guarded_router(tags=["training"], route_class=DirectRoute)
 
 _SELECT = msgspec.json.Decoder(SelectRequest)
 
@@ -32,6 +33,7 @@ _SELECT = msgspec.json.Decoder(SelectRequest)
         **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSelectionError, PoolTooSmallError),
     },
 )
+@allowed(Scope.SELECT, about=About.BODY)
 async def select_tasks(request: Request) -> Response:
     """Return tasks whose success probability is near the run's target, and lease them.
 
@@ -40,6 +42,7 @@ async def select_tasks(request: Request) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode(_SELECT, await body.whole())
+    require_dataset(request, wanted.dataset)
     wish = Wish(
         dataset=wanted.dataset,
         run=wanted.run,

@@ -1,6 +1,5 @@
 """Snapshots of a run: stored states, made on demand."""
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,8 +11,10 @@ from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import EVERY, ONCE, RUN
+from bots_service.api.security import allowed, guarded_router
+from bots_service.ports.keys import Scope
 
-router = APIRouter(tags=["runs"])
+router = guarded_router(tags=["runs"])
 
 
 @router.post(
@@ -23,6 +24,7 @@ router = APIRouter(tags=["runs"])
     openapi_extra=KEYED,
     responses={**answers_with(Snapshot, {201: "It was stored."}), **documented(*EVERY, *ONCE, *RUN)},
 )
+@allowed(Scope.REPORT, audited=True)
 async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Store the run's state as it stands; it is not thinned away."""
     use_cases = use_cases_of(request)
@@ -42,6 +44,7 @@ async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) ->
     response_class=Response,
     responses={**answers_with(Snapshots), **documented(*EVERY, *RUN)},
 )
+@allowed(Scope.READ)
 async def list_snapshots(
     request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:

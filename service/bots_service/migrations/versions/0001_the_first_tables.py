@@ -12,8 +12,6 @@ _number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("SET LOCAL lock_timeout = '5s'")  # waiting for a table's lock makes everybody else wait too
     op.create_table(
         "answers",
         sa.Column("scope", sa.Text(), nullable=False),

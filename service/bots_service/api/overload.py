@@ -1,0 +1,244 @@
+"""Who is let in, and for how long: bounded work, bounded bodies, bounded time, whatever the clients do."""
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bots_service.api.bodies import JSON
+from bots_service.api.line import Buffer, Line
+from bots_service.api.middleware import request_id_of
+from bots_service.api.pace import Pace
+from bots_service.api.problems import answer_error
+from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
+
+log = structlog.get_logger("bots_service.overload")
+
+TRAINING = {"/select", "/report"}
+PROBES = {"/livez", "/readyz"}
+UPLOADS_AT_ONCE = 4  # each may hold a body of 64 MiB and its tasks
+UPLOADS_WAITING = 64
+CONTROL_S = 60.0  # for everything else: far longer than any takes, and shorter than people's patience
+TELL_EVERY_S = 1.0
+
+SMALL_REST = 64 * 1024  # of a body that nobody wants: cheaper to receive than a new connection
+LINGER_S = 2.0  # for larger ones: a client that is still sending when the connection closes may miss its answer
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What training requests may take of one process."""
+
+    request_timeout_s: float = 10.0
+    max_concurrent: int = 64
+    max_waiting: int = 256
+
+
+class Refusal:
+    """Pure ASGI, the outermost: answers 503 at once while the line is full, and has spent next to nothing on it."""
+
+    def __init__(self, app: ASGIApp, line: Line) -> None:
+        self._app = app
+        self._line = line
+        self._told, self._told_at = 0, 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if not (self._line.is_full and scope["type"] == "http" and is_training(scope)):
+            await self._app(scope, receive, send)
+            return
+        error = self._line.refusal()
+        self._tell(error)
+        response = await answer_error(Request(scope), error)
+        response.headers["X-Request-Id"] = request_id_of(scope)
+        await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
+
+    def _tell(self, error: OverloadedError) -> None:
+        """Write one line for all refusals of a second."""
+        if monotonic() - self._told_at > TELL_EVERY_S:
+            log.warning("overloaded", refused=self._line.refused - self._told, reason=str(error))
+            self._told, self._told_at = self._line.refused, monotonic()
+
+
+class Admission:
+    """Pure ASGI: for each request a deadline, and a turn where it needs one, once its body is there."""
+
+    def __init__(self, app: ASGIApp, line: Line, limits: Limits) -> None:
+        self._app = app
+        self._training, self._uploads = line, Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
+        self._training_bodies, self._upload_bodies = Buffer(), Buffer()
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        pace = Pace(receive, is_complete=has_no_body(scope))
+        entry, seconds = self._entry(scope, pace), CONTROL_S
+        if is_training(scope):
+            seconds = self._limits.request_timeout_s
+        try:
+            async with asyncio.timeout(seconds) as entry.deadline:
+                await self._app(scope, entry, Parting(scope, pace, send, entry.deadline))
+        except TimeoutError as error:
+            if not entry.deadline.expired():
+                raise
+            said = f"the request was not done in {seconds:g} s; try again, under the same Idempotency-Key"
+            refusal = DeadlinePassedError(said)
+            refusal.__cause__ = error
+            response = await answer_error(Request(scope), refusal)
+            await response(scope, receive, Parting(scope, pace, send))
+        finally:
+            entry.leave()
+
+    def _entry(self, scope: Scope, pace: Pace) -> "Entry":
+        if is_training(scope):
+            return Entry(pace, self._training_bodies, self._training, work_s=self._limits.request_timeout_s)
+        if is_upload(scope):
+            is_streamed = not Headers(scope=scope).get("content-type", "").startswith(JSON)
+            return Entry(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)
+        return Entry(pace, self._upload_bodies, None, work_s=CONTROL_S)
+
+
+class Entry:
+    """One request on its way in: its caller is looked at first, then its body comes, then it waits for its turn."""
+
+    deadline: asyncio.Timeout
+
+    def __init__(
+        self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
+    ) -> None:
+        """Let a request in.
+
+        Args:
+            pace: its body.
+            bodies: where its bytes count, unless it is streamed.
+            line: where it gets its turn; None: it needs none.
+            work_s: how long it may take once its body is there.
+            is_streamed: it is worked on while it comes, so that it needs its turn before.
+        """
+        self._pace = pace
+        self._bodies = bodies
+        self._line = line
+        self._work_s = work_s
+        self._is_streamed = is_streamed
+        self._has_turn = False
+        self._held = 0
+
+    async def __call__(self) -> Message:
+        """Return the body's next piece, the last one once it is the request's turn.
+
+        Raises:
+            OverloadedError: too many wait for theirs, or for memory.
+            SlowSenderError: the body comes too slowly.
+        """
+        if self._pace.is_complete:
+            return await self._pace()
+        if self._is_streamed:
+            await self._take_turn()
+        self.deadline.reschedule(None)  # the pace has its own limits
+        message = await self._pace()
+        if not self._is_streamed:
+            self._bodies.take(size := len(message.get("body", b"")))
+            self._held += size
+        if not message.get("more_body", False):
+            self._restart()
+            has_waited = self._line is not None and self._line.is_busy
+            await self._take_turn()
+            if has_waited and await is_gone(self._pace):
+                return {"type": "http.disconnect"}
+        return message
+
+    async def _take_turn(self) -> None:
+        if self._line is not None and not self._has_turn:
+            await self._line.take()
+            self._has_turn = True
+
+    def _restart(self) -> None:
+        """Let the time that the work may take begin."""
+        if self._work_s is not None:
+            self.deadline.reschedule(asyncio.get_running_loop().time() + self._work_s)
+
+    def leave(self) -> None:
+        """Give back what the request took."""
+        self._bodies.give_back(self._held)
+        if self._line is not None and self._has_turn:
+            self._line.give_back()
+
+
+class Parting:
+    """Sends an answer. Where the client still sends what nobody reads, it is the connection's last, and not cut off."""
+
+    def __init__(self, scope: Scope, pace: Pace, send: Send, deadline: asyncio.Timeout | None = None) -> None:
+        self._scope = scope
+        self._pace = pace
+        self._send = send
+        self._deadline = deadline  # for the answer to begin
+        self._lingers = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            if self._deadline is not None:
+                self._deadline.reschedule(None)
+            if not self._pace.is_complete and not (declared_length(self._scope) or SMALL_REST + 1) <= SMALL_REST:
+                MutableHeaders(scope=message)["Connection"] = "close"
+                self._lingers = True
+            await self._send(message)
+        elif self._lingers and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            await self._linger()
+            await self._send({"type": "http.response.body"})
+        else:
+            await self._send(message)
+
+    async def _linger(self) -> None:
+        """Receive the rest for a moment."""
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while not self._pace.is_complete:
+                    await self._pace()
+        except (TimeoutError, SlowSenderError):
+            pass
+
+
+def is_training(scope: Scope) -> bool:
+    """Say whether it is a select or a report."""
+    return scope["path"] in TRAINING and scope["method"] == "POST"
+
+
+def is_upload(scope: Scope) -> bool:
+    """Say whether it brings tasks, or a backup."""
+    parts = scope["path"].split("/")
+    if (scope["method"], parts[1:]) == ("POST", ["imports"]):
+        return True
+    if parts[1:2] != ["datasets"]:
+        return False
+    return (scope["method"], len(parts)) == ("PUT", 3) or (scope["method"], parts[3:]) == ("POST", ["tasks"])
+
+
+def declared_length(scope: Scope) -> int | None:
+    """Return the body's length as its headers say it, None if they don't."""
+    length = Headers(scope=scope).get("content-length", "")
+    return int(length) if length.isdecimal() else None
+
+
+def has_no_body(scope: Scope) -> bool:
+    """Say whether the headers promise none."""
+    headers = Headers(scope=scope)
+    return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
+
+
+async def is_gone(receive: Receive) -> bool:
+    """Say whether the client went away, so that nobody waits for the answer."""
+    coming = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    if coming.done():
+        return bool(coming.result()["type"] == "http.disconnect")
+    coming.cancel()
+    return False

@@ -1,0 +1,92 @@
+"""Backups as files, and what is too old to be kept."""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from bots_service.api.answers import encode, json_response
+from bots_service.api.backup_bodies import ImportAnswer, PruneAnswer, Pruned, PruneRequest
+from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
+from bots_service.api.decoding import decode
+from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.openapi import answers_with, reads
+from bots_service.api.parameters import KEYED, NAME, DatasetName, use_cases_of
+from bots_service.api.problems import documented
+from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
+from bots_service.api.security import About, allowed, guarded_router
+from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, RunHasHistoryError
+from bots_service.ports.keys import Scope
+from bots_service.usecases.backup_format import MEDIA_TYPE
+
+router = guarded_router(tags=["backups"])
+
+OCTETS = "application/octet-stream"
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+OneRun = Annotated[str | None, Query(pattern=NAME, description="Only this run, without the tasks.")]
+AsDataset = Annotated[str | None, Query(pattern=NAME, description="The dataset's name; left out, it keeps its own.")]
+AsRun = Annotated[str | None, Query(pattern=NAME, description="Of a backup of one run: its name.")]
+
+_PRUNE = msgspec.json.Decoder(PruneRequest)
+
+
+@router.get(
+    "/datasets/{dataset}/export",
+    response_class=Response,
+    responses={
+        200: {"description": "The backup.", "content": {MEDIA_TYPE: BINARY}},
+        **documented(*EVERY, *RUN),
+    },
+)
+@allowed(Scope.ADMIN, audited=True)
+async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = None) -> Response:
+    """Stream the dataset with all its runs, or one run of it, as one checksummed file."""
+    pieces = await use_cases_of(request).export_backup(dataset, run)
+    name = dataset if run is None else f"{dataset}.{run}"
+    disposition = {"Content-Disposition": f'attachment; filename="{name}.botsbackup"'}
+    return StreamingResponse(pieces, headers=disposition, media_type=MEDIA_TYPE)
+
+
+@router.post(
+    "/imports",
+    status_code=201,
+    response_class=Response,
+    openapi_extra={**KEYED, "requestBody": {"required": True, "content": {MEDIA_TYPE: BINARY, OCTETS: BINARY}}},
+    responses={
+        **answers_with(ImportAnswer, {201: "It is there, all of it."}),
+        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidBackupError, DatasetExistsError, RunHasHistoryError),
+    },
+)
+@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
+    """Put a dataset with its runs, or one run, back as an export wrote it: all of it, or nothing."""
+    use_cases, most = use_cases_of(request), request.app.state.max_upload_bytes
+    body, scope = Body(request, {MEDIA_TYPE: most, OCTETS: most}), "POST /imports"
+
+    async def act() -> Response:
+        imported = await use_cases.import_backup(
+            body.chunks(),
+            lambda: kept(scope, body, lambda made: (201, encode(ImportAnswer.of(made)))),
+            dataset=dataset,
+            run=run,
+        )
+        return json_response(ImportAnswer.of(imported), 201)
+
+    return await answered_once(use_cases.answers, scope, body, act)
+
+
+@router.post(
+    "/prune",
+    response_class=Response,
+    openapi_extra=reads(PruneRequest),
+    responses={**answers_with(PruneAnswer), **documented(*EVERY, *BODY, BusyError)},
+)
+@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+async def prune(request: Request) -> Response:
+    """Remove journal entries that are old enough and that stored states stand for, as the service does every hour."""
+    body = Body(request, {JSON: CONTROL_LIMIT})
+    asked = decode(_PRUNE, await body.whole())
+    pruned = await use_cases_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
+    return json_response(PruneAnswer(asked.dry_run, list(map(Pruned.of, pruned))))

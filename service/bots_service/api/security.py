@@ -1,0 +1,155 @@
+"""Who may call which route. Every route says so itself, by one of two decorators; one that doesn't can't be made.
+
+What each scope opens, in one place: `read` every GET but keys and backups; `select` POST /select; `report` POST
+/report, rewinds and snapshots, which a trainer needs when it goes back to its own checkpoint. Any scope may look at a
+dataset or a run by its name and at /version, which is how a trainer finds out where it stands. `admin` opens all.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from fastapi.routing import APIRoute, APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.parameters import use_cases_of
+from bots_service.ports.keys import Scope
+from bots_service.usecases.authenticate import Caller
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+ANY_SCOPE = tuple(Scope)
+
+
+class About(Enum):
+    """Which dataset a route is about."""
+
+    PATH = "path"
+    """The one that its path names."""
+    BODY = "body"
+    """The one that its body names: the route calls `require_dataset` once it has read that."""
+    NONE = "none"
+    """None, or those that the route picks for its caller."""
+    EVERY = "every"
+    """All of them: only a key for every dataset opens it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a route asks of its caller.
+
+    scopes: one of them is needed; None: the route is open to everybody.
+    audited: each call leaves a line in the log, whatever became of it.
+    """
+
+    scopes: frozenset[Scope] | None
+    about: About
+    audited: bool
+
+
+OPEN = Guard(None, About.NONE, audited=False)
+_GUARD = "__bots_guard__"
+
+
+def allowed(*scopes: Scope, about: About = About.PATH, audited: bool = False) -> Callable[[Endpoint], Endpoint]:
+    """Let only callers in that have one of the scopes, for the dataset that the route is about."""
+    return _guarded_by(Guard(frozenset(scopes), about, audited))
+
+
+def open_to_all(endpoint: Endpoint) -> Endpoint:
+    """Let everybody in: for probes, whose callers have no key."""
+    return _guarded_by(OPEN)(endpoint)
+
+
+def _guarded_by(guard: Guard) -> Callable[[Endpoint], Endpoint]:
+    def declare(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _GUARD, guard)
+        return endpoint
+
+    return declare
+
+
+class GuardedRoute(APIRoute):
+    """A route that looks at its caller before anything else, so that a stranger learns nothing, not even by a 422."""
+
+    def get_route_handler(self) -> Handler:
+        """Return the route's function behind its guard.
+
+        Raises:
+            ValueError: the route does not say whom it lets in.
+        """
+        guard, handler = self.guard, self.handler()
+        scopes = guard.scopes
+        if scopes is None:
+            return handler
+
+        async def answer(request: Request) -> Response:
+            caller = await use_cases_of(request).authenticate(presented_key(request))
+            request.state.caller = caller
+            caller.require_scope(scopes)
+            if guard.about is About.PATH:
+                caller.require_dataset(request.path_params["dataset"])
+            elif guard.about is About.EVERY:
+                caller.require_every_dataset()
+            return await handler(request)
+
+        return answer
+
+    @property
+    def guard(self) -> Guard:
+        """What the route asks of its caller.
+
+        Raises:
+            ValueError: it does not say so.
+        """
+        guard: Guard | None = getattr(self.endpoint, _GUARD, None)
+        if guard is None:
+            raise ValueError(f"{self.path} does not say whom it lets in: put @allowed(...) below its decorator")
+        if guard.scopes is not None and (guard.about is About.PATH) != ("{dataset}" in self.path):
+            raise ValueError(f"{self.path}: @allowed(about={guard.about}) does not fit a path like this")
+        return guard
+
+    def handler(self) -> Handler:
+        """Return the route's function, as FastAPI calls it."""
+        return super().get_route_handler()
+
+
+def guarded_router(**options: Any) -> APIRouter:
+    """Return a router whose routes must all say whom they let in."""
+    return APIRouter(**{"route_class": GuardedRoute, **options})
+
+
+def guarded(router: APIRouter) -> Iterator[GuardedRoute]:
+    """Yield the routes of a router.
+
+    Raises:
+        ValueError: one has no guard.
+    """
+    for route in router.routes:
+        if not isinstance(route, GuardedRoute):
+            raise ValueError(f"{getattr(route, 'path', route)} has no guard: make it with a router of guarded_router()")
+        yield route
+
+
+def presented_key(request: Request) -> str | None:
+    """Return the key that came with the request, None without one."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who sent the request."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def require_dataset(request: Request, dataset: str) -> None:
+    """Check that the caller reaches the dataset that the body names; before anything is looked up.
+
+    Raises:
+        ForbiddenError: it doesn't.
+    """
+    caller_of(request).require_dataset(dataset)

@@ -1,0 +1,107 @@
+"""`bots export`, `bots import`, `bots prune`: datasets as files, and what is too old to be kept."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bots_service.cli.connection import AsJson, Dataset, Url, connected
+from bots_service.cli.failures import CommandError
+from bots_service.cli.output import console, count, show, table, tasks_told
+
+SUFFIX = ".botsbackup"
+
+
+def export(
+    dataset: Dataset,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Only this run, without the tasks.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File to write.", show_default=f"DATASET[.RUN]{SUFFIX}", dir_okay=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a dataset with all its runs, or one run of it, to one checksummed file."""
+    file = output or Path(f"{dataset}{SUFFIX}" if run is None else f"{dataset}.{run}{SUFFIX}")
+    if file.exists() and not force:
+        raise CommandError(f"{file} is there already; choose another with -o, or replace it with --force")
+    with connected(url) as client:
+        size = write_whole(file, client.export_dataset(dataset, run))
+    show({"file": str(file), "bytes": size}, lambda: f"{file}: {count(size)} bytes", as_json=as_json)
+
+
+def import_(
+    file: Annotated[
+        Path, typer.Argument(help="What `bots export` wrote.", exists=True, dir_okay=False, show_default=False)
+    ],
+    name: Annotated[
+        str | None, typer.Option("--as", help="Name of the dataset.", show_default="as it was", metavar="NAME")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Of a file with one run: its name.", show_default="as it was")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put back what `bots export` wrote, here or in another service: all of it, or nothing."""
+    from bots_service.cli.upload import progress_bar
+
+    with connected(url) as client, progress_bar(file.name) as advance:
+        made = client.import_backup(
+            file, dataset=name, run=run, on_progress=lambda sent, total: advance(sent / (total or 1), 0)
+        )
+    runs = ", ".join(f"{one.run} at entry {count(one.seq)}" for one in made.runs)
+    show(made, lambda: f"{made.dataset}: {tasks_told(made.tasks)}; {runs}", as_json=as_json)
+
+
+def prune(
+    keep_days: Annotated[
+        float | None, typer.Option(help="Age up to which entries stay.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; tell what would go.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove journal entries that are too old, as the service does by itself every hour."""
+    with connected(url) as client:
+        done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
+    rows = ((one.dataset, one.run, count(one.entries), count(one.seq)) for one in done.runs)
+    title = f"dataset  run  >{'would go' if dry_run else 'gone'}  >up to entry"
+    show(done, lambda: table(title, rows) if done.runs else "nothing is old enough to go", as_json=as_json)
+
+
+def write_whole(file: Path, chunks: Iterable[bytes]) -> int:
+    """Write the chunks beside the file, then put them in its place, so that half a file is never taken for one.
+
+    Returns:
+        How many bytes it has.
+    """
+    from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    terminal, size = console(stderr=True), 0
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as opened,
+            Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
+        ):
+            bar = progress.add_task(file.name, total=None)
+            for chunk in chunks:
+                opened.write(chunk)
+                size += len(chunk)
+                progress.update(bar, completed=size)
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return size

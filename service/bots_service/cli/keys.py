@@ -1,0 +1,124 @@
+"""`bots keys`: who may use the service, and for what."""
+
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bots_service.cli.connection import AsJson, Url, connected
+from bots_service.cli.failures import CommandError
+from bots_service.cli.output import moment, sheet, show, table
+
+if TYPE_CHECKING:
+    from bots_client import ApiKey
+
+app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+
+
+class Scope(StrEnum):
+    """What a key may do; `ports.keys` has the same, and numpy on its heels."""
+
+    READ = "read"
+    SELECT = "select"
+    REPORT = "report"
+    ADMIN = "admin"
+
+
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+
+
+def seconds(text: str) -> float:
+    """Return a length of time such as 30d or 12h.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    found = LENGTH.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no length of time, such as 30d, 12h, 15m or 90s")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="For people.", show_default=False)],
+    scope: Annotated[
+        list[Scope],
+        typer.Option("--scope", help="What it may do; may be repeated.", show_default=False),
+    ],
+    dataset: Annotated[
+        list[str],
+        typer.Option("--dataset", help="Names it is good for, such as guru-*; may be repeated.", metavar="PATTERN"),
+    ],
+    rate: Annotated[float | None, typer.Option(help="Calls a second.", show_default="as many as it likes")] = None,
+    burst: Annotated[int | None, typer.Option(help="Calls at once.", show_default="those of one second")] = None,
+    expires_in: Annotated[
+        float | None, typer.Option(help="Such as 30d or 12h.", parser=seconds, metavar="TIME", show_default="never")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and show it, this once; the service keeps only what tells it from others."""
+    if rate is None and burst is not None:
+        raise typer.BadParameter("say --rate too", param_hint="--burst")
+    with connected(url) as client:
+        made = client.create_key(name, scopes=scope, datasets=dataset, rate=rate, burst=burst, expires_in_s=expires_in)
+    if made.key is None:
+        raise CommandError(
+            f"the key was made, but the answer that told it was lost: `bots keys revoke {made.id}`, and make another"
+        )
+    show(made, lambda: sheet({"key": made.key or "", "": "not shown again", **described(made)}), as_json=as_json)
+
+
+@app.command("list")
+def list_(url: Url = None, as_json: AsJson = False) -> None:
+    """List the keys, oldest first, without what makes them keys."""
+    with connected(url) as client:
+        found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
+    rows = (described(one).values() for one in found)
+    nothing = "no keys yet: nothing guards the service"
+    show(
+        {"keys": found},
+        lambda: table("id  name  scopes  datasets  rate  created  state", rows) if found else nothing,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def revoke(
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="Of the key; `bots keys list` shows it.", show_default=False)
+    ],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a key back: within 5 seconds it opens nothing any more."""
+    with connected(url) as client:
+        client.revoke_key(id_)
+    show({"revoked": id_}, lambda: f"key {id_} is revoked", as_json=as_json)
+
+
+def described(key: "ApiKey") -> dict[str, str]:
+    """Return what a key is, to read."""
+    rate = key.rate_limit
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": ", ".join(key.scopes),
+        "datasets": ", ".join(key.datasets),
+        "rate": "-" if rate is None else f"{rate.per_second:g}/s, {rate.burst} at once",
+        "created": moment(key.created_at),
+        "state": state_of(key, datetime.now(UTC)),
+    }
+
+
+def state_of(key: "ApiKey", now: datetime) -> str:
+    """Return whether a key opens anything, and until when."""
+    if key.revoked_at is not None:
+        return f"revoked {moment(key.revoked_at)}"
+    if key.expires_at is None:
+        return "good"
+    return f"{'good until' if key.expires_at > now else 'expired'} {moment(key.expires_at)}"

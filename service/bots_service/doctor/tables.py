@@ -1,0 +1,36 @@
+"""Are the database's tables those that this version works with?"""
+
+from pathlib import Path
+
+from bots_service.doctor.finding import Finding, ok, problem
+from bots_service.errors import StorageUnavailableError
+from bots_service.storage.migrate import current, head, is_new_enough
+from bots_service.storage.sql_url import sql_url
+
+
+def examine(address: str, *, migrate_on_start: bool) -> Finding:
+    """Return what is found in the database of that address."""
+    url = sql_url(address)
+    try:
+        # Looking into a SQLite file that isn't there would make it.
+        is_missing = url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
+        return judge(None if is_missing else current(address), migrate_on_start=migrate_on_start)
+    except StorageUnavailableError as error:
+        return problem("tables", str(error), "name a database of this service, or an empty one")
+
+
+def judge(found: str | None, *, migrate_on_start: bool) -> Finding:
+    """Judge the tables' revision, None if there are no tables.
+
+    Raises:
+        StorageUnavailableError: it is another program's.
+    """
+    newest = head()
+    if found == newest:
+        return ok("tables", f"at the newest revision, {newest}")
+    if is_new_enough(found):
+        return ok("tables", f"at revision {found}, newer than this version's {newest}, which works on them too")
+    said = f"at revision {found}, not {newest}" if found else "none yet"
+    if migrate_on_start:
+        return ok("tables", f"{said}; the service brings them to {newest} when it starts")
+    return problem("tables", said, "run `bots migrate`, as BOTS_MIGRATE_ON_START is false")

@@ -1,0 +1,182 @@
+"""Whole datasets and runs on their way out of a database, and into another."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta, Struct
+
+from bots_service.core.arrays import Tasks
+from bots_service.core.entries import Entry
+from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, Parent, RunRow, SnapshotRow
+
+# What another database can't hold must be refused before it gets there.
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Small = Annotated[int, Meta(ge=0, lt=2**31)]
+Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since 1970, UTC
+Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
+RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
+Uid = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
+
+
+class SavedRun(Struct, frozen=True):
+    """A run as SQL knows it; the names are those of `RunRow`.
+
+    pruned: entries up to this seq were pruned; 0: the journal is whole.
+    """
+
+    name: RunName
+    uid: Uid
+    settings: dict[str, Any]
+    head: Count
+    epoch: Small
+    pruned: Count
+    created_at: Moment
+    parent: Parent | None = None
+
+
+class SavedEntry(Struct, frozen=True, array_like=True):
+    """A journal entry as SQL knows it. body: the text that storage wrote; key, fingerprint: of its report."""
+
+    seq: Count
+    epoch: Small
+    kind: Text
+    profiles: Small
+    body: Text
+    key: Text | None
+    fingerprint: Text | None
+    created_at: Moment
+
+
+class SavedReceipt(Struct, frozen=True, array_like=True):
+    """What folding an entry did; the names are those of `Receipt` and `Tally`.
+
+    created_at: when the entry was appended, where the entry itself was pruned.
+    """
+
+    seq: Count
+    epoch: Small
+    step: Small
+    closed: bool
+    reported: Small
+    effective: Small
+    all_solved: Small
+    none_solved: Small
+    rollouts: float
+    successes: float
+    mean_pass_rate: float | None
+    capability: float | None
+    late: Small
+    expired: Small
+    brier: float | None
+    log_loss: float | None
+    created_at: Moment | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A dataset and its runs, all as of one moment.
+
+    retired: sorted tasks.
+    runs: each with its row, for the other ports.
+    """
+
+    dataset: DatasetRow
+    retired: Tasks
+    runs: list[tuple[RunRow, SavedRun]]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import made. runs: the new ones; replaced: an empty run that stood in the place of one."""
+
+    dataset: DatasetRow
+    runs: list[RunRow]
+    replaced: RunRow | None = None
+
+
+class Exports(Protocol):
+    """Reads what a backup holds. Every method may raise StorageUnavailableError."""
+
+    async def cut(self, dataset: str) -> Cut:
+        """Return the dataset and its runs as of one moment.
+
+        Raises:
+            UnknownDatasetError: there is none of that name.
+        """
+        ...
+
+    async def entries(self, run: RunRow, seq: int, up_to: int) -> list[SavedEntry]:
+        """Return some entries behind `seq` in order, none beyond `up_to`; as many as fit into a few megabytes."""
+        ...
+
+    async def receipts(self, run: RunRow, seq: int, up_to: int) -> list[SavedReceipt]:
+        """Return some receipts behind `seq` in order, none beyond `up_to`."""
+        ...
+
+
+class Imports(Protocol):
+    """Puts what a backup holds on a stage of `Datasets`, where nobody sees it, and makes it visible at once.
+
+    Every method may raise StorageUnavailableError, and BusyError: the stage is gone.
+    """
+
+    async def retire(self, stage: int, tasks: Tasks) -> None:
+        """Retire tasks of the stage."""
+        ...
+
+    async def add_run(self, stage: int, run: SavedRun) -> int:
+        """Put a run on the stage and return its number."""
+        ...
+
+    async def add_entries(self, run_id: int, rows: list[SavedEntry]) -> list[Entry]:
+        """Put the next entries into a staged run's journal, and return them as they will be read.
+
+        Raises:
+            DamagedStateError: one of them can't be read.
+        """
+        ...
+
+    async def add_receipts(self, run_id: int, rows: list[SavedReceipt]) -> None:
+        """Put receipts into a staged run's history."""
+        ...
+
+    async def add_snapshot(self, run_id: int, row: SnapshotRow, blob: bytes) -> None:
+        """Put a stored state to a staged run."""
+        ...
+
+    async def taken(self, uids: list[str]) -> set[str]:
+        """Return those of the uids that a run has."""
+        ...
+
+    async def finish_dataset(
+        self,
+        name: str,
+        stage: int,
+        saved: tuple[DatasetFacts, int, float],
+        uids: dict[int, str],
+        keep: KeptAnswer[Imported] | None,
+    ) -> Imported:
+        """Make the stage a dataset, in one transaction.
+
+        Args:
+            name: the dataset's.
+            stage: its number.
+            saved: facts, version, and when it was created.
+            uids: of the staged runs, by number. One that another run has already is made anew.
+            keep: keeps the answer.
+
+        Raises:
+            DatasetExistsError: the name is taken.
+        """
+        ...
+
+    async def finish_run(
+        self, dataset: DatasetRow, name: str, stage: int, uids: dict[int, str], keep: KeptAnswer[Imported] | None
+    ) -> Imported:
+        """Move the one staged run into a dataset, in place of an empty one of that name, in one transaction.
+
+        Raises:
+            RunHasHistoryError: a run of that name stands there, and is not empty.
+            BusyError: the dataset changed meanwhile.
+        """
+        ...

@@ -1,0 +1,169 @@
+"""Watches over worker processes that share one listening socket: starts them, replaces the dead, ends them all."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+
+import structlog
+
+from bots_service.serving.listening import let_nobody_in
+from bots_service.serving.process import set_up_logs
+from bots_service.settings import Settings
+
+log = structlog.get_logger("bots_service.serving")
+
+LOOK_S = 0.2  # how soon a signal is seen
+FIRST_WAIT_S = 0.5  # before a dead worker is replaced; doubles with each death
+LONGEST_WAIT_S = 30.0
+PROVEN_S = 60.0  # a worker that served this long has earned a quick replacement
+FINISH_S = 30.0  # workers finish by themselves; this long after the drain they are killed
+
+# Spawned, not forked: numpy and pyarrow have threads, and a fork would copy their locks without them.
+_processes = multiprocessing.get_context("spawn")
+
+
+@dataclass
+class Worker:
+    """The place of one worker, whoever fills it. deaths: in a row, none of them after a proven life."""
+
+    number: int
+    process: SpawnProcess | None = None
+    pipe: Pipe | None = None
+    serves: bool = False
+    started: float = 0.0
+    deaths: int = 0
+    due: float = 0.0
+
+    def start(self, settings: Settings, listener: socket.socket) -> None:
+        """Fill the place."""
+        self.pipe, theirs = _processes.Pipe()
+        self.process = _processes.Process(
+            target=_work, args=(settings, listener, theirs), name=f"bots-{self.number}", daemon=False
+        )
+        self.process.start()
+        theirs.close()
+        self.serves, self.started = False, time.monotonic()
+
+    def look(self) -> None:
+        """See whether it serves by now."""
+        if self.pipe is not None and not self.serves and self.pipe.poll():
+            try:
+                self.serves = self.pipe.recv() == "serves"
+            except EOFError:
+                self.pipe.close()
+                self.pipe = None
+
+    def clear(self) -> int | None:
+        """Empty the place if its worker has ended; return the exit code then."""
+        if self.process is None or self.process.exitcode is None:
+            return None
+        code, now = self.process.exitcode, time.monotonic()
+        self.look()
+        self.process.close()
+        if self.pipe is not None:
+            self.pipe.close()
+        self.process = self.pipe = None
+        self.deaths = 1 if self.serves and now - self.started > PROVEN_S else self.deaths + 1
+        self.due = now + min(FIRST_WAIT_S * 2 ** (self.deaths - 1), LONGEST_WAIT_S)
+        return code
+
+
+@dataclass
+class Orders:
+    """What this process was told by a signal."""
+
+    number: int | None = None
+    hurry: bool = field(default=False)
+
+    def hear(self, number: int, _frame: FrameType | None) -> None:
+        """Note a signal; Ctrl-C a second time means: now."""
+        self.hurry = self.number is not None and number == signal.SIGINT
+        self.number = self.number or number
+
+
+def supervise(settings: Settings, listener: socket.socket, *, when_serving: Callable[[], object]) -> int:
+    """Keep workers running until SIGTERM or SIGINT; return the exit code.
+
+    A worker that dies before any has served means that the service can't start: the others are ended, too.
+
+    Args:
+        settings: the service's.
+        listener: the socket that they share.
+        when_serving: called once the first worker answers.
+    """
+    set_up_logs(settings)
+    orders, workers = Orders(), [Worker(number) for number in range(settings.workers)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, orders.hear)
+    has_served = False
+    while orders.number is None:
+        for worker in workers:
+            if worker.process is None and time.monotonic() >= worker.due:
+                worker.start(settings, listener)
+        _wait(workers)
+        for worker in workers:
+            worker.look()
+            code = worker.clear()
+            if code is not None and not (has_served or worker.serves):
+                end(workers, orders, listener, drain_s=0)
+                return 1
+            if code is not None and orders.number is None:
+                log.error("worker_died", worker=worker.number, exit_code=code, deaths=worker.deaths)
+        if not has_served and any(worker.serves for worker in workers):
+            has_served = True
+            when_serving()
+    end(workers, orders, listener, drain_s=settings.drain_s)
+    return 0 if orders.number == signal.SIGTERM else 128 + orders.number
+
+
+def end(workers: list[Worker], orders: Orders, listener: socket.socket, *, drain_s: float) -> None:
+    """Tell the workers to end, and return once they have."""
+    running = [worker.process for worker in workers if worker.process is not None]
+    for process in running:
+        process.terminate()
+    drained = time.monotonic() + drain_s
+    while any(process.exitcode is None for process in running) and not orders.hurry and time.monotonic() < drained:
+        time.sleep(LOOK_S)
+    let_nobody_in(listener)
+    listener.close()
+    for process in running:
+        while process.exitcode is None and not orders.hurry and time.monotonic() < drained + FINISH_S:
+            process.join(LOOK_S)
+        if process.exitcode is None:
+            log.error("worker_killed", pid=process.pid)
+            process.kill()
+            process.join()
+
+
+def _wait(workers: list[Worker]) -> None:
+    """Wait a moment, or until something happens to a worker."""
+    waited: list[int | Pipe] = [worker.process.sentinel for worker in workers if worker.process is not None]
+    waited += [worker.pipe for worker in workers if worker.pipe is not None and not worker.serves]
+    if waited:
+        connection.wait(waited, LOOK_S)
+    else:
+        time.sleep(LOOK_S)
+
+
+def _work(settings: Settings, listener: socket.socket, supervisor: Pipe) -> None:
+    """Be a worker."""
+    from bots_service.errors import BotsError
+    from bots_service.serving.start import end as end_process
+    from bots_service.serving.worker import work
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end_process)
+    try:
+        work(settings, listener, when_serving=lambda: supervisor.send("serves"), supervisor=supervisor)
+    except BotsError as error:
+        sys.stderr.write(f"bots: worker {os.getpid()}: {error}\n")
+        raise SystemExit(1) from None

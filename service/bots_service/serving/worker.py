@@ -1,0 +1,75 @@
+"""Serves in this process."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection as Pipe
+
+import uvicorn
+from fastapi import FastAPI
+
+from bots_service.serving.connection import HttpConnection
+from bots_service.serving.draining import DrainingServer
+from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
+from bots_service.settings import Settings
+from bots_service.usecases.readiness import Readiness
+from bots_service.wiring import build_app
+
+# Threads for draws and large folds. They hold the interpreter's lock most of the time, so more would only pass it to
+# and fro; a second one, so that a draw over ten million tasks holds up nobody's small one.
+THREADS = 2
+# Longer than clients and proxies keep an idle connection (httpx 5 s, nginx and AWS's balancers 60 s): whoever closes
+# first may close just as the other sends a request, and only the client can know that it does not.
+KEEP_ALIVE_S = 75
+
+
+def work(
+    settings: Settings, listener: socket.socket, *, when_serving: Callable[[], object], supervisor: Pipe | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: the service's.
+        listener: the listening socket; it is closed at the end.
+        when_serving: called once requests are answered.
+        supervisor: whoever started this process, if it is one of several: its end is this one's too.
+
+    Raises:
+        StorageUnavailableError: the database can't be opened, or another process has it.
+    """
+    set_up_logs(settings)
+    calm_garbage_collection()
+    keep_freed_memory()
+    app = build_app(settings)
+    config = uvicorn.Config(
+        app,
+        http=HttpConnection,
+        log_config=None,
+        access_log=False,
+        lifespan="off",  # `run` opens the stores itself, so that what goes wrong is raised to whoever called
+        server_header=False,
+        proxy_headers=False,  # nothing here asks where a request came from
+        timeout_keep_alive=KEEP_ALIVE_S,
+    )
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(run(app, config, listener, settings.drain_s, when_serving, supervisor))
+
+
+async def run(
+    app: FastAPI,
+    config: uvicorn.Config,
+    listener: socket.socket,
+    drain_s: float,
+    when_serving: Callable[[], object],
+    supervisor: Pipe | None,
+) -> None:
+    """Open the application's stores, serve, close them."""
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="bots-worker"))
+    async with app.router.lifespan_context(app):
+        readiness: Readiness = app.state.use_cases.readiness
+        server = DrainingServer(config, drain_s=drain_s, when_serving=when_serving, when_draining=readiness.drain)
+        if supervisor is not None:
+            server.obey(supervisor)
+        await server.serve(sockets=[listener])

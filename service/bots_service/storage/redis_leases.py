@@ -1,0 +1,214 @@
+"""Tasks in flight, and selections by their idempotency key, in Redis, for all replicas."""
+
+import contextlib
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.state import RunState
+from bots_service.core.task_sets import united
+from bots_service.errors import DamagedStateError
+from bots_service.ports.hot_records import Begun, Taken
+from bots_service.ports.records import RunRow, Selection
+from bots_service.storage.memory_leases import REMEMBERED_S, MemoryLeases
+from bots_service.storage.memory_states import version
+from bots_service.storage.redis_connection import RedisAwayError, RedisConnection, Script
+from bots_service.storage.redis_selections import MOST_BYTES, decode_selection, encode_selection, key_digest
+from bots_service.storage.redis_views import KNOWN_RUNS, RedisViews, View, facts_of, keys, view_of
+
+log = structlog.get_logger(__name__)
+
+BEGIN, TAKE, RELEASE = Script("begin"), Script("take"), Script("release")
+FORGET, FORGET_SELECTION = Script("forget_leases"), Script("forget_selection")
+NONCE_S = 60.0  # a script is run again at once, or not at all
+ORDINALS = 2**30  # random first ordinals in this range: two replicas that are cut off hardly ever draw with the same
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """An ordinal that the next selection from a state has for itself."""
+
+    generation: str
+    version: tuple[int, int]
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A selection on its way. tasks: sorted; asked_at: this process's time just before."""
+
+    selection: Selection
+    tasks: Tasks
+    asked_at: float
+    seconds: float
+    reserved: _Reserved | None
+
+
+class RedisLeases:
+    """A Leases for many replicas.
+
+    A process knows the leases of its runs as they stood when Redis answered last, so `begin` asks nothing as long as
+    nobody else changed them, and `take` is the one round trip of a selection. `take` refuses what was drawn from an
+    older state, or for the first time from other leases; the second draw has an ordinal of its own and need only share
+    no task with another's. Run twice, because its first answer was lost, it leases once.
+
+    While Redis is away the process leases in its own memory: other replicas may then select the same tasks, and every
+    selection says so (`degraded`). Leases and keys from that time stay in its memory until they end.
+    """
+
+    def __init__(self, connection: RedisConnection, views: RedisViews) -> None:
+        """Keep leases in Redis.
+
+        Args:
+            connection: the way to it.
+            views: shared with the states.
+        """
+        self._connection = connection
+        self._views = views
+        self._alone = MemoryLeases(clock=views.clock, degraded=True, first_ordinal=secrets.randbelow(ORDINALS))
+        self._reserved: OrderedDict[str, _Reserved] = OrderedDict()
+
+    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+        """Return what a selection from this state starts from."""
+        mine = await self._alone.begin(run, state, key=key)
+        if alone:
+            return replace(mine, leased=_both(self._views.leased(run), mine.leased))
+        if mine.previous is not None:
+            return mine
+        view, previous = self._views.fitting(run, state), None
+        if view is None or self._connection.is_away:
+            try:
+                view, previous = await self._asked(run, key)
+            except RedisAwayError:
+                return replace(mine, leased=_both(self._views.leased(run), mine.leased))
+        facts, reserved = view.facts, self._reserved.get(run.uid)
+        ordinal = facts.made
+        if reserved is not None and (reserved.generation, reserved.version) == (facts.generation, facts.version):
+            ordinal = reserved.ordinal
+        return Begun(ordinal, _both(view.leased, mine.leased), facts.turn, previous=previous)
+
+    async def take(
+        self,
+        run: RunRow,
+        selection: Selection,
+        begun: Begun,
+        *,
+        seconds: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Taken:
+        """Lease the selection's tasks, all or none, and remember it under its key."""
+        if begun.degraded:
+            selection = replace(selection, degraded=True)
+            return await self._alone.take(
+                run, selection, begun, seconds=seconds, key=key, fingerprint=fingerprint, reuse=reuse
+            )
+        blob = b"" if key is None else encode_selection(selection, fingerprint)
+        if len(blob) > MOST_BYTES:
+            key, blob = None, b""
+        nonce, tasks = secrets.token_hex(8), united(selection.tasks)
+        reserved = self._reserved.get(run.uid)
+        if reserved is not None and (reserved.version, reserved.ordinal) == (version(selection), begun.ordinal):
+            del self._reserved[run.uid]  # whatever becomes of this selection, no other has its ordinal
+        else:
+            reserved = None
+        generation = "" if reserved is None else reserved.generation
+        origin = (*version(selection), begun.turn, begun.ordinal, generation)
+        lasting = (int(seconds * 1000), int((NONCE_S if key is None else REMEMBERED_S) * 1000))
+        where, asked_at = keys(run, nonce if key is None else key_digest(key)), self._views.clock()
+        try:
+            reply = await self._connection.run(TAKE, where, nonce, *origin, int(reuse), *lasting, blob, *tasks.tolist())
+        except RedisAwayError:
+            return Taken()
+        return await self._taken(run, where, reply, _Tried(selection, tasks, asked_at, seconds, reserved))
+
+    async def release(self, run: RunRow, tasks: Tasks) -> None:
+        """End the leases of these tasks; where Redis is away, once it is back."""
+        await self._alone.release(run, tasks)
+        if not len(tasks):
+            return
+        where = keys(run)
+        try:
+            reply = await self._connection.run(RELEASE, where, *tasks.tolist())
+        except RedisAwayError:
+            self._views.release(run, tasks)
+            self._connection.when_back(RELEASE, where, *{*self._connection.owed(RELEASE, where), *tasks.tolist()})
+            return
+        self._views.follow(run, facts_of(reply), int(reply[-1]), lambda view: view.without(tasks))
+
+    async def leased(self, run: RunRow) -> Tasks:
+        """Return the tasks in flight, sorted."""
+        mine = await self._alone.leased(run)
+        try:
+            view, _ = await self._asked(run, None)
+        except RedisAwayError:
+            return _both(self._views.leased(run), mine)
+        return _both(view.leased, mine)
+
+    async def forget(self, run: RunRow) -> None:
+        """End all leases of the run, and forget its selections; where Redis is away, once it is back."""
+        await self._alone.forget(run)
+        self._views.drop(run)
+        self._reserved.pop(run.uid, None)
+        token = secrets.token_hex(8)
+        try:
+            await self._connection.run(FORGET, keys(run), token)
+        except RedisAwayError:
+            self._connection.when_back(FORGET, keys(run), token)
+
+    async def _asked(self, run: RunRow, key: str | None) -> tuple[View, tuple[str, Selection] | None]:
+        """Return the run's leases as they stand, and the selection that was made under the key."""
+        where, asked_at = keys(run, None if key is None else key_digest(key)), self._views.clock()
+        reply = await self._connection.run(BEGIN, where)
+        now_ms, leases, blob = reply[-1]
+        view = view_of(facts_of(reply), now_ms, leases, asked_at)
+        self._views.put(run, view)
+        return view, None if blob is None else await self._read(run, where, blob)
+
+    async def _taken(self, run: RunRow, where: list[str], reply: list[Any], tried: _Tried) -> Taken:
+        """Return what became of a selection, and know the run's leases as Redis says they are now."""
+        status, facts, rest = reply[0].decode(), facts_of(reply), reply[-1]
+        if status == "taken":
+            until = tried.asked_at + tried.seconds
+            self._views.follow(run, facts, int(rest), lambda view: view.with_leases(tried.tasks, until))
+            return Taken(tried.selection)
+        if status == "again":
+            self._views.drop(run)  # others may have changed the leases since the first answer
+            return Taken(tried.selection)
+        if tried.reserved is not None:
+            self._reserve(run, tried.reserved)
+        if status == "previous":
+            return Taken(previous=await self._read(run, where, rest))
+        if status == "stale":
+            self._views.follow(run, facts, facts.turn)
+            return Taken(stale=True)
+        now_ms, leases = rest
+        self._views.put(run, view_of(facts, now_ms, leases, tried.asked_at))
+        if status == "reserved":
+            self._reserve(run, _Reserved(facts.generation, facts.version, facts.made - 1))
+        return Taken()
+
+    def _reserve(self, run: RunRow, reserved: _Reserved) -> None:
+        self._reserved[run.uid] = reserved
+        if len(self._reserved) > KNOWN_RUNS:
+            self._reserved.popitem(last=False)
+
+    async def _read(self, run: RunRow, where: list[str], blob: bytes) -> tuple[str, Selection] | None:
+        """Return a remembered selection; forget it if it can't be read."""
+        try:
+            return decode_selection(blob)
+        except DamagedStateError as error:
+            log.error("remembered_selection_damaged", run=run.name, reason=str(error))
+        with contextlib.suppress(RedisAwayError):
+            await self._connection.run(FORGET_SELECTION, where, blob)
+        return None
+
+
+def _both(leased: Tasks, mine: Tasks) -> Tasks:
+    """Return the tasks that are leased in Redis, or in this process's memory from when Redis was away."""
+    return frozen(united(leased, mine)) if len(mine) else leased

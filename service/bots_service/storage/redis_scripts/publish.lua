@@ -1,0 +1,13 @@
+-- Makes a state the newest, unless a newer one is; refuses one from before the store was wiped, for what was published
+-- and lost since then may be missing in it. ARGV: the generation it belongs to, its epoch, seq and bytes.
+local now = facts()
+if not now.live or now.g ~= ARGV[1] then
+  return reply('outdated', now, false)
+end
+local e, s = tonumber(ARGV[2]), tonumber(ARGV[3])
+if is_newer(e, s, now) then
+  redis.call('HSET', STATE, 'e', ARGV[2], 's', ARGV[3], 'b', ARGV[4], 'n', 0)
+  now.e, now.s, now.n = e, s, 0
+end
+redis.call('EXPIRE', STATE, KEEP_S)
+return reply('ok', now, false)

@@ -1,0 +1,108 @@
+"""Opens the stores that the settings name, and closes them."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import make_url
+
+from bots_service.ports.catalog import Health
+from bots_service.ports.hot import Leases, States
+from bots_service.ports.keys import RateLimits
+from bots_service.settings import Settings
+from bots_service.storage.database import Database
+from bots_service.storage.memory_leases import MemoryLeases
+from bots_service.storage.memory_rates import MemoryRateLimits
+from bots_service.storage.memory_states import MemoryStates
+from bots_service.storage.migrate import require_tables, upgrade
+from bots_service.storage.postgres_database import PostgresDatabase
+from bots_service.storage.redis_connection import RedisConnection
+from bots_service.storage.redis_health import RedisHealth
+from bots_service.storage.redis_leases import ORDINALS, RedisLeases
+from bots_service.storage.redis_rates import RedisRateLimits
+from bots_service.storage.redis_states import RedisStates
+from bots_service.storage.redis_views import RedisViews
+from bots_service.storage.sqlite_database import SqliteDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class HotStores:
+    """What is live. is_shared: other processes see it too. health: of each server behind it, by name."""
+
+    states: States
+    leases: Leases
+    limits: RateLimits
+    is_shared: bool
+    health: dict[str, Health]
+
+
+@asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the database, with its tables at the newest revision.
+
+    Raises:
+        OutdatedTablesError: the tables are too old, and the settings leave migrating them to `bots migrate`.
+        StorageUnavailableError: the database can't be opened, or another process has the file.
+    """
+    database: SqliteDatabase | PostgresDatabase
+    if is_sqlite(settings):
+        database = SqliteDatabase(settings.sql_url)
+    else:
+        database = PostgresDatabase(
+            settings.sql_url, pool_size=settings.database_pool, timeout_s=settings.database_timeout_s
+        )
+    try:
+        await asyncio.to_thread(upgrade if settings.migrate_on_start else require_tables, settings.sql_url)
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
+    """Open Redis, or this process's memory where none is named.
+
+    Raises:
+        StorageUnavailableError: Redis refuses us; one that is away is waited for in the background.
+    """
+    if settings.redis_url is None:
+        yield memory_stores(settings)
+        return
+    connection = RedisConnection(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    try:
+        await connection.open()
+        yield redis_stores(settings, connection)
+    finally:
+        await connection.close()
+
+
+def redis_stores(settings: Settings, connection: RedisConnection) -> HotStores:
+    """Return stores that all replicas share."""
+    views = RedisViews()
+    return HotStores(
+        RedisStates(connection, views, capacity_bytes=settings.cache_bytes),
+        RedisLeases(connection, views),
+        RedisRateLimits(connection, MemoryRateLimits()),
+        is_shared=True,
+        health={"redis": RedisHealth(connection)},
+    )
+
+
+def memory_stores(settings: Settings) -> HotStores:
+    """Return stores in this process's memory. On PostgreSQL others may be at work, so nothing here is the newest."""
+    alone = not is_sqlite(settings)
+    states = MemoryStates(settings.cache_bytes, alone=alone)
+    return HotStores(
+        states,
+        MemoryLeases(degraded=alone, first_ordinal=secrets.randbelow(ORDINALS) if alone else 0),
+        MemoryRateLimits(),
+        is_shared=False,
+        health={},
+    )
+
+
+def is_sqlite(settings: Settings) -> bool:
+    """Return whether the database is a file, which one process has for itself."""
+    return make_url(settings.sql_url).get_backend_name() == "sqlite"

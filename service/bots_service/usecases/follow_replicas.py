@@ -1,0 +1,89 @@
+"""Notices what other replicas did where the hot store could not tell."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from bots_service.errors import BotsError
+from bots_service.ports.journal import Journal
+from bots_service.ports.records import Head
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_run import OpenRun, OpenRuns
+
+log = structlog.get_logger(__name__)
+
+EVERY_S = 1.0
+
+
+class FollowReplicas:
+    """Compares the runs in use with SQL, again and again.
+
+    Where a replica committed and then died, or could not reach the hot store, its entries are folded and published
+    here; where it replaced a run or changed a dataset, both are read anew.
+    """
+
+    def __init__(
+        self, journal: Journal, catch_up: CatchUp, open_runs: OpenRuns, *, is_needed: bool, every_s: float = EVERY_S
+    ) -> None:
+        """Follow nobody yet.
+
+        Args:
+            journal: where entries of all replicas stand.
+            catch_up: folds them.
+            open_runs: knows which runs are in use.
+            is_needed: whether this process goes by what a shared store says; else it asks SQL each time anyway.
+            every_s: time between two comparisons.
+        """
+        self._journal = journal
+        self._catch_up = catch_up
+        self._open_runs = open_runs
+        self._is_needed = is_needed
+        self._every_s = every_s
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Compare in the background."""
+        task = asyncio.create_task(self._for_ever()) if self._is_needed else None
+        try:
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                await self.once()
+            except BotsError as error:  # SQL is away: the next time is soon
+                log.debug("replicas_not_followed", reason=str(error))
+            except Exception:
+                log.exception("replicas_not_followed")
+
+    async def once(self) -> None:
+        """Compare all runs that were used since the last time.
+
+        Raises:
+            StorageUnavailableError: SQL did not answer.
+        """
+        used = self._open_runs.used_lately()
+        if not used:
+            return
+        heads = await self._journal.heads([run.row.id for run in used])
+        for run in used:
+            await self._follow(run, heads.get(run.row.id))
+
+    async def _follow(self, run: OpenRun, head: Head | None) -> None:
+        if head is None or head.uid != run.row.uid:
+            self._open_runs.forget(run.row)
+            return
+        self._open_runs.notice(run, head)
+        try:
+            state = await self._catch_up.newest(run)
+            if state.seq < head.seq:
+                await self._catch_up.through(run, head.seq)
+        except BotsError as error:  # of this run alone: it was deleted just now, or its journal is damaged
+            log.warning("run_not_followed", run=run.row.name, reason=str(error))

@@ -1,0 +1,156 @@
+"""Removes what is old: journal entries that stored states stand for, kept answers, uploads that died."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import structlog
+
+from bots_service.core.codec import decode_state
+from bots_service.errors import BotsError, BusyError, DamagedStateError
+from bots_service.ports.catalog import Datasets, Runs
+from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.records import RunRow
+from bots_service.ports.retention import Retention
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.tell_replicas import all_runs
+
+DAY_S = 24 * 3600.0
+KEEP_ANSWERS_S = 7 * DAY_S  # no client repeats a request for longer
+KEEP_STAGES_S = DAY_S  # an upload that takes longer has died with its process
+EVERY_S = 3600.0
+MOST_SNAPSHOTS = 10_000
+PAGE = 1000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedRun:
+    """What went of a run. seq: the last entry that a stored state now stands for."""
+
+    dataset: str
+    run: str
+    entries: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Removes journal entries older than `keep_days` that are covered: by an intact stored state, and a newer one.
+
+    The first of the two is what the journal then begins with; the other is there for the day on which that one is
+    found damaged. keep_days: None keeps all entries.
+    """
+
+    retention: Retention
+    datasets: Datasets
+    runs: Runs
+    journal: Journal
+    snapshots: Snapshots
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    keep_days: float | None
+    clock: Callable[[], float] = time.time
+
+    async def __call__(self, *, keep_days: float | None = None, dry_run: bool = False) -> list[PrunedRun]:
+        """Return what went of which runs; everything that is due goes.
+
+        Args:
+            keep_days: instead of the configured age.
+            dry_run: remove nothing, only tell.
+
+        Raises:
+            BusyError: another replica prunes just now.
+        """
+        now, keep_days = self.clock(), keep_days or self.keep_days
+        if not dry_run:
+            await _all(lambda: self.retention.drop_answers(now - KEEP_ANSWERS_S))
+            await _all(lambda: self.retention.drop_stages(now - KEEP_STAGES_S))
+        pruned: list[PrunedRun] = []
+        if keep_days is None:
+            return pruned
+        async for dataset, run in self._all_runs():
+            seq = await self._covered(run, now - keep_days * DAY_S) or await self.journal.begins(run)
+            entries = await (self.retention.count(run, seq) if dry_run else self._prune(dataset, run, seq))
+            if entries:
+                pruned.append(PrunedRun(dataset, run.name, entries, seq))
+        return pruned
+
+    async def _prune(self, dataset: str, run: RunRow, seq: int) -> int:
+        """Remove the entries up to `seq`, and what an earlier turn left; return how many went."""
+        if seq > await self.journal.begins(run):
+            if await self.journal.first_without_receipt(run, seq) is not None:
+                await self.catch_up.mend_receipts(await self.open_runs(dataset, run.name))
+            if await self.retention.cover(run, seq):
+                rows = await self.snapshots.after(run, -1, MOST_SNAPSHOTS)
+                await self.snapshots.drop(run, [row.seq for row in rows if row.seq < seq and not row.wanted])
+        return await _all(lambda: self.retention.drop_entries(run))
+
+    async def _covered(self, run: RunRow, before: float) -> int | None:
+        """Return the seq of the newest stored state that can stand for all entries up to it, None if there is none."""
+        coverable = await self.retention.coverable(run, before)
+        if not coverable:
+            return None
+        has_newer = False
+        for row in reversed(await self.snapshots.after(run, coverable[-1] - 1, MOST_SNAPSHOTS)):
+            if has_newer and row.seq not in coverable:
+                continue
+            is_intact = await self._is_intact(run, row.seq)
+            if is_intact and has_newer:
+                return row.seq
+            has_newer = has_newer or is_intact
+        return None
+
+    async def _is_intact(self, run: RunRow, seq: int) -> bool:
+        found = await self.snapshots.newest(run, seq)
+        try:
+            return found is not None and (await asyncio.to_thread(decode_state, found[1])).seq == seq
+        except DamagedStateError as error:
+            log.error("snapshot_damaged", run=run.name, seq=seq, reason=str(error))
+            return False
+
+    async def _all_runs(self) -> AsyncIterator[tuple[str, RunRow]]:
+        page = await self.datasets.after("", PAGE)
+        while page:
+            for dataset in page:
+                async for run in all_runs(self.runs, dataset.id):
+                    yield dataset.name, run
+            page = await self.datasets.after(page[-1].name, PAGE)
+
+    @asynccontextmanager
+    async def now_and_then(self, every_s: float = EVERY_S) -> AsyncIterator[None]:
+        """Prune in the background, about every so many seconds."""
+        task = asyncio.create_task(self._for_ever(every_s))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _for_ever(self, every_s: float) -> None:
+        while True:
+            # Replicas that were started together must not meet every hour.
+            await asyncio.sleep(every_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            try:
+                for run in await self():
+                    log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
+            except BusyError:
+                log.debug("pruned_by_another_replica")
+            except BotsError as error:  # SQL is away: the next turn comes
+                log.warning("not_pruned", reason=str(error))
+            except Exception:
+                log.exception("not_pruned")
+
+
+async def _all(drop_some: Callable[[], Awaitable[int]]) -> int:
+    """Drop some until nothing is left to drop, and return how many."""
+    total = 0
+    while dropped := await drop_some():
+        total += dropped
+    return total

@@ -1,0 +1,106 @@
+"""GET /readyz: whether this process should be sent requests. Looked up beforehand, so that no probe waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from bots_service.errors import OutdatedTablesError, StorageUnavailableError
+from bots_service.ports.catalog import Health
+
+log = structlog.get_logger(__name__)
+
+Status = Literal["ready", "degraded", "starting", "draining", "outdated", "unavailable"]
+
+EVERY_S = 0.5
+GIVE_UP_S = 1.0  # with EVERY_S, so that what is told is never older than 2 s
+OK, OUTDATED = "ok", "outdated"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is known of this process. checks: what each part said last, "ok", "down: ..." or "outdated: ..."."""
+
+    status: Status
+    checks: dict[str, str]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests should come: some can be answered."""
+        return self.status in ("ready", "degraded")
+
+
+class Readiness:
+    """Looks at each part again and again; remembers what it saw.
+
+    While one part answers this process is ready, if degraded: selects go on from Redis without SQL, and all goes on
+    from SQL without Redis. The parts are shared by all replicas, so that taking those out of the balancer whose
+    database is away would take out every one, with the selects that they can still answer.
+    """
+
+    def __init__(self, parts: Mapping[str, Health]) -> None:
+        """Watch nothing yet.
+
+        Args:
+            parts: what this process leans on, by name.
+        """
+        self._parts = parts
+        self._seen: dict[str, str] = {}
+        self._draining = False
+
+    def __call__(self) -> Ready:
+        """Return what is known now."""
+        checks = {part: self._seen[part] for part in self._parts if part in self._seen}
+        return Ready(self._status(checks), checks)
+
+    def _status(self, checks: dict[str, str]) -> Status:
+        if self._draining:
+            return "draining"
+        if len(checks) < len(self._parts):
+            return "starting"
+        if any(said.startswith(OUTDATED) for said in checks.values()):
+            return "outdated"
+        if all(said == OK for said in checks.values()):
+            return "ready"
+        return "degraded" if OK in checks.values() else "unavailable"
+
+    def drain(self) -> None:
+        """Be ready no longer: this process is about to end."""
+        self._draining = True
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Look at all parts once, then watch them in the background."""
+        await asyncio.gather(*(self._see(name, part) for name, part in self._parts.items()))
+        tasks = [asyncio.create_task(self._watch(name, part)) for name, part in self._parts.items()]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, name: str, part: Health) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self._see(name, part)
+
+    async def _see(self, name: str, part: Health) -> None:
+        """Remember what a part says."""
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                said = str((await part.check())[name])
+        except OutdatedTablesError as error:
+            said = f"{OUTDATED}: {error}"
+        except StorageUnavailableError as error:
+            said = f"down: {error}"
+        except TimeoutError:
+            said = f"down: no answer in {GIVE_UP_S:g} s"
+        except Exception as error:  # a watcher that dies would go on telling what it saw last
+            said = f"down: {error!r}"
+        if said != self._seen.get(name, OK):
+            log.warning("dependency", part=name, said=said)
+        self._seen[name] = said

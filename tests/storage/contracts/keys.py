@@ -1,0 +1,108 @@
+"""What every Keys does."""
+
+from dataclasses import replace
+
+import pytest
+
+from bots_service.errors import BusyError, KeyReusedError, TooManyApiKeysError, UnauthenticatedError, UnknownApiKeyError
+from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
+from bots_service.storage.sql_keys import SqlKeys
+from tests.storage.made import Stores, kept
+
+NOW = 1_800_000_000.25
+
+
+def key(number: int = 0) -> KeyRow:
+    """A key with everything that a key can have."""
+    return KeyRow(
+        id=f"{number:016x}",
+        name=f"trainer {number} ü",
+        digest=bytes([number]) * 32,
+        scopes=frozenset({Scope.SELECT, Scope.REPORT}),
+        datasets=("guru*", "b.?"),
+        rate=Rate(2.5, 3),
+        created_at=NOW + number,
+        expires_at=NOW + 60,
+    )
+
+
+def keys_over(stores: Stores) -> SqlKeys:
+    return SqlKeys(stores.database, clock=lambda: NOW, most_keys=3)
+
+
+class KeysContract:
+    """The tests; `stores` says over what."""
+
+    async def test_a_key_comes_back_as_it_was(self, stores: Stores):
+        keys = keys_over(stores)
+        plain = replace(key(1), scopes=frozenset({Scope.ADMIN}), datasets=("*",), rate=None, expires_at=None)
+
+        assert await keys.add(key(0), first=True) == key(0)
+        await keys.add(plain, first=False)
+
+        assert await keys.after("", 10) == [key(0), plain]
+        found = await keys.in_use()
+        assert (found.exist, sorted(found.rows, key=lambda row: row.id)) == (True, [key(0), plain])
+
+    async def test_without_keys_there_are_none(self, stores: Stores):
+        keys = keys_over(stores)
+
+        assert await keys.in_use() == KeysInUse(exist=False, rows=())
+        assert await keys.after("", 10) == []
+
+    async def test_pages_go_by_id(self, stores: Stores):
+        keys = keys_over(stores)
+        for number in (2, 0, 1):
+            await keys.add(key(number), first=False)
+
+        assert await keys.after("", 2) == [key(0), key(1)]
+        assert await keys.after(key(1).id, 2) == [key(2)]
+
+    async def test_a_revoked_key_is_listed_and_not_in_use_and_counts_as_having_existed(self, stores: Stores):
+        keys = keys_over(stores)
+        await keys.add(key(0), first=True)
+
+        await keys.revoke(key(0).id)
+
+        assert await keys.in_use() == KeysInUse(exist=True, rows=())
+        assert await keys.after("", 10) == [replace(key(0), revoked_at=NOW)]
+        with pytest.raises(UnauthenticatedError):
+            await keys.add(key(1), first=True)
+
+    async def test_revoking_again_changes_nothing(self, stores: Stores):
+        await keys_over(stores).add(key(0), first=True)
+        await keys_over(stores).revoke(key(0).id)
+
+        await SqlKeys(stores.database, clock=lambda: NOW + 99).revoke(key(0).id)
+
+        assert [row.revoked_at for row in await keys_over(stores).after("", 10)] == [NOW]
+
+    async def test_a_key_that_never_was_can_not_be_revoked(self, stores: Stores):
+        with pytest.raises(UnknownApiKeyError, match="no key"):
+            await keys_over(stores).revoke(key(0).id)
+
+    async def test_only_so_many_are_in_use(self, stores: Stores):
+        keys = keys_over(stores)
+        for number in range(3):
+            await keys.add(key(number), first=False)
+
+        with pytest.raises(TooManyApiKeysError, match="3 keys are in use"):
+            await keys.add(key(3), first=False)
+        await keys.revoke(key(1).id)
+        await keys.add(key(3), first=False)
+
+        assert [row.id for row in (await keys.in_use()).rows] == [key(0).id, key(2).id, key(3).id]
+
+    async def test_an_answer_is_kept_with_its_key(self, stores: Stores):
+        keys = keys_over(stores)
+        await keys.add(key(0), first=True, keep=kept("once", scope="POST /keys"))
+
+        with pytest.raises(BusyError):
+            await keys.add(key(1), first=False, keep=kept("once", scope="POST /keys"))
+        with pytest.raises(KeyReusedError):
+            await keys.add(key(1), first=False, keep=kept("once", scope="POST /keys", fingerprint="other"))
+        await keys.revoke(key(0).id, kept("once", scope="DELETE /keys"))
+        answer = await stores.answers.find("DELETE /keys", "once")
+
+        assert answer is not None
+        assert len(await keys.after("", 10)) == 1

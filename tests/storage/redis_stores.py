@@ -1,0 +1,56 @@
+"""The hot stores of one replica over a Redis, as the wiring puts them together."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import redis
+
+from bots_service.storage.redis_connection import RedisConnection
+from bots_service.storage.redis_leases import RedisLeases
+from bots_service.storage.redis_states import RedisStates
+from bots_service.storage.redis_views import RedisViews
+from tests.storage.contracts.hot import Clock, Hot
+
+ENDS_SOONER = """
+for _, task in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  redis.call('ZINCRBY', KEYS[1], -ARGV[1], task)
+end
+"""
+FORGOTTEN_SOONER = "redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]) - ARGV[1])"
+PATIENT_S = 20.0  # for tests in which Redis is there, on machines with much to do
+
+
+@dataclass
+class Replica(Hot):
+    """A replica's hot stores, with its own connection."""
+
+    connection: RedisConnection | None = None
+
+
+@asynccontextmanager
+async def replica(
+    url: str, clock: Callable[[], float] | None = None, *, timeout_s: float = PATIENT_S
+) -> AsyncIterator[Replica]:
+    """Open the stores of one replica."""
+    connection = RedisConnection(url, timeout_s=timeout_s)
+    views = RedisViews() if clock is None else RedisViews(clock)
+    states, leases = RedisStates(connection, views, capacity_bytes=10**8), RedisLeases(connection, views)
+    own = clock if isinstance(clock, Clock) else Clock()
+    try:
+        yield Replica(states, leases, own, connection=connection)
+    finally:
+        await connection.close()
+
+
+class RedisClock(Clock):
+    """Time that passes in Redis too: leases there end, and selections are forgotten, that much sooner."""
+
+    def __init__(self, client: redis.Redis | redis.RedisCluster) -> None:
+        self._client = client
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        for script, keys in ((ENDS_SOONER, "bots:*:leases"), (FORGOTTEN_SOONER, "bots:*:selection:*")):
+            for key in self._client.scan_iter(keys):
+                self._client.eval(script, 1, key, int(1000 * seconds))

@@ -1,0 +1,35 @@
+"""The contracts of the stores in SQL, on each product."""
+
+import pytest
+
+from tests.storage.contracts.catalog import AnswersContract, DatasetsContract, RunsContract
+from tests.storage.contracts.journal import JournalContract, SnapshotsContract
+from tests.storage.contracts.keys import KeysContract
+from tests.storage.contracts.lineage import LineageContract
+from tests.storage.made import Stores
+
+
+@pytest.fixture
+def stores(both_stores: Stores) -> Stores:
+    return both_stores
+
+
+class TestDatasets(DatasetsContract): ...
+
+
+class TestRuns(RunsContract): ...
+
+
+class TestAnswers(AnswersContract): ...
+
+
+class TestJournal(JournalContract): ...
+
+
+class TestLineage(LineageContract): ...
+
+
+class TestSnapshots(SnapshotsContract): ...
+
+
+class TestKeys(KeysContract): ...

@@ -1,0 +1,137 @@
+"""Every hot statement finds its rows by an index, on each product, once the tables are large."""
+
+import asyncio
+from typing import Any
+
+from sqlalchemy import Connection, event, insert, select, text
+
+from bots_service.core.entries import Rewind
+from bots_service.core.receipt import Tally
+from bots_service.core.run_settings import RunSettings
+from bots_service.ports.records import Draft, RunRow, SnapshotRow
+from bots_service.storage.database import Database, Job, Result
+from bots_service.storage.dataset_rows import facts_text
+from bots_service.storage.entries_codec import encode_body
+from bots_service.storage.run_rows import settings_text
+from bots_service.storage.tables import answers, datasets, journal, receipts, runs, snapshots
+from tests.storage import made
+from tests.storage.made import Stores
+
+DATASETS, WITH_RUNS, RUNS_OF_EACH = 3000, 50, 40
+ENTRIES = 400  # of one run of each dataset that has several: 20,000 rows of the journal
+
+# What a plan may go through from end to end: the values of a statement, and what it found by an index before.
+SCANS = ("SCAN ", "Seq Scan on ")
+HARMLESS = ("wanted", "CONSTANT ROW", "CONSTANT ROWS")
+
+tally = {name: getattr(made.receipt(1, 1).tally, name) for name in Tally.__slots__}
+
+
+class WatchedDatabase:
+    """Another database, whose statements are remembered."""
+
+    def __init__(self, other: Database) -> None:
+        self._other = other
+        self.seen: dict[str, Any] = {}
+
+    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
+        return self._other.write(self._watched(job), lane=lane)
+
+    def read(self, job: Job[Result]) -> asyncio.Future[Result]:
+        return self._other.read(self._watched(job))
+
+    async def close(self) -> None: ...
+
+    def _watched(self, job: Job[Result]) -> Job[Result]:
+        def remember(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+            self.seen.setdefault(statement, values[0] if isinstance(values, list) else values)
+
+        def watched(connection: Connection) -> Result:
+            event.listen(connection, "before_cursor_execute", remember)
+            try:
+                return job(connection)
+            finally:
+                event.remove(connection, "before_cursor_execute", remember)
+
+        return watched
+
+
+def fill(connection: Connection) -> None:
+    """Insert many runs, and for some of them a journal, receipts and snapshots."""
+    first = {"version": 1, "retired": 0, "created_at": 0.0, "facts": facts_text(made.facts(10))}
+    connection.execute(insert(datasets), [{"name": f"pool-{number}", **first} for number in range(DATASETS)])
+    own = {"settings": settings_text(RunSettings()), "head": ENTRIES, "epoch": 0, "created_at": 0.0}
+    connection.execute(
+        insert(runs),
+        [
+            {"uid": f"{of}-{number}", "dataset_id": of, "name": f"run-{number}", **own}
+            for of in connection.scalars(select(datasets.c.id).order_by(datasets.c.id).limit(WITH_RUNS)).all()
+            for number in range(RUNS_OF_EACH)
+        ],
+    )
+    busy = connection.scalars(select(runs.c.id).where(runs.c.name == "run-7").order_by(runs.c.id)).all()
+    rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
+    entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
+    connection.execute(insert(journal), [{**row, **entry, "key": f"key-{row['seq']}"} for row in rows])
+    kept = {"closed": True, "late": 0, "expired": 0, **tally}
+    connection.execute(insert(receipts), [{**row, **kept, "step": row["seq"]} for row in rows])
+    state = {"step": 1, "bytes": 100, "checksum": "", "created_at": 0.0, "wanted": False, "blob": bytes(100)}
+    connection.execute(insert(snapshots), [{**row, **state} for row in rows if row["seq"] % 5 == 0])
+    first_answer = {"key": "k", "fingerprint": "", "status": 201, "body": b"", "created_at": 0.0}
+    connection.execute(insert(answers), [{"scope": f"PUT /{number}", **first_answer} for number in range(5000)])
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("ANALYZE"))
+
+
+async def ask_everything(stores: Stores, run: RunRow) -> None:
+    """Call what a select or a report calls, and what pages through a run."""
+    journal, snapshots = stores.journal, stores.snapshots
+    await stores.datasets.get("pool-7")
+    await stores.datasets.after("pool-7", 10)
+    await stores.runs.get(run.dataset_id, run.name)
+    await stores.runs.after(run.dataset_id, run.name, 10)
+    await stores.answers.find("PUT /7", "k")
+    await journal.after(run, ENTRIES - 5, ENTRIES, 100)
+    await journal.after(run, ENTRIES - 5)
+    await asyncio.gather(*(journal.append(run, made.draft(f"new-{number}")) for number in range(9)))
+    await journal.append(run, Draft(Rewind(ENTRIES - 9, ENTRIES - 9), 3))
+    await journal.head(run)
+    await journal.heads([run.id])
+    await journal.keep_receipts(run, [made.receipt(ENTRIES + 1, ENTRIES + 1)])
+    await journal.receipt(run, ENTRIES)
+    await journal.first_without_receipt(run, ENTRIES + 9)
+    await journal.closing(run, ENTRIES - 20)
+    await journal.history(run, ENTRIES - 50, 10)
+    await snapshots.newest(run, ENTRIES)
+    await snapshots.after(run, ENTRIES - 20, 10)
+    await snapshots.save(run, SnapshotRow(ENTRIES - 1, 0, 1, 5, "", 0.0, True), b"state")
+    await snapshots.drop(run, [ENTRIES - 1])
+
+
+def plan(connection: Connection, statement: str, values: Any) -> list[str]:
+    """Return the lines of the product's plan for a statement."""
+    if connection.dialect.name == "sqlite":
+        return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
+    return list(connection.exec_driver_sql(f"EXPLAIN {statement}", values).scalars())
+
+
+def is_slow(line: str) -> bool:
+    scans = any(word in line for word in SCANS) and not line.strip().endswith(HARMLESS)
+    return scans or "TEMP B-TREE" in line
+
+
+async def test_every_hot_statement_finds_its_rows_by_an_index(both_stores: Stores):
+    await both_stores.database.write(fill)
+    watched = WatchedDatabase(both_stores.database)
+    stores = made.stores_over(watched)
+    pool = await both_stores.datasets.get("pool-30")
+    await ask_everything(stores, await both_stores.runs.get(pool.id, "run-7"))
+
+    def plans(connection: Connection) -> dict[str, list[str]]:
+        asked = {statement: values for statement, values in watched.seen.items() if not statement.startswith("INSERT")}
+        return {statement: plan(connection, statement, values) for statement, values in asked.items()}
+
+    found = await both_stores.database.read(plans)
+    assert len(found) > 20
+    slow = {statement: lines for statement, lines in found.items() if any(map(is_slow, lines))}
+    assert slow == {}

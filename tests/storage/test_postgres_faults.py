@@ -1,0 +1,303 @@
+"""PostgreSQL killed, hung, or away: callers learn of it in time, and nothing needs a restart but the server."""
+
+import asyncio
+import random
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, text
+
+from bots_service.core.run_settings import RunSettings
+from bots_service.errors import StorageUnavailableError
+from bots_service.storage.migrate import current, upgrade
+from bots_service.storage.postgres_database import MOST_WAITING, PostgresDatabase
+from tests.servers import PostgresServer, running, wait_until
+from tests.storage import made
+
+POOL = 3
+TIMEOUT_S = 2.0
+SLACK_S = 20.0  # a busy machine is slow; a hang is for ever
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PostgresServer]:
+    """A server that this module's tests may kill: what the operating system was given outlives that without fsync."""
+    with running(PostgresServer(fsync="off")) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def template(shared: PostgresServer) -> str:
+    """A database with its tables, to be copied."""
+    url = shared.new_database()
+    upgrade(url)
+    return url
+
+
+@pytest.fixture
+def server(shared: PostgresServer) -> Iterator[PostgresServer]:
+    yield shared
+    if not shared.is_running:
+        shared.start()
+
+
+@pytest.fixture
+def url(server: PostgresServer, template: str) -> str:
+    return server.new_database(like=template)
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[PostgresDatabase]:
+    """For tests of deadlines."""
+    database = PostgresDatabase(url, pool_size=POOL, timeout_s=TIMEOUT_S)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def patient(url: str) -> AsyncIterator[PostgresDatabase]:
+    """For tests in which no deadline may pass, however busy the machine is."""
+    database = PostgresDatabase(url, pool_size=POOL, timeout_s=3 * SLACK_S)
+    yield database
+    await database.close()
+
+
+def one(connection: Connection) -> int:
+    return int(connection.scalar(text("SELECT 1")))
+
+
+def together(size: int) -> Callable[[Connection], int]:
+    """Return a job that ends only when so many are being done at once."""
+    barrier = threading.Barrier(size, timeout=SLACK_S)
+
+    def job(connection: Connection) -> int:
+        found = one(connection)
+        barrier.wait()
+        return found
+
+    return job
+
+
+async def all_slots_work(database: PostgresDatabase) -> None:
+    """Do jobs that can end only together: with a slot lost they never would."""
+    job = together(POOL)
+    assert await asyncio.gather(*(database.write(job) for _ in range(POOL))) == [1] * POOL
+    await asyncio.to_thread(wait_until, lambda: (database.use.in_use, database.use.waiting) == (0, 0))
+
+
+async def all_slots_come_back(database: PostgresDatabase) -> None:
+    """Try until they do: on a busy machine a job may miss a short deadline."""
+    async with asyncio.timeout(3 * SLACK_S):
+        while True:
+            with suppress(StorageUnavailableError, threading.BrokenBarrierError):
+                return await all_slots_work(database)
+
+
+def are_more_than(things: set[Any], count: int) -> bool:
+    return len(things) > count
+
+
+async def fate(future: asyncio.Future[Any]) -> str:
+    """Return what became of a job that must not be done."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S + SLACK_S):
+            await future
+    except StorageUnavailableError as error:
+        return str(error)
+    return "done"
+
+
+async def test_connections_that_idled_while_the_server_was_killed_are_no_trouble(
+    server: PostgresServer, patient: PostgresDatabase
+):
+    await all_slots_work(patient)
+    for _ in range(2):
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        await all_slots_work(patient)
+        assert await patient.read(one) == 1
+
+
+async def test_every_acknowledged_append_survives_kills_of_the_server_in_its_place(
+    server: PostgresServer, patient: PostgresDatabase
+):
+    stores = made.stores_over(patient)
+    row = await made.dataset(stores)
+    runs = [(await stores.runs.put(row.id, name, RunSettings()))[0] for name in ("a", "b")]
+    acks: set[tuple[int, str, int]] = set()
+    ended = asyncio.Event()
+
+    async def append(caller: int) -> None:
+        turn = 0
+        while not ended.is_set():
+            run, key = runs[turn % 2], f"{caller}-{turn}"
+            try:
+                appended = await stores.journal.append(run, made.draft(key))
+            except StorageUnavailableError:
+                await asyncio.sleep(0.02)
+                continue
+            acks.add((run.id, key, appended.entry.seq))
+            turn += 1
+
+    callers = [asyncio.create_task(append(caller)) for caller in range(8)]
+    for moment in [random.Random(5).uniform(0.05, 0.3) for _ in range(4)]:
+        before = len(acks)
+        await asyncio.sleep(moment)
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(wait_until, partial(are_more_than, acks, before + 16))
+    ended.set()
+    await asyncio.gather(*callers)
+    found = await patient.read(
+        lambda connection: connection.execute(text("SELECT run_id, key, seq FROM journal")).all()
+    )
+    assert acks <= set(map(tuple, found))
+    for run in runs:
+        seqs = sorted(seq for run_id, _, seq in found if run_id == run.id)
+        assert seqs == list(range(1, len(seqs) + 1))
+        assert (await stores.journal.head(run)).seq == len(seqs)
+    await all_slots_work(patient)
+
+
+@pytest.mark.parametrize("opened_before", [True, False])
+async def test_a_hung_server_fails_every_job_in_time_and_costs_no_slot(
+    server: PostgresServer, database: PostgresDatabase, opened_before: bool
+):
+    if opened_before:
+        await all_slots_come_back(database)
+    server.hang()
+    try:
+        began = time.monotonic()
+        futures = [verb(one) for _ in range(2 * POOL) for verb in (database.read, database.write)]
+        fates = [await fate(future) for future in futures]
+        assert all(fate.startswith("the database did not answer") for fate in fates), fates
+        later = database.read(one)  # comes when every thread is, or was, stuck
+        assert await fate(later) != "done"
+        assert time.monotonic() - began < 2 * TIMEOUT_S + SLACK_S
+        await asyncio.to_thread(wait_until, lambda: database.use.in_use == 0)  # no thread waits for the server
+    finally:
+        server.resume()
+    await all_slots_come_back(database)
+
+
+async def test_a_server_that_hangs_within_a_transaction_fails_it_in_time(
+    server: PostgresServer, database: PostgresDatabase
+):
+    inside, hung = threading.Event(), threading.Event()
+
+    def job(connection: Connection) -> int:
+        one(connection)
+        inside.set()
+        hung.wait(SLACK_S)
+        return one(connection)
+
+    future = database.write(job)
+    await asyncio.to_thread(inside.wait, SLACK_S)
+    server.hang()
+    hung.set()
+    try:
+        assert await fate(future) == "the database did not answer in 2 s"
+    finally:
+        server.resume()
+    await all_slots_come_back(database)
+
+
+async def test_what_nobody_waits_for_any_more_ends_on_the_server_too(
+    server: PostgresServer, database: PostgresDatabase
+):
+    slow = database.write(lambda connection: connection.execute(text("SELECT pg_sleep(600)")).close())
+    assert await fate(slow) != "done"
+    asked = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%(600)' AND pid <> pg_backend_pid()"
+    with psycopg.connect(server.url(), autocommit=True) as watching:
+        await asyncio.to_thread(wait_until, lambda: watching.execute(asked).fetchone() is None)
+    await all_slots_come_back(database)
+
+
+async def test_time_in_line_counts(database: PostgresDatabase):
+    sleep = lambda connection: connection.execute(text("SELECT pg_sleep(1.5)")).close()  # noqa: E731
+    futures = [database.write(sleep, lane="one after another") for _ in range(3)]
+    fates = [await fate(future) for future in futures]
+    assert fates == ["done", "the database did not answer in 2 s", "the database did not answer in 2 s"]
+    await all_slots_come_back(database)
+
+
+async def test_a_black_hole_fails_jobs_in_time_and_lets_the_service_end():
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # takes connections, and never says a word
+        port = listener.getsockname()[1]
+        database = PostgresDatabase(f"postgres://bots@127.0.0.1:{port}/x", pool_size=POOL, timeout_s=TIMEOUT_S)
+        fates = [await fate(future) for future in [database.read(one) for _ in range(3 * POOL)]]
+        assert all(fate.startswith("the database did not answer") for fate in fates), fates
+        async with asyncio.timeout(SLACK_S):
+            await database.close()
+
+
+async def test_a_server_that_is_away_is_reported_at_once(server: PostgresServer, database: PostgresDatabase):
+    server.kill()
+    assert "refused" in await fate(database.read(one))
+    with pytest.raises(StorageUnavailableError):
+        await asyncio.to_thread(current, server.url())
+
+
+async def test_the_line_is_bounded(database: PostgresDatabase):
+    ended = threading.Event()
+
+    def busy(_connection: Connection) -> None:
+        ended.wait(SLACK_S)
+
+    stuck = [database.write(busy) for _ in range(POOL)]
+    await asyncio.to_thread(wait_until, lambda: database.use.in_use == POOL)
+    waiting = [database.read(one) for _ in range(MOST_WAITING)]
+    assert (database.use.size, database.use.in_use, database.use.waiting) == (POOL, POOL, MOST_WAITING)
+    with pytest.raises(StorageUnavailableError, match="1000 calls wait"):
+        database.read(one)
+    outcomes = await asyncio.gather(*stuck, *waiting, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {StorageUnavailableError}
+    assert len({id(outcome) for outcome in outcomes}) == len(outcomes)
+    ended.set()
+    await all_slots_come_back(database)
+
+
+async def test_a_connection_that_breaks_before_commit_is_tried_once_more(patient: PostgresDatabase):
+    runs: list[None] = []
+
+    def job(connection: Connection) -> None:
+        runs.append(None)
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    assert "terminating connection" in await fate(patient.write(job))
+    assert len(runs) == 2
+    await all_slots_work(patient)
+
+
+async def test_a_connection_that_breaks_while_it_commits_is_not_tried_again(patient: PostgresDatabase):
+    def prepare(connection: Connection) -> None:
+        connection.execute(
+            text(
+                "CREATE FUNCTION break() RETURNS trigger LANGUAGE plpgsql AS "
+                "'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'"
+            )
+        )
+        connection.execute(
+            text(
+                "CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON answers DEFERRABLE INITIALLY DEFERRED "
+                "FOR EACH ROW EXECUTE FUNCTION break()"
+            )
+        )
+
+    await patient.write(prepare)
+    runs: list[None] = []
+
+    def job(connection: Connection) -> None:
+        runs.append(None)
+        connection.execute(text("INSERT INTO answers VALUES ('s', 'k', '', 1, '', 0)"))
+
+    assert "while it was committed" in await fate(patient.write(job))
+    assert len(runs) == 1
+    await all_slots_work(patient)

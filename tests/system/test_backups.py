@@ -1,0 +1,77 @@
+"""Backups with real clients and services, which may end at any moment."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bots_client import AsyncClient, Client, ConflictError, InvalidRequestError, Outcome, Task, UnreachableError
+from tests.serving import ServiceProcess, running_service
+
+TASKS = [Task(f"t{number}", (number % 16 / 16, 1.0)) for number in range(500)]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service with a dataset of some steps."""
+    with running_service(tmp_path_factory.mktemp("filled")) as service, Client(service.url) as bots:
+        bots.create_dataset("pool", TASKS, reference_models=["weak", "strong"])
+        for number in range(20):
+            bots.report("pool", [Outcome.counts(f"t{number}", 3, 8)], idempotency_key=f"key-{number}")
+        yield service
+
+
+def test_a_training_job_goes_on_at_another_service(filled: ServiceProcess, tmp_path: Path):
+    file = tmp_path / "pool.botsbackup"
+    with Client(filled.url) as old:
+        selection = old.select("pool", 4)
+        file.write_bytes(b"".join(old.export_dataset("pool")))
+        before, history = old.run("pool"), list(old.history("pool"))
+    with running_service(tmp_path / "new") as service, Client(service.url) as new:
+        sent: list[int] = []
+        made = new.import_backup(file, on_progress=lambda count, _: sent.append(count))
+        assert (made.dataset, made.tasks, made.runs[0].seq, sent[-1]) == ("pool", 500, 20, file.stat().st_size)
+        assert (new.run("pool").capability, list(new.history("pool"))) == (before.capability, history)
+        repeated = new.report("pool", [Outcome.counts("t3", 3, 8)], idempotency_key="key-3")
+        assert (repeated.duplicate, repeated.seq) == (True, 4)
+        outcomes = [Outcome.counts(task, 4, 8) for task in selection.ids]
+        assert new.report("pool", outcomes, selection=selection).step == 21
+
+
+def test_both_clients_move_a_run(filled: ServiceProcess):
+    async def move() -> str:
+        async with AsyncClient(filled.url) as bots:
+            chunks = [chunk async for chunk in bots.export_dataset("pool", "default")]
+            made = await bots.import_backup(lambda: chunks, run="moved")
+            with pytest.raises(ConflictError):
+                await bots.import_backup(lambda: chunks, run="moved")
+            with pytest.raises(InvalidRequestError, match="is cut"):
+                await bots.import_backup(lambda: [b"".join(chunks)[:-1]], run="other")
+            assert (await bots.prune(keep_journal_days=30.0, dry_run=True)).runs == ()
+            return made.runs[0].run
+
+    assert asyncio.run(move()) == "moved"
+    with Client(filled.url) as bots:
+        assert list(bots.tasks("pool", "moved")) == list(bots.tasks("pool"))
+        bots.delete_run("pool", "moved")
+
+
+def test_a_service_that_is_killed_within_an_import_shows_nothing_of_it(filled: ServiceProcess, tmp_path: Path):
+    with Client(filled.url) as old:
+        backup = b"".join(old.export_dataset("pool"))
+    service = ServiceProcess(tmp_path / "killed")
+    service.start()
+
+    def half() -> Iterator[bytes]:
+        yield backup[: len(backup) * 2 // 3]
+        service.kill()
+        yield backup[len(backup) * 2 // 3 :]
+
+    with Client(service.url, deadline_s=5.0) as new:
+        with pytest.raises(UnreachableError):
+            new.import_backup(half, deadline_s=5.0)
+        service.start()
+        assert list(new.datasets()) == []
+        assert new.import_backup(lambda: [backup]).tasks == 500
+    service.stop()

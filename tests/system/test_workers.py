@@ -1,0 +1,110 @@
+"""Several workers behind one socket: one service, whose parts may die and are replaced."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.servers import PostgresServer, RedisServer, wait_until
+from tests.serving import ServiceProcess
+
+WORKERS = 2
+SOON_S = 60.0
+OUTCOME = {"task": "a", "successes": 1, "trials": 2}
+
+
+@pytest.fixture
+def service(tmp_path: Path, postgres_url: str, redis_server: RedisServer):
+    redis_server.client().flushall()
+    service = ServiceProcess(
+        tmp_path, workers=str(WORKERS), database_url=postgres_url, redis_url=redis_server.url, drain_s="0.5"
+    )
+    service.start()
+    yield service
+    if service.process.poll() is None:
+        service.stop()
+
+
+def workers_of(service: ServiceProcess) -> set[int]:
+    """Return the processes that listen, apart from the one that watches over them."""
+    found = set()
+    for child in psutil.Process(service.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # also of one that is dead, and not yet buried
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
+
+
+def report(service: ServiceProcess, key: str) -> httpx.Response:
+    body = {"dataset": "pool", "outcomes": [OUTCOME]}
+    return httpx.post(f"{service.url}/report", json=body, headers={"Idempotency-Key": key}, timeout=SOON_S)
+
+
+def make_pool(service: ServiceProcess) -> None:
+    httpx.put(f"{service.url}/datasets/pool", json={"tasks": [{"id": "a"}]}, timeout=SOON_S).raise_for_status()
+
+
+def seq(service: ServiceProcess) -> int:
+    return httpx.get(f"{service.url}/datasets/pool/runs/default", timeout=SOON_S).json()["seq"]
+
+
+def test_workers_serve_one_truth_and_a_dead_one_is_replaced(service: ServiceProcess):
+    make_pool(service)
+    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
+    for number in range(10):
+        assert report(service, str(number)).json()["seq"] == number + 1
+    before = workers_of(service)
+    victim = min(before)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: victim not in workers_of(service) and len(workers_of(service)) == WORKERS, SOON_S)
+    wait_until(lambda: len(re.findall("worker_died", service.log.read_text())) == 1, SOON_S)
+    assert before - {victim} < workers_of(service)
+    for number in range(10, 20):
+        assert report(service, str(number)).json()["seq"] == number + 1
+    pids = workers_of(service)
+    assert service.stop() == 0
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert service.log.read_text().count("listens on") == 1
+
+
+def test_workers_do_not_outlive_the_one_that_watches_over_them(service: ServiceProcess):
+    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
+    pids = workers_of(service)
+    service.kill()
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), SOON_S)
+
+
+def start_in_vain(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {f"BOTS_{name.upper()}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "bots_service", "serve", "--port", "0"]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SOON_S, check=False
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"redis_url": "redis://localhost"}, {"database_url": "postgresql://db/bots"}])
+def test_several_workers_need_what_they_can_share(tmp_path: Path, settings: dict[str, str]):
+    ended = start_in_vain(tmp_path, workers="2", **settings)
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "2 workers share their work through PostgreSQL and Redis" in ended.stderr
+
+
+def test_workers_that_can_not_start_end_the_service_and_say_why(
+    tmp_path: Path, postgres: PostgresServer, redis_server: RedisServer
+):
+    missing = postgres.url("missing")
+    started = time.monotonic()
+    ended = start_in_vain(tmp_path, workers="2", database_url=missing, redis_url=redis_server.url)
+    assert ended.returncode == 1
+    assert '"missing" does not exist' in ended.stderr
+    assert "listens on" not in ended.stderr
+    assert time.monotonic() - started < SOON_S

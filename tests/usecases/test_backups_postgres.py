@@ -1,0 +1,88 @@
+"""Backups between SQLite and PostgreSQL, and pruning there: the same as on SQLite."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.errors import BusyError
+from bots_service.ports.records import Once
+from bots_service.settings import Settings
+from bots_service.storage.postgres_database import PostgresDatabase
+from bots_service.usecases.prune import PrunedRun
+from bots_service.usecases.report_outcomes import News
+from bots_service.wiring import use_cases
+from tests.usecases.backups import assert_same, exported, histories, imported, live, states
+from tests.usecases.test_pruning import pruner, reports
+from tests.usecases.world import POOL, World, outcome
+
+PRUNE_LOCK = 0x7072756E
+
+
+@pytest.fixture
+async def shared(postgres_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    """A service without datasets on PostgreSQL."""
+    settings = Settings(data_dir=tmp_path, snapshot_every=5)
+    database = PostgresDatabase(postgres_url, pool_size=4, timeout_s=30)
+    world = World(tmp_path, database, use_cases(settings, database), settings)
+    yield world
+    await world.close()
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+async def test_what_lived_on_sqlite_lives_on_in_postgresql(empty: World, shared: World, seed: int):
+    await live(empty, seed)
+    await imported(shared, await exported(empty))
+    await assert_same(empty, shared)
+
+
+@pytest.mark.parametrize("seed", [13, 14])
+async def test_what_lived_in_postgresql_lives_on_on_sqlite(empty: World, shared: World, seed: int):
+    await live(shared, seed)
+    await imported(empty, await exported(shared))
+    await assert_same(shared, empty)
+
+
+async def test_a_run_moves_and_its_reports_are_recognised(world: World, shared: World):
+    news = News(POOL, "default", [outcome("t1"), outcome("t2")])
+    await shared.import_pool()
+    first = await world.use.report_outcomes(news, Once("key", "fingerprint"))
+    await imported(shared, await exported(world, "default"))
+    again = await shared.use.report_outcomes(news, Once("key", "fingerprint"))
+    assert (again.duplicate, again.receipt) == (True, first.receipt)
+
+
+async def test_pruning_leaves_states_histories_and_later_reports_as_they_were(empty: World, shared: World):
+    await live(shared, 15, actions=60)
+    await imported(empty, await exported(shared))
+    assert await pruner(shared)()
+    assert await pruner(shared)() == []
+    assert await histories(shared) == await histories(empty)
+    for row, saved in (await shared.use.export_backup.exports.cut(POOL)).runs:
+        assert await states(shared, row.name) == (await states(empty, row.name))[saved.pruned :]
+        for world in (shared, empty):
+            await reports(world, 8, first=900, run=row.name)
+        assert encode_state(await shared.state(row.name)) == encode_state(await empty.state(row.name))
+
+
+async def test_one_replica_at_a_time_prunes(shared: World, postgres_url: str):
+    await shared.import_pool()
+    await reports(shared, 23)
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [PRUNE_LOCK])
+        with pytest.raises(BusyError, match="another replica"):
+            await pruner(shared)()
+        other.rollback()
+    assert await pruner(shared)() == [PrunedRun(POOL, "default", 15, 15)]
+
+
+async def test_dead_uploads_and_old_answers_go(shared: World, postgres_url: str):
+    await shared.use.datasets.stage()
+    with psycopg.connect(postgres_url, autocommit=True) as direct:
+        direct.execute("UPDATE datasets SET created_at = 1")
+        direct.execute("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 200, 'x', 1.0)")
+        await shared.use.prune()
+        assert direct.execute("SELECT count(*) FROM datasets").fetchone() == (0,)
+        assert direct.execute("SELECT count(*) FROM answers").fetchone() == (0,)

@@ -1,0 +1,210 @@
+"""Backups whose checksums are right, and whose content can't be true: made by hand, or by a defect."""
+
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.entries import Fork, Report, Rewind
+from bots_service.core.evidence import Evidence
+from bots_service.errors import BusyError, InvalidBackupError
+from bots_service.storage.entries_codec import KINDS, encode_body
+from bots_service.usecases.backup_format import (
+    LARGEST_RECORD,
+    BackupWriter,
+    DatasetPart,
+    EntriesPart,
+    Part,
+    ReceiptsPart,
+    RetiredPart,
+    RunPart,
+    SnapshotPart,
+    TasksPart,
+)
+from tests.usecases.backups import exported, histories, imported, parts_of, truth
+from tests.usecases.test_pruning import pruner, reports
+from tests.usecases.world import POOL, World, block, never, outcome, stream
+
+Change = Callable[[Any], Any]
+changed = msgspec.structs.replace
+END = 59  # bytes of the end record: head 8, MessagePack 19, SHA-256 32
+
+
+def written(parts: list[Part]) -> bytes:
+    writer = BackupWriter()
+    return writer.begin() + b"".join(map(writer.part, parts)) + writer.end()
+
+
+@pytest.fixture
+async def other(folder: Callable[[str], Path]) -> AsyncIterator[World]:
+    """Another service without datasets."""
+    world = World.open(folder("other"))
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+async def parts(world: World) -> list[Part]:
+    """A good backup: three reports, a rewind, a report, a stored state, a retired task."""
+    await reports(world, 3)
+    await world.rewind(2)
+    await world.report(outcome("t9"))
+    await world.use.take_snapshot(POOL, "default", None)
+    await world.use.retire_tasks(POOL, ["t5"], None)
+    await histories(world)
+    return await parts_of(await exported(world))
+
+
+def with_changed(parts: list[Part], kind: type, change: Change) -> bytes:
+    return written([change(part) if isinstance(part, kind) else part for part in parts])
+
+
+def run(**values: Any) -> Change:
+    return lambda part: changed(part, run=changed(part.run, **values))
+
+
+def entry(at: int, **values: Any) -> Change:
+    return lambda part: changed(part, rows=[changed(row, **values) if row.seq == at else row for row in part.rows])
+
+
+def body(seq: int, made: Report | Rewind | Fork) -> Change:
+    return entry(seq, kind=KINDS[type(made)], body=encode_body(made))
+
+
+def report(task: int, successes: float = 1.0, *, counts: int = 1) -> Report:
+    return Report(Evidence(np.array([task]), np.full(counts, successes), np.full(counts, 1.0)), None, None)
+
+
+def snapshot(**values: Any) -> Change:
+    return lambda part: changed(part, row=replace(part.row, **values))
+
+
+def snapshot_of_more(part: SnapshotPart) -> SnapshotPart:
+    state = decode_state(part.blob)
+    recent = replace(state.belief.tried.recent, tasks=state.belief.tried.recent.tasks + 40)
+    belief = replace(state.belief, tried=replace(state.belief.tried, recent=recent))
+    blob = encode_state(replace(state, belief=belief))
+    return changed(part, row=replace(part.row, bytes=len(blob), checksum=f"{zlib.crc32(blob):08x}"), blob=blob)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        (DatasetPart, lambda part: changed(part, facts=replace(part.facts, size=41)), "size is 40 here and 41"),
+        (DatasetPart, lambda part: changed(part, facts=replace(part.facts, reference_order=(0, 7))), "no order"),
+        (DatasetPart, lambda part: changed(part, created_at=float("nan")), "record 1"),
+        (TasksPart, lambda part: changed(part, ids=part.ids[1:]), "differ in length"),
+        (TasksPart, lambda part: changed(part, ids=[part.ids[1], *part.ids[1:]]), "task ids must differ"),
+        (TasksPart, lambda part: changed(part, ids=["", *part.ids[1:]]), "tasks are not possible"),
+        (RetiredPart, lambda part: changed(part, tasks=b"123"), "can't be read"),
+        (RetiredPart, lambda part: changed(part, tasks=b"\x28\0\0\0"), "not some of its 40 tasks"),
+        (RunPart, run(name="no/name"), "record"),
+        (RunPart, run(uid="x"), "record"),
+        (RunPart, run(settings={"target": 7}), "settings"),
+        (RunPart, run(head=6), "entries 6 to 6 are missing"),
+        (RunPart, run(head=4), "receipt of entry 5"),
+        (RunPart, run(epoch=2), "its epoch is 2"),
+        (RunPart, run(pruned=9), "were pruned"),
+        (RunPart, run(pruned=1), "entry 1 was pruned"),
+        (EntriesPart, entry(2, seq=7), "entry 7 follows entry 1"),
+        (EntriesPart, entry(2, kind="rewind"), "no 'rewind'"),
+        (EntriesPart, entry(2, body="{"), "can't be read"),
+        (EntriesPart, entry(2, epoch=1), "has epoch 1"),
+        (EntriesPart, entry(2, profiles=99), "knows 99 profiles"),
+        (EntriesPart, entry(2, key="key-0"), "clash"),
+        (EntriesPart, entry(2, key="nul\0"), "record"),
+        (EntriesPart, body(2, report(40)), "tasks that the dataset lacks"),
+        (EntriesPart, body(2, report(-1)), "tasks that the dataset lacks"),
+        (EntriesPart, body(2, report(1, -1.0)), "below zero"),
+        (EntriesPart, body(2, report(1, counts=2)), "counts for other tasks"),
+        (EntriesPart, body(4, Rewind(4, 2)), "rewinds to entry 4"),
+        (EntriesPart, body(2, Fork("x", 1, b"BOTS")), "is a fork"),
+        (EntriesPart, body(1, Fork("x", 1, b"BOTS")), "too few"),
+        (ReceiptsPart, lambda part: changed(part, rows=part.rows[::-1]), "a receipt of entry 4"),
+        (SnapshotPart, snapshot(seq=4), "another one than it says"),
+        (SnapshotPart, snapshot(checksum="0"), "another one than it says"),
+        (SnapshotPart, snapshot(created_at=1e300), "another one than it says"),
+        (SnapshotPart, lambda part: changed(part, blob=part.blob[:-1]), "checksum does not match"),
+        (SnapshotPart, snapshot_of_more, "tasks that the dataset lacks"),
+    ],
+)
+async def test_what_can_not_be_true_is_refused(parts: list[Part], other: World, kind: type, change: Change, said: str):
+    with pytest.raises(InvalidBackupError, match=said):
+        await imported(other, with_changed(parts, kind, change))
+    assert other.sql("SELECT count(*) FROM datasets") == [(0,)]
+
+
+async def test_the_same_backup_unchanged_is_taken(parts: list[Part], other: World, world: World):
+    await imported(other, written(parts))
+    assert await truth(other) == await truth(world)
+
+
+async def test_a_dataset_without_a_default_run_gets_one(parts: list[Part], other: World):
+    await imported(other, with_changed(parts, RunPart, run(name="only")))
+    assert (await other.state("only")).seq == 5
+    assert (await other.state()).seq == 0
+
+
+async def test_a_record_that_would_be_too_long_is_refused_at_once(other: World):
+    with pytest.raises(InvalidBackupError, match="would have"):
+        await imported(other, b"BOTSBKUP\1\0" + (LARGEST_RECORD + 1).to_bytes(4, "little") + bytes(1000))
+
+
+async def test_a_pruned_run_without_a_stored_state_is_refused(world: World, other: World):
+    await reports(world, 23)
+    assert await pruner(world)()
+    kept: list[Part] = [part for part in await parts_of(await exported(world)) if not isinstance(part, SnapshotPart)]
+    with pytest.raises(InvalidBackupError, match="no stored state stands for them"):
+        await imported(other, written(kept))
+
+
+async def test_a_record_that_is_missing_is_noticed_at_the_end(parts: list[Part], other: World):
+    whole, cut = written(parts), written(parts[:2] + parts[3:])
+    with pytest.raises(InvalidBackupError, match="SHA-256"):
+        await imported(other, cut[:-END] + whole[-END:])
+
+
+async def test_what_follows_the_end_is_noticed_wherever_chunks_end(parts: list[Part], other: World):
+    async def chunks() -> AsyncIterator[bytes]:
+        yield written(parts)
+        yield b""
+        yield b"x"
+
+    with pytest.raises(InvalidBackupError, match="follows its end"):
+        await other.use.import_backup(chunks(), never)
+
+
+# --- what changes while it is exported -------------------------------------------------------------------------------
+
+
+async def test_tasks_appended_meanwhile_are_not_in_it(world: World, other: World):
+    before = await truth(world)
+    pieces = await world.use.export_backup(POOL)
+    await world.use.append_tasks(POOL, stream(block(40, 10)), never)
+    await imported(other, b"".join([piece async for piece in pieces]))
+    assert await truth(other) == before
+
+
+async def test_a_run_deleted_meanwhile_breaks_the_export(world: World):
+    await reports(world, 3)
+    pieces = await world.use.export_backup(POOL)
+    await world.use.delete_run(POOL, "default", None)
+    with pytest.raises(BusyError, match="export again"):
+        [piece async for piece in pieces]
+
+
+async def test_stored_states_thinned_away_meanwhile_are_left_out(world: World, other: World):
+    await reports(world, 7)
+    pieces = await world.use.export_backup(POOL)
+    export, row = world.use.export_backup, await world.row()
+    (stored,) = await export.snapshots.after(row, 0, 10)
+    await export.snapshots.drop(row, [stored.seq])
+    assert await export._snapshot(row, stored) is None
+    await imported(other, b"".join([piece async for piece in pieces]))
+    assert (await other.state()).seq == 7

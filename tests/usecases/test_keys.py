@@ -1,0 +1,380 @@
+"""Who is let in: keys made, known, expired, revoked, here and on other replicas, with SQL and without."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from bots_service.errors import (
+    ForbiddenError,
+    InvalidApiKeyError,
+    RateLimitedError,
+    StorageUnavailableError,
+    UnauthenticatedError,
+    UnknownApiKeyError,
+)
+from bots_service.ports.keys import KeyRow, KeysInUse, Scope
+from bots_service.storage.memory_rates import MemoryRateLimits
+from bots_service.storage.sql_keys import SqlKeys
+from bots_service.usecases.authenticate import ANYBODY, OPERATOR, Authenticate, Caller, digest_of
+from bots_service.usecases.create_key import CreateKey, KeyWish
+from bots_service.usecases.known_keys import KnownKeys
+from bots_service.usecases.revoke_key import RevokeKey
+from tests.usecases.world import World, until
+
+ADMIN = KeyWish("root", frozenset({Scope.ADMIN}), ("*",))
+READER = KeyWish("reader", frozenset({Scope.READ}), ("guru*",))
+NOBODYS = f"bots_{'0' * 16}_{'0' * 64}"
+
+
+class CountedKeys(SqlKeys):
+    """Keys in SQL, with a count of how often all are read."""
+
+    looks = 0
+
+    async def in_use(self) -> KeysInUse:
+        self.looks += 1
+        return await super().in_use()
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Process:
+    """What one process knows of the keys in a world's database."""
+
+    def __init__(self, world: World, *, admin_key: str | None = None, every_s: float = 3600.0) -> None:
+        self.clock = Clock()
+        self.keys = CountedKeys(world.database, clock=self.clock)
+        self.known = KnownKeys(self.keys, every_s=every_s, clock=self.clock)
+        digest = None if admin_key is None else digest_of(admin_key)
+        self.authenticate = Authenticate(self.known, MemoryRateLimits(clock=self.clock), digest, self.clock)
+        self.revoke = RevokeKey(self.keys, self.known)
+
+    async def make(self, wish: KeyWish, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
+        return await CreateKey(self.keys, self.known, self.clock)(wish, None, by_anybody=by_anybody)
+
+    async def refuses(self, key: str | None) -> bool:
+        try:
+            await self.authenticate(key)
+        except UnauthenticatedError:
+            return True
+        return False
+
+
+@pytest.fixture
+async def open_service(empty: World) -> Process:
+    """A process over a database without keys."""
+    process = Process(empty)
+    await process.known.load()
+    return process
+
+
+@pytest.fixture
+async def process(open_service: Process) -> Process:
+    """A process that a first key guards."""
+    await open_service.make(ADMIN, by_anybody=True)
+    return open_service
+
+
+async def test_nobody_is_let_in_before_it_is_known_whether_there_are_keys(empty):
+    process = Process(empty)
+
+    assert not process.authenticate.is_open
+    assert await process.refuses(None)
+    assert process.keys.looks == 0
+
+
+async def test_without_keys_everybody_may_do_everything_whatever_they_send(open_service):
+    for key in (None, "", "nonsense", NOBODYS):
+        assert await open_service.authenticate(key) == ANYBODY
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"scopes": frozenset({Scope.READ, Scope.SELECT, Scope.REPORT})}, {"datasets": ("guru*",)}, {"expires_in_s": 60.0}],
+)
+async def test_the_first_key_must_be_able_to_make_others_for_ever(open_service, empty, change: dict[str, Any]):
+    facts: dict[str, Any] = {"name": "first", "scopes": ADMIN.scopes, "datasets": ADMIN.datasets, **change}
+
+    with pytest.raises(InvalidApiKeyError, match="nobody could make another"):
+        await open_service.make(KeyWish(**facts), by_anybody=True)
+
+    assert empty.sql("SELECT count(*) FROM api_keys") == [(0,)]
+    assert open_service.authenticate.is_open
+
+
+async def test_the_first_key_closes_the_service_at_once(open_service):
+    row, key = await open_service.make(ADMIN, by_anybody=True)
+
+    assert not open_service.authenticate.is_open
+    assert await open_service.refuses(None)
+    assert await open_service.authenticate(key) == Caller(row.id, frozenset({Scope.ADMIN}), ("*",))
+    assert open_service.keys.looks == 1
+
+
+async def test_who_still_takes_the_service_for_open_makes_no_second_first_key(process, empty):
+    late = Process(empty)
+
+    with pytest.raises(UnauthenticatedError, match="by now"):
+        await late.make(ADMIN, by_anybody=True)
+
+    assert empty.sql("SELECT count(*) FROM api_keys") == [(1,)]
+
+
+async def test_only_the_digest_of_a_key_is_kept(process, empty):
+    row, key = await process.make(READER)
+
+    ((kept,),) = empty.sql("SELECT digest FROM api_keys WHERE id = ?", row.id)
+    assert kept == hashlib.sha256(key.encode()).hexdigest()
+    files = [path.read_bytes() for path in empty.folder.iterdir() if path.is_file()]
+    assert not [content for content in files if key.encode() in content or key[-64:].encode() in content]
+    assert key not in repr(row)
+    assert kept not in repr(row)
+
+
+async def test_keys_are_never_alike(process):
+    made = [(await process.make(READER))[1] for _ in range(20)]
+
+    assert len({key[5:21] for key in made}) == len({key[-64:] for key in made}) == 20
+
+
+async def test_a_key_that_is_not_quite_right_is_refused(process):
+    row, key = await process.make(READER)
+    other_end = "0" if key[-1] != "0" else "1"
+    wrong = [
+        None,
+        "",
+        " ",
+        "bots",
+        row.id,
+        key[:-1],
+        key + "0",
+        key[:-1] + other_end,
+        key.upper(),
+        f" {key}",
+        f"{key}\n",
+    ]
+    wrong += [f"bots_{row.id}_{'0' * 64}", key.replace("bots", "boots"), "ü" * 86, "x" * 10_000]
+
+    assert [text for text in wrong if not await process.refuses(text)] == []
+    assert (await process.authenticate(key)).key == row.id
+
+
+async def test_a_malformed_key_costs_no_look_into_sql(process):
+    looks = process.keys.looks
+    for key in (None, "", "nonsense", "bots_1_2", NOBODYS + "0", NOBODYS[:-1] + "g"):
+        process.clock.now += 10
+        assert await process.refuses(key)
+
+    assert process.keys.looks == looks
+
+
+async def test_unknown_ids_cost_one_look_a_second(process):
+    looks = process.keys.looks
+    for tenths in range(30):
+        process.clock.now = 2000.0 + tenths * 0.125
+        assert await process.refuses(f"bots_{tenths:016x}_{'0' * 64}")
+
+    assert process.keys.looks - looks == 4  # at 0, 1, 2 and 3 s
+
+
+async def test_every_answer_compares_in_constant_time(process, monkeypatch):
+    row, key = await process.make(READER)
+    compared: list[int] = []
+    compare = hmac.compare_digest
+
+    def spied(one: bytes, other: bytes) -> bool:
+        compared.append(len(other))
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", spied)
+
+    for presented in (key, f"bots_{row.id}_{'0' * 64}", NOBODYS, "nonsense"):
+        await process.refuses(presented)
+
+    assert compared == [32, 32, 32, 32]
+
+
+async def test_a_key_expires_to_the_second(process):
+    _, key = await process.make(KeyWish("brief", READER.scopes, READER.datasets, expires_in_s=60.0))
+    process.clock.now += 59.5
+    assert not await process.refuses(key)
+    process.clock.now += 0.5
+    assert await process.refuses(key)
+
+
+async def test_a_revoked_key_is_refused_at_once_and_revoking_all_opens_nothing(process, empty):
+    row, key = await process.make(READER)
+    ((first,),) = empty.sql("SELECT id FROM api_keys WHERE name = 'root'")
+
+    await process.revoke(row.id, None)
+    await process.revoke(first, None)
+
+    assert await process.refuses(key)
+    assert await process.refuses(None)
+    later = Process(empty)
+    await later.known.load()
+    assert not later.authenticate.is_open
+    assert await later.refuses(key)
+    with pytest.raises(UnknownApiKeyError, match="no key"):
+        await process.revoke("f" * 16, None)
+
+
+async def test_a_key_made_elsewhere_works_at_once(process, empty):
+    elsewhere = Process(empty)
+    await elsewhere.known.load()
+
+    row, key = await elsewhere.make(READER)
+
+    assert (await process.authenticate(key)).key == row.id
+
+
+async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, empty):
+    _, key = await process.make(READER)
+    replica = empty.beside()
+    async with replica.use.authenticate.known.kept_fresh():
+        caller = await replica.use.authenticate(key)
+        assert caller.key is not None
+        loop_time = replica.use.authenticate.clock
+        await process.revoke(caller.key, None)
+        began = loop_time()
+
+        async def is_refused() -> bool:
+            try:
+                await replica.use.authenticate(key)
+            except UnauthenticatedError:
+                return True
+            return False
+
+        await until(is_refused)
+        assert loop_time() - began < 5
+
+
+async def test_the_first_key_made_elsewhere_closes_this_process_too(open_service, empty):
+    replica = Process(empty, every_s=0.01)
+    async with replica.known.kept_fresh():
+        assert replica.authenticate.is_open
+        await open_service.make(ADMIN, by_anybody=True)
+
+        async def is_closed() -> bool:
+            return not replica.authenticate.is_open
+
+        await until(is_closed)
+
+
+async def test_while_sql_is_away_the_last_known_keys_go_on(process, empty):
+    row, key = await process.make(READER)
+    replica = Process(empty, every_s=0.001)
+    with capture_logs() as said:
+        async with replica.known.kept_fresh():
+            await empty.database.close()
+            looks = replica.keys.looks
+
+            async def looked_often() -> bool:
+                return replica.keys.looks > looks + 5
+
+            await until(looked_often)
+            assert (await replica.authenticate(key)).key == row.id
+            assert await replica.refuses(NOBODYS)
+            assert await replica.refuses(None)
+    assert [line["event"] for line in said] == ["keys_not_refreshed"]
+    with pytest.raises(StorageUnavailableError):
+        async with replica.known.kept_fresh():
+            pass
+
+
+async def test_the_operators_key_opens_everything_and_closes_the_service(empty):
+    process = Process(empty, admin_key="operator's own key")
+    await process.known.load()
+
+    assert not process.authenticate.is_open
+    assert await process.authenticate("operator's own key") == OPERATOR
+    assert await process.refuses(None)
+    assert await process.refuses("operator's own kex")
+    row, key = await process.make(READER)
+    assert (await process.authenticate(key)).key == row.id
+
+
+async def test_a_key_with_a_rate_is_told_when_to_come_back(process):
+    _, key = await process.make(KeyWish("slow", READER.scopes, READER.datasets, per_second=4.0, burst=2))
+    _, free = await process.make(READER)
+
+    await process.authenticate(key)
+    await process.authenticate(key)
+    with pytest.raises(RateLimitedError, match="4 times a second, 2 at once") as refused:
+        await process.authenticate(key)
+
+    assert refused.value.retry_after_s == pytest.approx(0.25)
+    process.clock.now += 0.25
+    await process.authenticate(key)
+    for _ in range(100):
+        await process.authenticate(free)
+
+
+@pytest.mark.parametrize(
+    ("per_second", "burst", "comes_to"), [(0.1, None, 1), (2.5, None, 3), (7.0, 1, 1), (7.0, 20, 20)]
+)
+def test_a_burst_left_out_is_that_of_one_second(per_second, burst, comes_to):
+    rate = KeyWish("x", READER.scopes, READER.datasets, per_second=per_second, burst=burst).rate
+
+    assert rate is not None
+    assert (rate.per_second, rate.burst) == (per_second, comes_to)
+
+
+def test_a_caller_needs_one_of_the_scopes_or_admin():
+    Caller("k", frozenset({Scope.READ}), ("*",)).require_scope(frozenset({Scope.READ, Scope.SELECT}))
+    Caller("k", frozenset({Scope.ADMIN}), ("*",)).require_scope(frozenset({Scope.SELECT}))
+    with pytest.raises(ForbiddenError, match="no scope report or select, only read"):
+        Caller("k", frozenset({Scope.READ}), ("*",)).require_scope(frozenset({Scope.SELECT, Scope.REPORT}))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "reached", "not_reached"),
+    [
+        (("*",), ["guru", "a"], []),
+        (("guru*",), ["guru", "guru-2"], ["gur", "Guru", "my-guru"]),
+        (("a?c", "b.d"), ["abc", "b.d"], ["ac", "abbc", "bxd", "a?"]),
+    ],
+)
+def test_a_pattern_reaches_the_names_that_it_fits(patterns, reached, not_reached):
+    caller = Caller("k", frozenset({Scope.READ}), patterns)
+
+    assert [name for name in [*reached, *not_reached] if caller.reaches(name)] == reached
+    for name in reached:
+        caller.require_dataset(name)
+    for name in not_reached:
+        with pytest.raises(ForbiddenError, match="does not reach dataset"):
+            caller.require_dataset(name)
+
+
+def test_only_a_star_reaches_every_dataset():
+    Caller("k", frozenset({Scope.ADMIN}), ("a", "*")).require_every_dataset()
+    with pytest.raises(ForbiddenError, match="every dataset"):
+        Caller("k", frozenset({Scope.ADMIN}), ("?*", "a*")).require_every_dataset()
+
+
+async def test_a_list_of_datasets_holds_only_those_that_the_caller_reaches(empty, monkeypatch):
+    monkeypatch.setattr("bots_service.usecases.list_datasets.BATCH", 2)
+    for name in ("a-1", "b-1", "b-2", "b-3", "a-2", "c", "a-3", "d"):
+        await empty.import_pool(name)
+    mine = Caller("k", frozenset({Scope.READ}), ("a-*", "d"))
+
+    async def listed(caller: Caller, after: str, limit: int) -> list[str]:
+        return [row.name for row in await empty.use.list_datasets(caller, after, limit)]
+
+    assert await listed(mine, "", 10) == ["a-1", "a-2", "a-3", "d"]
+    assert await listed(mine, "", 4) == ["a-1", "a-2", "a-3", "d"]
+    assert await listed(mine, "", 3) == ["a-1", "a-2", "a-3"]
+    assert await listed(mine, "a-3", 3) == ["d"]
+    assert await listed(mine, "d", 3) == []
+    assert await listed(Caller("k", frozenset({Scope.READ}), ("nothing",)), "", 3) == []
+    assert await listed(ANYBODY, "b-3", 2) == ["c", "d"]

@@ -1,0 +1,306 @@
+"""Pruning: old entries go where stored states stand for them, and nobody notices but who asks for what is gone."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.core.entries import Rewind
+from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
+from bots_service.ports.records import Draft
+from bots_service.usecases.backup_format import EntriesPart, RunPart
+from bots_service.usecases.prune import Prune, PrunedRun
+from bots_service.usecases.put_run import ForkFrom
+from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states
+from tests.usecases.world import POOL, World, evidence_bytes, outcome, until
+
+DAY_S = 24 * 3600.0
+
+
+def pruner(world: World, *, days_later: float = 100.0, keep_days: float | None = 30.0) -> Prune:
+    """The job, as it runs some days from now."""
+    return replace(world.use.prune, keep_days=keep_days, clock=lambda: time.time() + days_later * DAY_S)
+
+
+async def reports(world: World, count: int, *, first: int = 0, run: str = "default") -> None:
+    for number in range(first, first + count):
+        await world.report(outcome(f"t{number % 40}", number % 17), run=run, key=f"key-{number}")
+
+
+def entries(world: World) -> list[int]:
+    return [seq for (seq,) in world.sql("SELECT seq FROM journal ORDER BY run_id, seq")]
+
+
+async def test_old_entries_go_up_to_the_last_stored_state_but_one(world: World):
+    await reports(world, 23)  # states are stored at 5, 10, 15, 20
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 15, 15)]
+    assert entries(world) == list(range(16, 24))
+    assert await pruner(world)() == []
+
+
+async def test_nothing_goes_that_is_young_or_when_nothing_was_said(world: World):
+    await reports(world, 23)
+    assert await pruner(world, days_later=29.0)() == []
+    assert await pruner(world, keep_days=None)() == []
+    assert await pruner(world, keep_days=None)(keep_days=200.0) == []
+    assert entries(world) == list(range(1, 24))
+
+
+async def test_a_dry_run_tells_and_removes_nothing(world: World):
+    await reports(world, 23)
+    assert await pruner(world)(dry_run=True) == [PrunedRun(POOL, "default", 15, 15)]
+    assert entries(world) == list(range(1, 24))
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_states_histories_and_later_reports_are_the_same_as_without(
+    empty: World, folder: Callable[[str], Path], seed: int
+):
+    await live(empty, seed, actions=60)
+    whole = World.open(folder("whole"), snapshot_every=5)
+    await imported(whole, await exported(empty))
+    pruned = await pruner(empty)()
+    assert pruned
+    empty = await empty.reopened()
+    assert await histories(empty) == await histories(whole)
+    for row, saved in (await empty.use.export_backup.exports.cut(POOL)).runs:
+        assert await states(empty, row.name) == (await states(whole, row.name))[saved.pruned :]
+        for world in (empty, whole):
+            await reports(world, 8, first=900, run=row.name)
+        assert encode_state(await empty.state(row.name)) == encode_state(await whole.state(row.name))
+    assert await histories(empty) == {
+        name: [
+            replace(one, created_at=other.created_at)
+            for one, other in zip(steps, (await histories(empty))[name], strict=True)
+        ]
+        for name, steps in (await histories(whole)).items()
+    }
+    await whole.close()
+    await empty.close()
+
+
+async def test_what_was_pruned_is_refused_by_name(world: World):
+    await reports(world, 23)
+    await pruner(world)()
+    said = "pruned: the journal of run 'default' begins at step 15"
+    for step in (0, 1, 14):
+        with pytest.raises(UnknownStepError, match=said):
+            await world.rewind(step)
+        with pytest.raises(UnknownStepError, match=said):
+            await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+    assert (await world.state()).seq == 23
+    await reports(world, 1, first=23)
+
+
+async def test_the_step_at_which_the_journal_begins_can_be_gone_back_to(world: World):
+    await reports(world, 15)
+    then = evidence_bytes(await world.state())
+    await reports(world, 8, first=15)
+    await pruner(world)()
+    rewound = await world.rewind(15)
+    assert evidence_bytes(rewound.state) == then
+    cold = await world.reopened()
+    assert evidence_bytes(await cold.state()) == then
+    await reports(cold, 3, first=23)
+    await cold.close()
+
+
+async def test_a_key_of_a_pruned_entry_is_new_again_and_of_a_kept_one_is_not(world: World):
+    await reports(world, 23)
+    await pruner(world)()
+    for number, seq in ((0, 24), (20, 24)):
+        await world.report(outcome(f"t{number % 40}", number % 17), key=f"key-{number}")
+        assert (await world.state()).seq == seq
+
+
+async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
+    await reports(world, 12)
+    await world.rewind(4)  # entry 13 goes back to entry 4, so only states at 13 and later can stand for entry 4
+    await reports(world, 8, first=12)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 14, 15)]
+    assert entries(world) == [13, *range(16, 22)]
+    assert [one.receipt.seq for one in await world.use.read_history(POOL, "default", 0, 100)] == [
+        1,
+        2,
+        3,
+        4,
+        *range(14, 22),
+    ]
+    with pytest.raises(UnknownStepError, match="begins at step 6"):
+        await world.rewind(4)
+    await world.rewind(7)
+
+
+async def test_a_rewind_that_is_not_old_enough_to_go_holds_its_target(world: World):
+    await reports(world, 22)
+    await world.rewind(3)
+    world.sql("UPDATE journal SET created_at = created_at + ? WHERE seq >= 23", 90 * DAY_S)
+    assert await pruner(world)() == []
+    world.sql("UPDATE journal SET created_at = created_at - ? WHERE seq >= 23", 90 * DAY_S)
+    await reports(world, 3, first=22)
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 22, 23)]
+
+
+async def test_damaged_states_stand_for_nothing(world: World):
+    await reports(world, 23)
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq IN (15, 20)")
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 5, 5)]
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40)")
+    assert await pruner(world)() == []
+    cold = await world.reopened()
+    with pytest.raises(UnknownStepError, match="pruned"):
+        await cold.state()  # both stored states were destroyed after entries went: no way is left, and it says so
+    await cold.close()
+
+
+async def test_without_a_second_intact_state_nothing_goes(world: World):
+    await reports(world, 23)
+    world.sql("UPDATE journal SET created_at = created_at + ? WHERE seq > 17", 90 * DAY_S)
+    await world.use.take_snapshot(POOL, "default", None)
+    stored = [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)]
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq < 20")
+    assert stored[-2:] == [20, 23]
+    assert await pruner(world)() == []
+
+
+async def test_the_newest_state_survives_the_damage_of_what_the_journal_begins_with(world: World):
+    await reports(world, 23)
+    newest = encode_state(await world.state())
+    await pruner(world)()
+    world.sql("UPDATE snapshots SET blob = substr(blob, 1, 40) WHERE seq = 15")
+    cold = await world.reopened()
+    assert encode_state(await cold.state()) == newest
+    with pytest.raises(UnknownStepError):
+        await cold.rewind(17)
+    await cold.close()
+
+
+async def test_a_process_that_slept_through_pruning_goes_on_from_a_stored_state(world: World):
+    await reports(world, 3)
+    sleeper = world.beside()
+    await sleeper.state()
+    await reports(world, 20, first=3)
+    await pruner(world)()
+    await sleeper.report(outcome("t1"))
+    assert encode_state(await sleeper.state()) == encode_state(await world.beside().state())
+    assert (await sleeper.state()).seq == 24
+
+
+async def test_missing_receipts_are_made_before_their_entries_go(world: World):
+    await reports(world, 23)
+    before = await histories(world)
+    world.sql("DELETE FROM receipts WHERE seq IN (2, 7)")
+    assert await pruner(world)() == [PrunedRun(POOL, "default", 15, 15)]
+    assert await histories(world) == before
+
+
+async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world: World):
+    await reports(world, 23)
+    await pruner(world)()
+    with pytest.raises(BusyError, match="pruned just now"):
+        await world.use.rewind_run.journal.append(await world.row(), Draft(Rewind(4, 4), 3))
+
+
+async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
+    await reports(world, 23)
+    row, retention = await world.row(), world.use.prune.retention
+    assert not await retention.cover(row, 14)  # no state is stored there
+    assert not await retention.cover(replace(row, uid="0" * 16), 15)
+    assert not await retention.cover(replace(row, id=99), 15)
+    world.sql("DELETE FROM receipts WHERE seq = 2")
+    assert not await retention.cover(row, 15)
+
+
+async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
+    await reports(world, 23)
+    job = pruner(world)
+    row = await world.row()
+    await world.use.delete_run(POOL, "default", None)
+    assert await job._prune(POOL, row, 15) == 0
+
+
+async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
+    await reports(world, 23)
+    assert await world.use.prune.retention.cover(await world.row(), 15)
+    assert entries(world) == list(range(1, 24))
+    assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
+
+
+async def test_a_pruned_run_moves_with_what_is_left(world: World, folder: Callable[[str], Path]):
+    await reports(world, 12)
+    await world.rewind(4)
+    await reports(world, 10, first=12)
+    await pruner(world)()
+    other = World.open(folder("other"), snapshot_every=7)
+    await imported(other, await exported(world))
+    await assert_same(world, other)
+    with pytest.raises(UnknownStepError, match="pruned"):
+        await other.rewind(2)
+    await other.close()
+
+
+async def test_stored_states_that_were_asked_for_stay(world: World):
+    await reports(world, 7)
+    await world.use.take_snapshot(POOL, "default", None)
+    await reports(world, 16, first=7)
+    await pruner(world)()
+    assert [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)] == [7, 15, 20]
+    await world.use.prune.snapshots.drop(await world.row(), [15, 20])
+    assert [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)] == [7, 15]
+
+
+async def test_old_answers_and_dead_uploads_go(world: World):
+    await world.use.datasets.stage()
+    stage = await world.use.datasets.stage()
+    world.sql(
+        "INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 200, x'00', 1.0), ('PUT /x', 'new', 'f', 200, x'00', 1e11)"
+    )
+    world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
+    imports = world.use.import_backup.imports
+    await reports(world, 3)
+    parts = await parts_of(await exported(world))
+    (run,) = [part.run for part in parts if isinstance(part, RunPart)]
+    (rows,) = [part.rows for part in parts if isinstance(part, EntriesPart)]
+    run_id = await imports.add_run(stage, run)
+    await imports.add_entries(run_id, rows)
+    world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
+    await world.use.prune()
+    assert world.sql("SELECT key FROM answers") == [("new",)]
+    assert world.sql("SELECT count(*) FROM datasets WHERE name IS NULL") == [(1,)]
+    assert entries(world) == [1, 2, 3]
+
+
+async def _only(world: World, count: int) -> bool:
+    return len(entries(world)) == count
+
+
+# --- in the background -----------------------------------------------------------------------------------------------
+
+
+async def test_it_happens_by_itself(world: World):
+    await reports(world, 23)
+    async with asyncio.timeout(30), pruner(world).now_and_then(every_s=0.01):
+        await until(lambda: _only(world, 8))
+    assert entries(world) == list(range(16, 24))
+
+
+@pytest.mark.parametrize("error", [BusyError("x"), StorageUnavailableError("x"), RuntimeError("x")])
+async def test_a_turn_that_fails_is_followed_by_another(world: World, error: Exception):
+    await reports(world, 23)
+    turns = 0
+
+    def clock() -> float:
+        nonlocal turns
+        turns += 1
+        if turns < 3:
+            raise error
+        return time.time() + 100 * DAY_S
+
+    async with asyncio.timeout(30), replace(pruner(world), clock=clock).now_and_then(every_s=0.01):
+        while turns < 4:  # noqa: ASYNC110 - there is no event; one more than needed, so that the third ended
+            await asyncio.sleep(0.01)
+    assert entries(world) == list(range(16, 24))

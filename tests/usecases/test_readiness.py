@@ -1,0 +1,115 @@
+"""What /readyz tells: looked up beforehand, true within two seconds, never held up by what it tells about."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from bots_service.errors import OutdatedTablesError, StorageUnavailableError
+from bots_service.usecases import readiness as module
+from bots_service.usecases.readiness import Readiness, Ready
+
+SOON_S = 30.0
+HANGS = "hangs"
+
+
+class Part:
+    """A dependency that is as it is told to be: "ok", "down", an error, or "hangs". No real one does that on demand."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state: str | Exception = "ok"
+        self.looks = 0
+
+    async def check(self) -> dict[str, Any]:
+        self.looks += 1
+        if self.state == HANGS:
+            await asyncio.Event().wait()
+        if isinstance(self.state, Exception):
+            raise self.state
+        return {self.name: self.state}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(module, "GIVE_UP_S", 0.05)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not condition():  # noqa: ASYNC110 - a probe looks again and again, too
+            await asyncio.sleep(0.005)
+
+
+def both() -> tuple[Part, Part, Readiness]:
+    sql, redis = Part("sql"), Part("redis")
+    return sql, redis, Readiness({"sql": sql, "redis": redis})
+
+
+AWAY = StorageUnavailableError("the database did not answer")
+OLD = OutdatedTablesError("the tables are at revision 0001, not 0002")
+
+
+@pytest.mark.parametrize(
+    ("sql_is", "redis_is", "expected"),
+    [
+        ("ok", "ok", Ready("ready", {"sql": "ok", "redis": "ok"})),
+        (AWAY, "ok", Ready("degraded", {"sql": "down: the database did not answer", "redis": "ok"})),
+        ("ok", "down", Ready("degraded", {"sql": "ok", "redis": "down"})),
+        (HANGS, "ok", Ready("degraded", {"sql": "down: no answer in 0.05 s", "redis": "ok"})),
+        (AWAY, "down", Ready("unavailable", {"sql": "down: the database did not answer", "redis": "down"})),
+        (OLD, "ok", Ready("outdated", {"sql": f"outdated: {OLD}", "redis": "ok"})),
+        (KeyError("x"), "ok", Ready("degraded", {"sql": "down: KeyError('x')", "redis": "ok"})),
+    ],
+)
+async def test_it_tells_what_each_part_says_and_comes_back_with_it(sql_is: Any, redis_is: Any, expected: Ready):
+    sql, redis, readiness = both()
+    async with readiness.watching():
+        assert readiness() == Ready("ready", {"sql": "ok", "redis": "ok"})
+        sql.state, redis.state = sql_is, redis_is
+        await until(lambda: readiness() == expected)
+        assert readiness().is_ready == (expected.status in {"ready", "degraded"})
+        sql.state = redis.state = "ok"
+        await until(lambda: readiness().status == "ready")
+
+
+async def test_one_part_that_is_down_from_the_start_is_known_at_once():
+    sql, _, readiness = both()
+    sql.state = AWAY
+    async with readiness.watching():
+        assert readiness().status == "degraded"
+
+
+async def test_it_is_not_ready_before_it_looked_nor_once_it_drains():
+    _, _, readiness = both()
+    assert readiness() == Ready("starting", {})
+    async with readiness.watching():
+        readiness.drain()
+        assert readiness() == Ready("draining", {"sql": "ok", "redis": "ok"})
+        assert not readiness().is_ready
+
+
+async def test_it_looks_no_more_once_it_is_closed_even_if_what_it_served_failed():
+    sql, _, readiness = both()
+    with contextlib.suppress(LookupError):
+        async with readiness.watching():
+            await until(lambda: sql.looks > 2)
+            raise LookupError
+    looks = sql.looks
+    await asyncio.sleep(0.05)
+    assert sql.looks == looks
+
+
+async def test_each_change_leaves_one_line_in_the_log():
+    sql, _, readiness = both()
+    with capture_logs() as lines:
+        async with readiness.watching():
+            for state in (AWAY, "ok", AWAY):
+                sql.state = state
+                await asyncio.sleep(0.1)
+    said = [line["said"] for line in lines if line["event"] == "dependency"]
+    assert said == ["down: the database did not answer", "ok", "down: the database did not answer"]
