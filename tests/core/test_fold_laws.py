@@ -304,3 +304,19 @@ def test_a_run_that_forgets_everything_knows_only_its_last_step(successes, failu
     alpha, beta = state.belief.of_tasks(POOL, ALL)
     assert alpha.tolist() == [1 + successes, 1.0, 1.0, 1.0, 1.0]
     assert beta.tolist() == [2 + failures, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_a_state_fits_the_pools_that_have_its_tasks_and_profiles():
+    small, grown = pool_of((0.25, 0.75), (0.25, 0.75)), pool_of((0.25, 0.75), (0.25, 0.75), (0.25, 0.75))
+    other = pool_of((0.25, 0.75), (0.25, 0.75), (0.5, 0.5))
+    one = replay(small, [report_of((1, 1.0, 3.0))], settings_from({}))
+    assert one.fits(small)
+    assert one.fits(other)
+    assert not replay(grown, [report_of((2, 1.0, 3.0))], settings_from({})).fits(small)
+    assert not replay(grown, [report_of((2, 1.0, 3.0)), *[report_of((0, 1.0, 1.0))] * 70], settings_from({})).fits(
+        small
+    )
+    waiting = replay(grown, [report_of((2, 1.0, 3.0), close=False)], settings_from({}))
+    assert waiting.fits(grown)
+    assert not waiting.fits(small)
+    assert not replay(other, [report_of((0, 1.0, 3.0))], settings_from({})).fits(grown)

@@ -11,11 +11,22 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
-from bots_service.errors import InvalidOutcomesError, StorageUnavailableError, UnknownDatasetError, UnknownRunError
-from bots_service.ports.records import Draft
+from bots_service.errors import (
+    BusyError,
+    DamagedStateError,
+    InvalidOutcomesError,
+    StorageUnavailableError,
+    UnknownDatasetError,
+    UnknownRunError,
+)
+from bots_service.ports.hot_records import Published
+from bots_service.ports.records import Draft, Head, Once, RunRow
 from bots_service.settings import Settings
-from bots_service.stores import HotStores, open_hot_stores
+from bots_service.stores import HotStores, memory_stores, open_hot_stores
 from bots_service.usecases.dataset_builder import DatasetHeader
+from bots_service.usecases.follow_replicas import FollowReplicas
+from bots_service.usecases.open_run import OpenRun
+from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
@@ -143,7 +154,7 @@ async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replica
     assert (await there.report(outcome("t1"))).seq == 1
 
 
-async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[Replica, Replica]):
+async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[Replica, Replica], world: World):
     here, there = replicas
     await there.select(1)
     await there.follow()
@@ -154,6 +165,11 @@ async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tup
     assert (await there.select(1)).seq == 1
     assert (await here.select(1)).seq == 1
     await there.assert_is_a_replay()
+    await here.report(outcome("t1"))
+    await there.opened()
+    await there.follow()  # finds it published
+    async with world.use.follow_replicas.working():
+        assert (await world.select(1)).seq == 2  # one without a shared store follows nobody: it asks SQL each time
 
 
 async def test_a_replica_follows_what_was_changed_without_telling_it(replicas: tuple[Replica, Replica], world: World):
@@ -206,3 +222,137 @@ async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
         await there.select(1)
     with pytest.raises(StorageUnavailableError):
         await here.follow()
+
+
+async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_dataset_anew(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer
+):
+    here, there = replicas
+    await there.opened()  # with the tasks of now, and not used until others reported more
+    grown = block(40, 2)
+    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
+    await here.use.append_tasks(POOL, stream(grown), never)
+    await here.report(outcome("t41"), outcome("t2"))
+    assert sorted((await there.select(42)).tasks.tolist()) == list(range(42))
+    repeated = await here.select(3, key="again")
+    assert repeated.reused == 3
+    await there.assert_is_a_replay()
+
+
+async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await here.report(outcome("t1"))
+    await there.state()
+    await here.use.append_tasks(POOL, stream(block(40, 20)), never)
+    await here.select(1)  # publishes again what the change put in doubt, before the other looked
+    first = await here.select(45, key="again")
+    assert first.tasks.max() >= 40
+    selection, dataset, again = await there.use.select_tasks(Wish(POOL, "default", 45), Once("again", _asked(45)))
+    assert again
+    assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
+
+
+def _asked(count: int) -> str:
+    """The fingerprint that `World.select` gives."""
+    return repr(Wish(POOL, "default", count))
+
+
+async def test_evidence_of_a_replica_that_could_not_publish_is_taken_here(
+    replicas: tuple[Replica, Replica], world: World
+):
+    here, _ = replicas
+    await here.select(1)
+    await world.report(outcome("t1"))  # this one has no Redis
+    selection = await world.select(2)
+    assert (await here.report(outcome("t2"), selection_id=selection.id)).step == 2
+    await here.assert_is_a_replay()
+
+
+async def test_without_a_shared_store_every_replica_asks_sql_and_says_that_it_is_alone(world: World):
+    settings = world.settings.model_copy(update={"database_url": "postgresql://not-asked/"})
+    both = [
+        World(
+            world.folder, world.database, use_cases(world.settings, world.database, memory_stores(settings)), settings
+        )
+        for _ in range(2)
+    ]
+    for step in range(4):
+        here, there = both[step % 2], both[1 - step % 2]
+        await here.report(outcome(f"t{step}"))
+        for selection in (await there.select(2), await here.select(2)):
+            assert (selection.seq, selection.degraded) == (step + 1, True)
+
+
+async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):
+    async def gone(_run: OpenRun) -> None:
+        raise UnknownRunError("gone")
+
+    with pytest.raises(UnknownRunError):
+        await world.use.select_tasks.open_runs.using(POOL, "default", gone)
+
+
+async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    async def away(*_: object, **__: object) -> None:
+        raise StorageUnavailableError("the database did not answer")
+
+    monkeypatch.setattr(world.use.take_snapshot.snapshots, "save", away)
+    for number in range(world.settings.snapshot_every + 1):
+        assert (await world.report(outcome(f"t{number}"))).seq == number + 1
+    await world.assert_is_a_replay()
+
+
+async def test_tasks_retired_at_once_by_two_are_refused_once(replicas: tuple[Replica, Replica]):
+    calls = [replica.use.retire_tasks(POOL, [f"t{place}"], None) for place, replica in enumerate(replicas)]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(one, BusyError) for one in done].count(True) == 1
+    await replicas[0].use.retire_tasks(POOL, ["t0", "t1"], None)
+    assert (await replicas[1].select(38)).reused == 0
+
+
+async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+):
+    here, there = replicas
+    journal = there.use.report_outcomes.journal
+    heads, wrong = journal.heads, [StorageUnavailableError("away"), RuntimeError("a bug"), None, None]
+
+    async def faulty(run_ids: list[int]) -> dict[int, Head]:
+        error = wrong.pop(0) if wrong else None
+        if error is not None:
+            raise error
+        return await heads(run_ids)
+
+    monkeypatch.setattr(journal, "heads", faulty)
+    follow = FollowReplicas(
+        journal, there.use.select_tasks.catch_up, there.use.select_tasks.open_runs, is_needed=True, every_s=0.001
+    )
+    run = await here.opened()
+    await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
+    async with follow.working():
+        while wrong:
+            await there.opened()
+            await asyncio.sleep(0.001)
+    assert (await there.select(1)).seq == 1
+
+
+async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+):
+    here, there = replicas
+    await here.put_run("side")
+    for name in ("default", "side"):
+        await there.select(1, name)
+        run = await here.opened(name)
+        await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
+    newest = there.hot.states.newest
+
+    async def damaged(run: RunRow) -> Published:
+        if run.name == "default":
+            raise DamagedStateError("damaged")
+        return await newest(run)
+
+    monkeypatch.setattr(there.hot.states, "newest", damaged)
+    await there.follow()
+    assert (await there.state("side")).seq == 1

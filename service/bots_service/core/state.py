@@ -61,6 +61,13 @@ class RunState:
     open_step: OpenStep
     totals: Totals
 
+    def fits(self, pool: Pool) -> bool:
+        """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
+        tried, waiting = self.belief.tried, self.open_step.evidence
+        known = (tried.settled.tasks, tried.recent.tasks, waiting.tasks)
+        greatest = max(int(tasks.max(initial=-1)) for tasks in known)
+        return greatest < len(pool) and self.belief.implied.shape[1] <= pool.profiles
+
 
 def fresh_state(settings: RunSettings, profiles: int) -> RunState:
     """Return the state of a run whose journal is empty."""

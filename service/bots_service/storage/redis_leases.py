@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 BEGIN, TAKE, RELEASE = Script("begin"), Script("take"), Script("release")
 FORGET, FORGET_SELECTION = Script("forget_leases"), Script("forget_selection")
 NONCE_S = 60.0  # a script is run again at once, or not at all
+SHARED_S = 1.0  # so long after another replica selected from a run, an ordinal is asked for rather than a draw risked
 ORDINALS = 2**30  # random first ordinals in this range: two replicas that are cut off hardly ever draw with the same
 
 
@@ -71,6 +72,7 @@ class RedisLeases:
         self._views = views
         self._alone = MemoryLeases(clock=views.clock, degraded=True, first_ordinal=secrets.randbelow(ORDINALS))
         self._reserved: OrderedDict[str, _Reserved] = OrderedDict()
+        self._shared_until: OrderedDict[str, float] = OrderedDict()
 
     async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
         """Return what a selection from this state starts from."""
@@ -80,9 +82,10 @@ class RedisLeases:
         if mine.previous is not None:
             return mine
         view, previous = self._views.fitting(run, state), None
-        if view is None or self._connection.is_away:
+        is_shared = run.uid not in self._reserved and self._shared_until.get(run.uid, 0.0) > self._views.clock()
+        if view is None or is_shared or self._connection.is_away:
             try:
-                view, previous = await self._asked(run, key)
+                view, previous = await self._asked(run, key, reserve=is_shared)
             except RedisAwayError:
                 return replace(mine, leased=_both(self._views.leased(run), mine.leased))
         facts, reserved = view.facts, self._reserved.get(run.uid)
@@ -145,7 +148,7 @@ class RedisLeases:
         """Return the tasks in flight, sorted."""
         mine = await self._alone.leased(run)
         try:
-            view, _ = await self._asked(run, None)
+            view, _ = await self._asked(run, None, reserve=False)
         except RedisAwayError:
             return _both(self._views.leased(run), mine)
         return _both(view.leased, mine)
@@ -161,13 +164,16 @@ class RedisLeases:
         except RedisAwayError:
             self._connection.when_back(FORGET, keys(run), token)
 
-    async def _asked(self, run: RunRow, key: str | None) -> tuple[View, tuple[str, Selection] | None]:
+    async def _asked(self, run: RunRow, key: str | None, *, reserve: bool) -> tuple[View, tuple[str, Selection] | None]:
         """Return the run's leases as they stand, and the selection that was made under the key."""
         where, asked_at = keys(run, None if key is None else key_digest(key)), self._views.clock()
-        reply = await self._connection.run(BEGIN, where)
+        reply = await self._connection.run(BEGIN, where, int(reserve))
         now_ms, leases, blob = reply[-1]
-        view = view_of(facts_of(reply), now_ms, leases, asked_at)
+        facts = facts_of(reply)
+        view = view_of(facts, now_ms, leases, asked_at)
         self._views.put(run, view)
+        if reserve and facts.generation and blob is None:
+            self._reserve(run, _Reserved(facts.generation, facts.version, facts.made - 1))
         return view, None if blob is None else await self._read(run, where, blob)
 
     async def _taken(self, run: RunRow, where: list[str], reply: list[Any], tried: _Tried) -> Taken:
@@ -188,10 +194,19 @@ class RedisLeases:
             self._views.follow(run, facts, facts.turn)
             return Taken(stale=True)
         now_ms, leases = rest
+        mine = self._views.get(run)
         self._views.put(run, view_of(facts, now_ms, leases, tried.asked_at))
         if status == "reserved":
             self._reserve(run, _Reserved(facts.generation, facts.version, facts.made - 1))
+            if mine is not None and mine.facts.version == facts.version and mine.facts.made < facts.made - 1:
+                self._note_shared(run)
         return Taken()
+
+    def _note_shared(self, run: RunRow) -> None:
+        """Note that another replica selects from the run, too."""
+        self._shared_until[run.uid] = self._views.clock() + SHARED_S
+        if len(self._shared_until) > KNOWN_RUNS:
+            self._shared_until.popitem(last=False)
 
     def _reserve(self, run: RunRow, reserved: _Reserved) -> None:
         self._reserved[run.uid] = reserved

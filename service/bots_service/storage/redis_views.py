@@ -66,6 +66,10 @@ class RedisViews:
         self.clock = clock
         self._views: OrderedDict[str, View] = OrderedDict()
 
+    def get(self, run: RunRow) -> View | None:
+        """Return the view as it was when Redis answered last."""
+        return self._views.get(run.uid)
+
     def fitting(self, run: RunRow, state: RunState) -> View | None:
         """Return the view if it is of this state, and no lease ended since."""
         view = self._views.get(run.uid)

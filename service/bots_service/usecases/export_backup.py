@@ -99,8 +99,7 @@ class ExportBackup:
             seq = receipts[-1].seq
             yield ReceiptsPart(receipts)
         for row in _worth_keeping(await self._stored(run), saved.pruned):
-            stored = await self._snapshot(run, row)
-            if stored is not None:
+            for stored in await self._snapshot(run, row):
                 yield stored
 
     async def _old_rewinds(self, run: RunRow, saved: SavedRun) -> list[Part]:
@@ -116,17 +115,17 @@ class ExportBackup:
         rows = await self.snapshots.after(run, -1, MOST_SNAPSHOTS)
         return [row for row in rows if row.seq <= run.head]
 
-    async def _snapshot(self, run: RunRow, row: SnapshotRow) -> SnapshotPart | None:
-        """Return a stored state, None if it is damaged or was thinned away: the journal leads to it too."""
+    async def _snapshot(self, run: RunRow, row: SnapshotRow) -> list[SnapshotPart]:
+        """Return a stored state; none if it is damaged or was thinned away: the journal leads to it too."""
         found = await self.snapshots.newest(run, row.seq)
         if found is None or found[0].seq != row.seq:
-            return None
+            return []
         try:
             await asyncio.to_thread(decode_state, found[1])
         except DamagedStateError as error:
             log.error("snapshot_damaged", run=run.name, seq=row.seq, reason=str(error))
-            return None
-        return SnapshotPart(*found)
+            return []
+        return [SnapshotPart(*found)]
 
 
 def _worth_keeping(rows: list[SnapshotRow], pruned: int) -> list[SnapshotRow]:

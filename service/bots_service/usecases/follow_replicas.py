@@ -81,6 +81,9 @@ class FollowReplicas:
             self._open_runs.forget(run.row)
             return
         self._open_runs.notice(run, head)
+        known = self._catch_up.known(run)
+        if known is not None and known.seq >= head.seq and not self._catch_up.live(run.row.id).degraded:
+            return
         try:
             state = await self._catch_up.newest(run)
             if state.seq < head.seq:

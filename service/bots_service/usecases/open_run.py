@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bots_service.core.arrays import Tasks
+from bots_service.core.state import RunState
 from bots_service.errors import UnknownRunError
 from bots_service.ports.catalog import Runs
 from bots_service.ports.records import Head, OpenDataset, RunRow
@@ -97,6 +98,18 @@ class OpenRuns:
     def notice(self, run: OpenRun, head: Head) -> None:
         """Read the run's dataset anew next time if another replica changed it."""
         self._open_datasets.notice(run.dataset.row.name, run.row.dataset_id, head.dataset_version)
+
+    async def fitting(self, run: OpenRun, state: RunState) -> OpenRun:
+        """Return the run with its dataset as it stands by now, and with all tasks that the state knows.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: the run is gone, for its dataset was deleted.
+        """
+        again = await self.again(run)
+        if state.fits(again.dataset.pool):
+            return again
+        self._open_datasets.forget(run.dataset.row.name)  # another replica appended tasks, and they were reported
+        return await self.again(run)
 
     async def again(self, run: OpenRun) -> OpenRun:
         """Return the run with its dataset as it stands by now: tasks may have been appended since it was opened.

@@ -93,7 +93,7 @@ class Replay:
             if not entries:
                 await self.head(run)  # refuses a run that was deleted meanwhile
                 raise await self.lacking(run, state.seq + 1, f"ends before entry {up_to}")
-            pool = await self._pool(run, entries)
+            pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             if _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
                 state, receipts = fold(state, entries, pool, bases)
@@ -110,9 +110,9 @@ class Replay:
         first = receipt.step if receipt.closed else receipt.step + 1
         return UnknownStepError(f"pruned: the journal of run {name!r} begins at step {first}")
 
-    async def _pool(self, run: OpenRun, entries: list[Entry]) -> Pool:
-        """Return the pool with all that the entries know: others may have reported tasks appended meanwhile."""
-        pool = (await self.open_runs.again(run)).dataset.pool
+    async def _pool(self, run: OpenRun, state: RunState, entries: list[Entry]) -> Pool:
+        """Return the pool with all that state and entries know: others may have reported tasks appended meanwhile."""
+        pool = (await self.open_runs.fitting(run, state)).dataset.pool
         tasks = (int(entry.body.evidence.tasks.max(initial=-1)) for entry in entries if isinstance(entry.body, Report))
         if max(entry.profiles for entry in entries) > pool.profiles or max(tasks, default=-1) >= len(pool):
             await self.head(run)

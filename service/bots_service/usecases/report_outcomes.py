@@ -85,7 +85,7 @@ class ReportOutcomes:
 
     async def _report(self, run: OpenRun, news: News, once: Once | None) -> Reported:
         state = await self.catch_up.newest(run)  # never an older one: evidence is read by its settings and its step
-        run = await self.open_runs.again(run)  # another replica may have appended tasks
+        run = await self.open_runs.fitting(run, state)  # another replica may have appended tasks
         origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
         run, tasks = await self._tasks(run, news.outcomes)
         evidence = read_evidence(tasks, news.outcomes, state.settings.reward_range)

@@ -71,7 +71,9 @@ class SelectTasks:
             for attempt in range(ATTEMPTS):
                 if state is None:
                     state, is_sure = await self.catch_up.newest_or_known(run), True
-                run = await self.open_runs.again(run)  # this state may know of tasks that were appended meanwhile
+                run = await self.open_runs.fitting(
+                    run, state
+                )  # this state may know of tasks that were appended meanwhile
                 taken = await self._attempt(run, state, wish, once, is_sure=is_sure)
                 if taken.previous is not None and once is not None:
                     selection = _again(taken.previous, once)
