@@ -1,4 +1,4 @@
-"""Runs the benchmarks: python -m benchmarks [kernels|service|share|all] [--quick] [--out DIR]."""
+"""Runs the benchmarks: python -m benchmarks [kernels|service|share|cluster|recovery|all] [--quick] [--out DIR]."""
 
 import argparse
 import asyncio
@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import kernels, service, trinity
+from benchmarks import cluster, kernels, recovery, service, trinity
+from benchmarks.bench import LoadRow
 from benchmarks.machine import ROOT, commit, describe_machine
 from benchmarks.page import write_page
 from benchmarks.results import Results
 from benchmarks.running import running_service
-from benchmarks.service import LoadRow
-from benchmarks.tables import print_kernels, print_service, print_targets
+from benchmarks.tables import print_cluster, print_kernels, print_recovery, print_service, print_targets
 
 WIDTH = 180  # of a table where nobody watches, as in a file
 
@@ -31,14 +31,11 @@ def main() -> None:
             measure_kernels(results, progress, published)
         if options.part in ("service", "share", "all"):
             asyncio.run(measure_service(results, progress, loads=options.part != "share"))
-    name, dirty = commit()
-    machine = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
-    tables.print(f"Commit {name}{' with changes' if dirty else ''}: {machine}")
-    if results.kernels:
-        print_kernels(tables, results.kernels, results.topk)
-    if results.service:
-        print_service(tables, results.service)
-    print_targets(tables, results.targets())
+        if options.part in ("cluster", "all"):
+            asyncio.run(measure_cluster(results, progress))
+        if options.part in ("cluster", "recovery", "all"):
+            asyncio.run(measure_recovery(results, progress))
+    print_results(tables, results)
     out = options.out or ROOT / ("build/bench/results" if options.quick else "benchmarks/results")
     words.print(f"Kept in {results.save(out)}")
     if options.part == "all" and not options.quick:
@@ -46,10 +43,27 @@ def main() -> None:
         write_page(results, ROOT / "docs/benchmarks.md")
 
 
+def print_results(tables: Console, results: Results) -> None:
+    """Print what was measured."""
+    name, dirty = commit()
+    machine = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
+    tables.print(f"Commit {name}{' with changes' if dirty else ''}: {machine}")
+    if results.kernels:
+        print_kernels(tables, results.kernels, results.topk)
+    if results.service:
+        print_service(tables, results.service)
+    if results.cluster:
+        print_cluster(tables, results.cluster, results.stores)
+    if results.recovery:
+        print_recovery(tables, results.recovery)
+    print_targets(tables, results.targets())
+
+
 def read_options() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast the selector is.")
-    parser.add_argument("part", nargs="?", choices=["kernels", "service", "share", "all"], default="all")
+    parts = ["kernels", "service", "share", "cluster", "recovery", "all"]
+    parser.add_argument("part", nargs="?", choices=parts, default="all", help="cluster includes recovery")
     parser.add_argument("--quick", action="store_true", help="small pools, few repeats: does it run, not how fast")
     parser.add_argument("--alone", action="store_true", help="fetch nothing: measure without trinity-rft")
     parser.add_argument("--out", type=Path, help="folder for the figures (benchmarks/results)")
@@ -95,6 +109,26 @@ async def measure_service(results: Results, progress: Progress, *, loads: bool) 
         async for row in service.measure_service(running, grid, loads=loads):
             results.service.append(row)
             progress.advance(bar)
+
+
+async def measure_cluster(results: Results, progress: Progress) -> None:
+    """Measure services that share PostgreSQL and Redis, beside the embedded default."""
+    grid = cluster.QUICK if results.quick else cluster.FULL
+    bar = progress.add_task("cluster", total=cluster.loads_of(grid))
+    with cluster.running_places() as places:
+        results.stores = places.stores
+        async for rows in cluster.measure_cluster(places, grid):
+            results.cluster += rows
+            progress.advance(bar)
+
+
+async def measure_recovery(results: Results, progress: Progress) -> None:
+    """Measure how soon all is well after a crash."""
+    grid = recovery.QUICK if results.quick else recovery.FULL
+    bar = progress.add_task("recovery", total=grid.repetitions)
+    async for row in recovery.measure_recovery(grid):
+        results.recovery.append(row)
+        progress.advance(bar)
 
 
 def draw(results: Results, path: Path) -> None:

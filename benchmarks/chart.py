@@ -8,8 +8,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.bench import LoadRow
 from benchmarks.kernels import KernelRow
-from benchmarks.service import LoadRow
 from benchmarks.targets import history_name
 
 Thing = TypeVar("Thing")

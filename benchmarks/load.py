@@ -1,10 +1,15 @@
 """Callers over HTTP/1.1 that cost next to nothing themselves, so that the service is what gets measured."""
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+
+class RefusedError(Exception):
+    """The service answered, but did not do what was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +21,7 @@ class Ask:
     key: str
 
 
-class Caller(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One kept connection, one request at a time; reads answers that state their length."""
 
     def __init__(self, host: str) -> None:
@@ -46,6 +51,7 @@ class Caller(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let a request that waits fail."""
+        self._transport = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error or ConnectionError("the service hung up"))
 
@@ -53,9 +59,11 @@ class Caller(asyncio.Protocol):
         """Return the body of a 2xx answer.
 
         Raises:
-            RuntimeError: the service answered anything else.
+            RefusedError: the service answered anything else.
+            ConnectionError: it hung up.
         """
-        assert self._transport is not None
+        if self._transport is None:
+            raise ConnectionError("the service hung up")
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(
             b"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nIdempotency-Key: %s\r\n"
@@ -64,7 +72,7 @@ class Caller(asyncio.Protocol):
         )
         status, body = await self._answer
         if not 200 <= status < 300:
-            raise RuntimeError(f"POST {ask.path} answered {status}: {body[:500].decode(errors='replace')}")
+            raise RefusedError(f"POST {ask.path} answered {status}: {body[:500].decode(errors='replace')}")
         return body
 
     def close(self) -> None:
@@ -73,29 +81,81 @@ class Caller(asyncio.Protocol):
             self._transport.close()
 
 
+class Caller:
+    """Sends each request to the next service in turn, as a balancer would, over a connection kept to each."""
+
+    def __init__(self, connections: Sequence[Connection]) -> None:
+        self._connections = connections
+        self._turn = itertools.cycle(connections)
+
+    async def post(self, ask: Ask) -> bytes:
+        """Return the body of a 2xx answer.
+
+        Raises:
+            RefusedError: the service answered anything else.
+            ConnectionError: it hung up.
+        """
+        return await next(self._turn).post(ask)
+
+    def close(self) -> None:
+        """Hang up."""
+        for connection in self._connections:
+            connection.close()
+
+
 @asynccontextmanager
-async def calling(port: int, callers: int) -> AsyncIterator[list[Caller]]:
-    """Open so many connections to this machine's service, and close them."""
-    loop = asyncio.get_running_loop()
-    host = f"127.0.0.1:{port}"
-    opened = [(await loop.create_connection(lambda: Caller(host), "127.0.0.1", port))[1] for _ in range(callers)]
+async def calling(ports: Sequence[int], callers: int) -> AsyncIterator[list[Caller]]:
+    """Let so many callers connect to the services on these ports of this machine, and hang up at the end.
+
+    Each begins with another service than the one before it.
+    """
+    opened: list[Caller] = []
     try:
+        for number in range(callers):
+            first = number % len(ports)
+            opened.append(Caller([await connect(port) for port in (*ports[first:], *ports[:first])]))
         yield opened
     finally:
         for caller in opened:
             caller.close()
 
 
+async def connect(port: int) -> Connection:
+    """Return a connection to a port of this machine."""
+    opened = await asyncio.get_running_loop().create_connection(
+        lambda: Connection(f"127.0.0.1:{port}"), "127.0.0.1", port
+    )
+    return opened[1]
+
+
 @dataclass(slots=True)
 class Tally:
-    """What some waves of requests took.
+    """What some requests took.
 
     times_ms: of each request. wall_s: while requests were under way. cpu_s: of this process in that time.
+    degraded: answers given without a store that the services share.
     """
 
     times_ms: list[float] = field(default_factory=list)
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    degraded: int = 0
+
+    async def post(self, caller: Caller, ask: Ask) -> bytes:
+        """Return the answer to a request that counts."""
+        start = time.perf_counter()
+        answer = await caller.post(ask)
+        self.times_ms.append((time.perf_counter() - start) * 1e3)
+        self.degraded += b'"degraded":true' in answer
+        return answer
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Count the time that passes."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.wall_s += time.perf_counter() - wall
+        self.cpu_s += time.process_time() - cpu
 
 
 async def send_wave(callers: list[Caller], asks: Iterator[Ask], tally: Tally, *, until: Callable[[], bool]) -> None:
@@ -103,13 +163,33 @@ async def send_wave(callers: list[Caller], asks: Iterator[Ask], tally: Tally, *,
 
     async def call(caller: Caller) -> None:
         for ask in asks:  # one iterator for all
-            start = time.perf_counter()
-            await caller.post(ask)
-            tally.times_ms.append((time.perf_counter() - start) * 1e3)
+            await tally.post(caller, ask)
             if until():
                 return
 
-    wall, cpu = time.perf_counter(), time.process_time()
-    await asyncio.gather(*map(call, callers))
-    tally.wall_s += time.perf_counter() - wall
-    tally.cpu_s += time.process_time() - cpu
+    async with tally.running():
+        await asyncio.gather(*map(call, callers))
+
+
+async def send_paced(callers: list[Caller], asks: Sequence[Ask], tally: Tally, *, per_second: float) -> None:
+    """Send so many requests a second, whether or not those before were answered.
+
+    A request that finds all callers busy waits, and its wait counts; this process's own lateness does not.
+    """
+    idle: asyncio.Queue[Caller] = asyncio.Queue()
+    for caller in callers:
+        idle.put_nowait(caller)
+
+    async def call(ask: Ask) -> None:
+        start = time.perf_counter()
+        caller = await idle.get()
+        waited_ms = (time.perf_counter() - start) * 1e3
+        await tally.post(caller, ask)
+        tally.times_ms[-1] += waited_ms
+        idle.put_nowait(caller)
+
+    async with tally.running(), asyncio.TaskGroup() as sent:
+        begin = time.perf_counter()
+        for number, ask in enumerate(asks):
+            await asyncio.sleep(begin + number / per_second - time.perf_counter())
+            sent.create_task(call(ask))

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = ("numpy", "scipy", "sqlalchemy", "uvicorn")
+LIBRARIES = ("numpy", "scipy", "sqlalchemy", "psycopg", "redis", "uvicorn")
 
 
 def describe_machine() -> dict[str, object]:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.bench import LoadRow, ShareRow
+from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.machine import commit, describe_machine
+from benchmarks.recovery import RecoveryRow
 from benchmarks.results import Results
-from benchmarks.service import LoadRow, ShareRow
 from benchmarks.targets import Target, history_name
 
 INTRODUCTION = """\
@@ -44,6 +46,28 @@ Share of a training step of 30 s that select and report take:
 | tasks | batch | select ms | report ms | share |
 |---|---|---|---|---|
 """
+CLUSTER = """
+## Cluster
+
+What sharing costs: the same requests to the embedded default (one process, SQLite), to two services that share one
+PostgreSQL and one Redis ({stores}), where each caller asks one and the other in turn, and to `bots serve --workers 2`.
+A report is answered once PostgreSQL has it on stable storage (fsync and synchronous_commit are on); Redis keeps its
+append-only file (appendfsync everysec). All places run side by side and are asked in turn; services, PostgreSQL, Redis
+and callers share the machine's cores. The pool has {tasks:,} tasks, and each run had closed {steps} steps before.
+`times`: beside the embedded default.
+
+| request | runs | callers | place | p50 ms | p99 ms | a second | p50, times | a second, times |
+|---|---|---|---|---|---|---|---|---|
+"""
+RECOVERY = """
+### After a crash
+
+Two services, PostgreSQL and Redis are killed at once with -9 under load, and started again. Seconds from the start of
+the first server. `lost`: acknowledged reports that a selection made afterwards lacked.
+
+| tasks | runs | reports each | reports under load | lost | stores answer | services ready | all runs selected |
+|---|---|---|---|---|---|---|---|
+"""
 TARGETS = """
 ## What was promised
 
@@ -68,6 +92,10 @@ def write_page(results: Results, path: Path) -> None:
             _row(f"{row.tasks:,}", row.count, f"{row.select_ms:.2f}", f"{row.report_ms:.2f}", f"{row.share:.4%}")
             for row in shares
         ),
+        CLUSTER.format(stores=results.stores, tasks=results.cluster[0].load.tasks, steps=results.cluster[0].steps),
+        *map(_cluster, results.cluster),
+        RECOVERY,
+        *map(_recovery, results.recovery),
         TARGETS,
         *map(_target, results.targets()),
     ]
@@ -87,6 +115,18 @@ def _kernel(row: KernelRow) -> str:
 def _load(row: LoadRow) -> str:
     figures = (f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}", f"{row.per_second:,.0f}")
     return _row(row.operation, f"{row.tasks:,}", row.runs, row.callers, *figures)
+
+
+def _cluster(row: ClusterRow) -> str:
+    load = row.load
+    figures = (f"{load.p50_ms:.2f}", f"{load.p99_ms:.2f}", f"{load.per_second:,.0f}")
+    ratios = (f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}")
+    return _row(load.operation, load.runs, load.callers, row.place, *figures, *ratios)
+
+
+def _recovery(row: RecoveryRow) -> str:
+    times = (f"{row.stores_s:.1f} s", f"{row.ready_s:.1f} s", f"{row.answered_s:.1f} s")
+    return _row(f"{row.tasks:,}", row.runs, row.steps, f"{row.reports:,}", row.lost, *times)
 
 
 def _target(target: Target) -> str:

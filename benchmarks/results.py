@@ -7,24 +7,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bench import STEP_S, LoadRow, ShareRow
+from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.machine import commit, describe_machine
-from benchmarks.service import STEP_S, ImportRow, LoadRow, Row, ShareRow
+from benchmarks.recovery import RecoveryRow
+from benchmarks.service import ImportRow, Row
 from benchmarks.targets import Target, check_targets
 
 
 @dataclass(slots=True)
 class Results:
-    """What one run of the benchmarks measured. topk: what the published selector's was, None where it ran not."""
+    """What one run of the benchmarks measured.
+
+    topk: what the published selector's was, None where it ran not. stores: what the cluster leaned on.
+    """
 
     quick: bool
     topk: str | None = None
     kernels: list[KernelRow] = field(default_factory=list)
     service: list[Row] = field(default_factory=list)
+    stores: str | None = None
+    cluster: list[ClusterRow] = field(default_factory=list)
+    recovery: list[RecoveryRow] = field(default_factory=list)
 
     def targets(self) -> list[Target]:
         """Compare the figures with what is promised."""
-        return check_targets(self.kernels, self.service)
+        return check_targets(self.kernels, self.service, self.cluster, self.recovery)
 
     def save(self, folder: Path) -> Path:
         """Write the figures to <commit>.json, beside the parts of that file that were not measured now."""
@@ -51,6 +60,10 @@ class Results:
             parts["service"] = {"rows": _plain(loads)}
         if shares:
             parts["share"] = {"step_s": STEP_S, "rows": _plain(shares), "imports": _plain(imports)}
+        if self.cluster:
+            parts["cluster"] = {"stores": self.stores, "rows": list(map(_with_ratios, self.cluster))}
+        if self.recovery:
+            parts["recovery"] = {"rows": _plain(self.recovery)}
         return parts
 
     def _target_rows(self, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -62,5 +75,10 @@ class Results:
         return list(rows.values())
 
 
-def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _plain(rows: Sequence[Row | RecoveryRow]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]
+
+
+def _with_ratios(row: ClusterRow) -> dict[str, Any]:
+    ratios = {"p50_ratio": row.p50_ratio, "per_second_ratio": row.per_second_ratio}
+    return {"place": row.place, "steps": row.steps, **asdict(row.load), **ratios}

@@ -1,14 +1,12 @@
-"""A service of our own to measure: started on loopback with a temporary database, and stopped."""
+"""Services of our own to measure: started on loopback with data in a temporary folder, and stopped."""
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -17,85 +15,108 @@ import pyarrow.parquet as pq
 
 from benchmarks.machine import ROOT
 from bots_service.core.arrays import Floats
+from tests.servers import free_port
 
 STARTS_WITHIN_S = 60
+STOPS_WITHIN_S = 20
 IMPORTS_WITHIN_S = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A service that runs. folder: where its files are."""
+class Service:
+    """A service on one port, across restarts. folder: where its files are."""
 
-    port: int
-    process_id: int
-    folder: Path
+    def __init__(self, folder: Path, **settings: str) -> None:
+        """Prepare a service; nothing runs yet.
+
+        Args:
+            folder: where its log lies, and its database unless the settings name another.
+            settings: environment variables, without their prefix BOTS_.
+        """
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / f"{self.port}.log"
+        others = {name: value for name, value in os.environ.items() if not name.startswith("BOTS_")}
+        own = {"data_dir": str(folder), **settings}
+        self._environment = {**others, **{f"BOTS_{name.upper()}": value for name, value in own.items()}}
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def url(self) -> str:
-        """Where it answers."""
-        return f"http://127.0.0.1:{self.port}"
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process that was started last."""
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        """Start it, and return once it is ready, with all it leans on.
+
+        Raises:
+            RuntimeError: it was not ready in time; the message holds what it logged.
+        """
+        command = [sys.executable, "-m", "bots_service", "serve", "--port", str(self.port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=log, stderr=log)
+        end = time.monotonic() + STARTS_WITHIN_S
+        with httpx.Client(timeout=2) as client:
+            while self.process.poll() is None and time.monotonic() < end:
+                if self._is_ready(client):
+                    return
+                time.sleep(0.05)
+        raise RuntimeError(f"the service was not ready: {self._log.read_text(errors='replace')[-2000:]}")
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, and kill it if it does not."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=STOPS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def peak_memory_mib(self) -> float | None:
         """Return the most memory it ever had, None where the system does not tell."""
-        status = Path(f"/proc/{self.process_id}/status")
+        status = Path(f"/proc/{self.process.pid}/status")
         if not status.exists():
             return None
         peak = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
         return int(peak.split()[1]) / 1024
 
+    def _is_ready(self, client: httpx.Client) -> bool:
+        try:
+            answer = client.get(f"{self.url}/readyz")
+        except httpx.TransportError:
+            return False
+        return answer.is_success and answer.json()["status"] == "ready"
+
 
 @contextmanager
-def running_service() -> Iterator[Running]:
-    """Start the service with SQLite in a temporary folder; stop it at the end.
+def running_service(**settings: str) -> Iterator[Service]:
+    """Start a service with SQLite in a temporary folder, unless the settings say otherwise; stop it at the end.
 
     Raises:
-        RuntimeError: it does not answer in time; the message holds what it logged.
+        RuntimeError: it was not ready in time; the message holds what it logged.
     """
-    with tempfile.TemporaryDirectory(prefix="bots-bench-") as name:
-        folder, port = Path(name), free_port()
-        environment = {**os.environ, "BOTS_DATA_DIR": name}
-        command = [sys.executable, "-m", "bots_service", "serve", "--port", str(port)]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    with tempfile.TemporaryDirectory(prefix="bots-bench-") as folder:
+        service = Service(Path(folder), **settings)
         try:
-            running = Running(port, process.pid, folder)
-            wait_for(running, process)
-            yield running
+            service.start()
+            yield service
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            service.stop()
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(running: Running, process: subprocess.Popen[bytes]) -> None:
-    """Return once the service is ready."""
-    end = time.monotonic() + STARTS_WITHIN_S
-    while process.poll() is None and time.monotonic() < end:
-        try:
-            if httpx.get(f"{running.url}/readyz", timeout=2).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise RuntimeError(f"the service did not start: {(running.folder / 'log').read_text(errors='replace')[-2000:]}")
-
-
-def import_pool(running: Running, dataset: str, rates: Floats) -> float:
+def import_pool(service: Service, dataset: str, rates: Floats) -> float:
     """Import a pool with these pass rates, [N, 2], from Parquet; return how many seconds the service took.
 
     The tasks are called "0", "1", and so on.
     """
-    path = running.folder / f"{dataset}.parquet"
+    path = service.folder / f"{dataset}.parquet"
     flat = pa.array(rates.ravel())
     offsets = pa.array(range(0, 2 * len(rates) + 1, 2), pa.int32())
     columns = {
@@ -106,7 +127,7 @@ def import_pool(running: Running, dataset: str, rates: Floats) -> float:
     start = time.perf_counter()
     with path.open("rb") as content:
         answer = httpx.put(
-            f"{running.url}/datasets/{dataset}",
+            f"{service.url}/datasets/{dataset}",
             params={"reference_model": ["weak", "strong"]},
             content=content,
             headers={"Content-Type": "application/vnd.apache.parquet"},
@@ -117,7 +138,9 @@ def import_pool(running: Running, dataset: str, rates: Floats) -> float:
     return time.perf_counter() - start
 
 
-def make_run(running: Running, dataset: str, run: str) -> None:
-    """Make a run whose leases end soon, so that one load leaves none to the next."""
-    answer = httpx.put(f"{running.url}/datasets/{dataset}/runs/{run}", json={"lease_seconds": 1.0}, timeout=30)
+def make_run(service: Service, dataset: str, run: str, *, lease_seconds: float) -> None:
+    """Make a run."""
+    answer = httpx.put(
+        f"{service.url}/datasets/{dataset}/runs/{run}", json={"lease_seconds": lease_seconds}, timeout=30
+    )
     answer.raise_for_status()

@@ -3,8 +3,11 @@
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.bench import STEP_S, LoadRow, ShareRow
+from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
-from benchmarks.service import STEP_S, ImportRow, LoadRow, Row, ShareRow
+from benchmarks.recovery import RecoveryRow
+from benchmarks.service import ImportRow, Row
 from benchmarks.targets import Target, history_name
 from benchmarks.timing import Timing
 
@@ -57,6 +60,51 @@ def print_service(console: Console, rows: list[Row]) -> None:
                 *(f"{row.select_ms:.2f}", f"{row.report_ms:.2f}", f"{row.share:.4%}"),
             )
     console.print(shares)
+
+
+def print_cluster(console: Console, rows: list[ClusterRow], stores: str | None) -> None:
+    """Print what sharing costs."""
+    table = _table(
+        f"Cluster: {stores}, beside the embedded default (one process, SQLite)",
+        ["operation", "place"],
+        [
+            "tasks",
+            "steps",
+            "runs",
+            "callers",
+            "requests",
+            "p50 ms",
+            "p99 ms",
+            "a second",
+            "p50 ratio",
+            "a second ratio",
+            "degraded",
+        ],
+    )
+    for row in rows:
+        load = row.load
+        table.add_row(
+            *(load.operation, row.place, _short(load.tasks), str(row.steps)),
+            *(str(load.runs), str(load.callers), str(load.requests)),
+            *(f"{load.p50_ms:.2f}", f"{load.p99_ms:.2f}", f"{load.per_second:,.0f}"),
+            *(f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}", str(load.degraded)),
+        )
+    console.print(table)
+
+
+def print_recovery(console: Console, rows: list[RecoveryRow]) -> None:
+    """Print how soon all was well again."""
+    table = _table(
+        "Recovery: 2 services, PostgreSQL and Redis killed with -9 under load, and started again",
+        [],
+        ["tasks", "runs", "steps", "reports", "lost", "stores answer s", "services ready s", "all runs answered s"],
+    )
+    for row in rows:
+        table.add_row(
+            *(_short(row.tasks), str(row.runs), str(row.steps), str(row.reports), str(row.lost)),
+            *(f"{row.stores_s:.2f}", f"{row.ready_s:.2f}", f"{row.answered_s:.2f}"),
+        )
+    console.print(table)
 
 
 def print_targets(console: Console, targets: list[Target]) -> None:

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from benchmarks.bench import LoadRow
+from benchmarks.cluster import SERVICES, ClusterRow
 from benchmarks.kernels import KernelRow
-from benchmarks.service import ImportRow, LoadRow, Row
+from benchmarks.recovery import RecoveryRow
+from benchmarks.service import ImportRow, Row
 
 MILLION = 10**6
 
@@ -28,9 +31,17 @@ class Target:
         return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
 
 
-def check_targets(kernels: list[KernelRow], service: list[Row]) -> list[Target]:
+def check_targets(
+    kernels: list[KernelRow], service: list[Row], cluster: list[ClusterRow], recovery: list[RecoveryRow]
+) -> list[Target]:
     """Compare the figures with what is promised."""
-    return [*_kernel_targets(kernels), *_load_targets(service), *_import_targets(service)]
+    return [
+        *_kernel_targets(kernels),
+        *_load_targets(service),
+        *_import_targets(service),
+        *_cluster_targets(cluster),
+        *_recovery_targets(recovery),
+    ]
 
 
 def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
@@ -82,6 +93,28 @@ def _import_targets(rows: Iterable[Row]) -> Iterator[Target]:
     yield Target("import 1e6 tasks from Parquet", 60, False, "s", min((row.seconds for row in imports), default=None))
     peaks = [row.peak_mib / 1024 for row in imports if row.peak_mib is not None]
     yield Target("memory of the service then", 1.5, False, "GiB", min(peaks, default=None))
+
+
+def _cluster_targets(rows: Iterable[ClusterRow]) -> Iterator[Target]:
+    loads = [row.load for row in rows if row.place == SERVICES and row.load.tasks == MILLION // 10]
+    selects = [load for load in loads if load.operation == "select 32"]
+    peaks = ((load.per_second, f"{load.callers} callers, {load.runs} runs") for load in selects)
+    peak, where = max(peaks, default=(None, ""))
+    yield Target("select(32), 2 services, 1e5", 600, True, "/s", peak, where)
+    paced = [load for load in loads if load.operation == "select 32 at 100/s"]
+    slowest = max((load.p99_ms for load in paced), default=None)
+    yield Target("select(32) at 100/s, 2 services, p99", 25, False, "ms", slowest, "50 runs")
+    reports = [load for load in loads if load.operation == "report 32" and load.callers == 64 and load.runs == 50]
+    fewest = min((load.per_second for load in reports), default=None)
+    yield Target("report(32), 2 services", 1000, True, "/s", fewest, "64 callers, 50 runs")
+
+
+def _recovery_targets(rows: Iterable[RecoveryRow]) -> Iterator[Target]:
+    kills = [row for row in rows if row.tasks == MILLION // 10 and row.runs == 50]
+    slowest = max((row.ready_s for row in kills), default=None)
+    yield Target("ready after kill -9 of all", 10, False, "s", slowest, f"slowest of {len(kills)}")
+    lost = max((row.lost for row in kills), default=None)
+    yield Target("acknowledged reports lost then", 0, False, "reports", lost, f"most of {len(kills)}")
 
 
 def _where(row: KernelRow) -> str:

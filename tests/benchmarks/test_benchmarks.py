@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.bench import LoadRow, ShareRow
 from benchmarks.chart import draw_chart
+from benchmarks.cluster import SERVICES, ClusterRow
 from benchmarks.kernels import KernelRow
+from benchmarks.page import write_page
+from benchmarks.recovery import RecoveryRow, count_lost
 from benchmarks.results import Results
-from benchmarks.service import LoadRow, ShareRow
 from benchmarks.targets import Target, check_targets
 from benchmarks.timing import TURN, Patience, Timing, in_turn
 from benchmarks.trinity import Topk
@@ -21,20 +24,26 @@ OURS = Timing(median_ms=2.0, min_ms=1.0, max_ms=3.0, repeats=5)
 SELECT = KernelRow("select 512", "k/16", 10**6, 289, 0, 0, 0, OURS, replace(OURS, median_ms=30.0))
 LOAD = LoadRow("report 32", 10**5, 50, 64, 100, p50_ms=5.0, p99_ms=9.0, per_second=1200.0, client_share=0.1)
 SHARE = ShareRow(10**5, 32, 100, select_ms=2.0, report_ms=3.0, share=5e-3 / 30)
+SHARED = ClusterRow(SERVICES, 60, replace(LOAD, p50_ms=15.0, per_second=900.0), embedded=LOAD)
+KILL = RecoveryRow(10**5, 50, 60, reports=800, lost=0, stores_s=1.0, ready_s=4.0, answered_s=6.0)
 
 
 def test_a_quick_run_measures_every_part_and_keeps_the_figures(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "all", "--quick", "--alone", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    for heading in ("Kernels", "Service", "Share", "Targets"):
+    for heading in ("Kernels", "Service", "Share", "Cluster", "Recovery", "Targets"):
         assert heading in done.stdout
     [kept] = tmp_path.glob("*.json")
     parts = json.loads(kept.read_text())["parts"]
-    assert set(parts) == {"kernels", "service", "share", "targets"}
+    assert set(parts) == {"kernels", "service", "share", "cluster", "recovery", "targets"}
     assert all(row["ours"]["min_ms"] > 0 for row in parts["kernels"]["rows"])
     assert all(row["requests"] > 0 for row in parts["service"]["rows"])
     assert all(row["select_ms"] > 0 for row in parts["share"]["rows"])
+    cluster = parts["cluster"]["rows"]
+    assert {row["place"] for row in cluster} == {"embedded", "2 services", "2 workers"}
+    assert all(row["requests"] > 0 and row["p50_ratio"] > 0 for row in cluster)
+    assert all(row["reports"] > 0 == row["lost"] and row["ready_s"] > 0 for row in parts["recovery"]["rows"])
 
 
 def test_calls_are_timed_in_turn_after_one_round_that_does_not_count():
@@ -45,7 +54,7 @@ def test_calls_are_timed_in_turn_after_one_round_that_does_not_count():
 
 
 def test_a_target_is_reached_missed_or_not_measured():
-    measured = {target.promise: target for target in check_targets([SELECT], [replace(LOAD, per_second=999.0)])}
+    measured = {target.promise: target for target in check_targets([SELECT], [replace(LOAD, per_second=999.0)], [], [])}
     assert measured["select, 1e6, fresh"].measured == 15.0
     assert measured["select, 1e6, fresh"].reached is True
     assert measured["report(32) over HTTP"].reached is False
@@ -55,7 +64,9 @@ def test_a_target_is_reached_missed_or_not_measured():
 
 def test_the_least_favourable_case_decides():
     slower = replace(SELECT, references="real", theirs=replace(OURS, median_ms=1.0))
-    [target] = [target for target in check_targets([SELECT, slower], []) if "512 nowhere slower" in target.promise]
+    [target] = [
+        target for target in check_targets([SELECT, slower], [], [], []) if "512 nowhere slower" in target.promise
+    ]
     assert (target.measured, "real" in target.where) == (0.5, True)
 
 
@@ -79,3 +90,46 @@ def test_equal_figures_give_equal_charts(tmp_path):
         draw_chart([SELECT, replace(SELECT, tasks=10**7)], [LOAD, replace(LOAD, callers=16)], tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert "select 512 tasks" in (tmp_path / "one.svg").read_text()
+
+
+def test_sharing_is_told_as_a_multiple_of_the_embedded_default(tmp_path):
+    assert (SHARED.p50_ratio, SHARED.per_second_ratio) == (3.0, 0.75)
+    kept = Results(quick=True, stores="PostgreSQL 18", cluster=[SHARED]).save(tmp_path)
+    part = json.loads(kept.read_text())["parts"]["cluster"]
+    assert part["stores"] == "PostgreSQL 18"
+    assert [(row["place"], row["per_second"], row["per_second_ratio"]) for row in part["rows"]] == [
+        (SERVICES, 900.0, 0.75)
+    ]
+
+
+def test_only_two_services_decide_what_was_promised_of_them():
+    alone = replace(SHARED, place="embedded", load=replace(LOAD, per_second=1.0))
+    measured = {target.promise: target for target in check_targets([], [], [alone, SHARED], [KILL])}
+    assert measured["report(32), 2 services"].measured == 900.0
+    assert measured["report(32), 2 services"].reached is False
+    assert measured["select(32), 2 services, 1e5"].reached is None
+
+
+def test_the_slowest_and_the_most_lossy_kill_decide():
+    kills = [replace(KILL, ready_s=11.0), replace(KILL, lost=1), KILL]
+    measured = {target.promise: target for target in check_targets([], [], [], kills)}
+    assert (measured["ready after kill -9 of all"].measured, measured["ready after kill -9 of all"].reached) == (
+        11.0,
+        False,
+    )
+    assert measured["acknowledged reports lost then"].measured == 1
+    assert measured["acknowledged reports lost then"].reached is False
+
+
+def test_a_report_is_lost_if_a_later_selection_lacks_it():
+    assert count_lost({"a": [1, 2, 3], "b": [7]}, {"a": 1, "b": 7}) == 2
+
+
+def test_the_page_shows_every_part(tmp_path):
+    page = tmp_path / "page.md"
+    everything = Results(False, "numpy", [SELECT], [LOAD, SHARE], "PostgreSQL 18", [SHARED], [KILL])
+    write_page(everything, page)
+    rows = page.read_text().splitlines()
+    assert "| report 32 | 50 | 64 | 2 services | 15.00 | 9.00 | 900 | 3.00 | 0.75 |" in rows
+    assert "| 100,000 | 50 | 60 | 800 | 0 | 1.0 s | 4.0 s | 6.0 s |" in rows
+    assert "| ready after kill -9 of all | at most 10 s | 4.00 s | slowest of 1 | reached |" in rows

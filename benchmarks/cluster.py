@@ -1,0 +1,120 @@
+"""What sharing costs: the same loads on the embedded default and on replicas that share PostgreSQL and Redis.
+
+All of them run side by side and are asked in turn, so that a busy machine disturbs all alike; whoever is not asked
+idles.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.bench import Bench, LoadRow
+from benchmarks.cluster_processes import running_cluster
+from benchmarks.pools import make_rates
+from benchmarks.running import Service, import_pool, make_run, running_service
+
+EMBEDDED, SERVICES, WORKERS = "embedded", "2 services", "2 workers"
+DATASET = "pool"
+COUNT = 32
+LEASE_S = 600.0  # longer than a load, as it is in life: replicas ask anew for leases that they saw end
+
+Load = Callable[[Bench], Awaitable[LoadRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGrid:
+    """Which loads are measured, and for how long each.
+
+    steps: reports of each run before anything is timed; a run's state grows with what it learned lately.
+    pace: requests a second of the load that does not ask for all it can get.
+    """
+
+    tasks: int
+    callers: tuple[int, ...]
+    runs: int
+    steps: int
+    seconds: float
+    pace: int
+    paced_s: float
+
+
+FULL = ClusterGrid(10**5, (1, 16, 64), runs=50, steps=60, seconds=3.0, pace=100, paced_s=20.0)
+QUICK = ClusterGrid(10**4, (1, 8), runs=3, steps=3, seconds=0.2, pace=50, paced_s=0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """One load at one place, and the same load at the embedded default just before. steps: of each run before both."""
+
+    place: str
+    steps: int
+    load: LoadRow
+    embedded: LoadRow
+
+    @property
+    def p50_ratio(self) -> float:
+        """The load's median time over the embedded default's."""
+        return self.load.p50_ms / self.embedded.p50_ms
+
+    @property
+    def per_second_ratio(self) -> float:
+        """The load's requests a second over the embedded default's."""
+        return self.load.per_second / self.embedded.per_second
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where to measure: the services of each place, by its name. stores: what those that share lean on."""
+
+    services: dict[str, list[Service]]
+    stores: str
+
+
+@contextmanager
+def running_places() -> Iterator[Places]:
+    """Start all places; end them at the end.
+
+    Raises:
+        RuntimeError: one did not start; the message says why.
+    """
+    with (
+        running_service() as embedded,
+        running_cluster(services=2) as services,
+        running_cluster(services=1, workers=2) as workers,
+    ):
+        found = {EMBEDDED: [embedded], SERVICES: services.services, WORKERS: workers.services}
+        yield Places(found, services.versions())
+
+
+async def measure_cluster(places: Places, grid: ClusterGrid) -> AsyncIterator[list[ClusterRow]]:
+    """Yield the rows of each load, one a place; there are `loads_of(grid)`."""
+    runs = [f"run-{number}" for number in range(grid.runs)]
+    benches = {}
+    for place, services in places.services.items():
+        import_pool(services[0], DATASET, make_rates(grid.tasks, "k/16"))
+        for run in runs:
+            make_run(services[0], DATASET, run, lease_seconds=LEASE_S)
+        benches[place] = Bench([service.port for service in services], DATASET, grid.tasks, grid.seconds)
+        await benches[place].learn(COUNT, runs, max(grid.callers), steps=grid.steps)
+    for load in loads(grid, runs):
+        measured = {place: await load(bench) for place, bench in benches.items()}
+        yield [ClusterRow(place, grid.steps, row, measured[EMBEDDED]) for place, row in measured.items()]
+
+
+def loads(grid: ClusterGrid, runs: list[str]) -> Iterator[Load]:
+    """Yield the loads."""
+    for spread in (runs[:1], runs):
+        for callers in grid.callers:
+            yield partial(Bench.selects, count=COUNT, runs=spread, callers=callers)
+    most = max(grid.callers)
+    yield partial(Bench.paced_selects, count=COUNT, runs=runs, callers=most, per_second=grid.pace, seconds=grid.paced_s)
+    for callers in grid.callers:
+        yield partial(Bench.reports, count=COUNT, runs=runs, callers=callers)
+    for callers in grid.callers:
+        yield partial(Bench.trainers, count=COUNT, runs=runs, callers=callers)
+
+
+def loads_of(grid: ClusterGrid) -> int:
+    """Return how many loads there will be."""
+    return 4 * len(grid.callers) + 1

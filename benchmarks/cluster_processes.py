@@ -1,0 +1,74 @@
+"""Services that share a PostgreSQL and a Redis, all of them real and our own to kill."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.running import Service
+from tests.servers import PostgresServer, RedisServer, running
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Services and what they share. Commits wait for the disk; Redis's append-only file does not, for a second."""
+
+    postgres: PostgresServer
+    redis: RedisServer
+    services: list[Service]
+
+    @property
+    def ports(self) -> list[int]:
+        """Where the services answer."""
+        return [service.port for service in self.services]
+
+    def start_stores(self) -> None:
+        """Start PostgreSQL and Redis; return once both answer."""
+        all_at_once([self.postgres.start, self.redis.start])
+
+    def start_services(self) -> None:
+        """Start the services; return once all are ready."""
+        all_at_once(service.start for service in self.services)
+
+    def kill(self) -> None:
+        """End everything at once, as losing the machine would, but for what the system has not written yet."""
+        all_at_once([*(service.kill for service in self.services), self.postgres.kill, self.redis.kill])
+
+    def versions(self) -> str:
+        """Return what the stores are, as in "PostgreSQL 18.0, Redis 7.4.1"."""
+        with psycopg.connect(self.postgres.url()) as connection:
+            version = connection.info.parameter_status("server_version")
+        with self.redis.client() as client:
+            return f"PostgreSQL {version}, Redis {client.info('server')['redis_version']}"
+
+
+@contextmanager
+def running_cluster(*, services: int, workers: int = 1) -> Iterator[Cluster]:
+    """Start so many services of so many workers each, on a PostgreSQL and a Redis of their own; end all at the end.
+
+    Raises:
+        RuntimeError: a server did not start, or there is none on this machine; the message says what to do.
+    """
+    with (
+        running(PostgresServer()) as postgres,
+        running(RedisServer()) as redis,
+        tempfile.TemporaryDirectory(prefix="bots-bench-") as folder,
+    ):
+        settings = {"database_url": postgres.new_database(), "redis_url": redis.url, "workers": str(workers)}
+        cluster = Cluster(postgres, redis, [Service(Path(folder), **settings) for _ in range(services)])
+        try:
+            cluster.start_services()
+            yield cluster
+        finally:
+            all_at_once(service.stop for service in cluster.services)
+
+
+def all_at_once(work: Iterable[Callable[[], None]]) -> None:
+    """Do all of it side by side; return once all is done."""
+    with ThreadPoolExecutor(thread_name_prefix="cluster") as threads:
+        for done in [threads.submit(part) for part in work]:
+            done.result()
