@@ -155,6 +155,22 @@ class TestAway:
         await back(hot)
         assert await hot.publish(state_at(5)) is Reach.ALL
 
+    async def test_a_server_that_ends_while_it_is_connected_to_counts_as_away(
+        self, hot: Replica, monkeypatch: pytest.MonkeyPatch
+    ):
+        await hot.publish(state_at(4))
+
+        async def closed(*_: object) -> None:
+            """What uvloop raises where asyncio has a ConnectionError; seen when Redis was killed under load."""
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+        assert hot.connection is not None
+        monkeypatch.setattr(hot.connection._client, "execute_command", closed)
+        assert (await hot.states.newest(run_row())).state is None
+        assert is_away(hot)
+        monkeypatch.undo()
+        await back(hot)
+
     async def test_a_run_forgotten_meanwhile_is_forgotten_once_redis_is_back(
         self, hot: Replica, other: Replica, server: RedisServer
     ):

@@ -4,16 +4,10 @@ import asyncio
 import hashlib
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import structlog
-from redis.asyncio import Redis, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio import Redis
 from redis.exceptions import (
-    AuthenticationError,
-    MovedError,
-    NoPermissionError,
     NoScriptError,
     RedisClusterException,
     RedisError,
@@ -21,10 +15,10 @@ from redis.exceptions import (
 )
 
 from bots_service.errors import StorageUnavailableError
+from bots_service.storage.redis_client import CONNECTIONS, client_of, refusal
 
 log = structlog.get_logger(__name__)
 
-CONNECTIONS = 32  # scripts take Redis some 0.1 ms each, so more would only wait there
 PROBE_S = 0.25
 LEAST_VERSION = (6, 2)  # ZMSCORE
 
@@ -71,7 +65,7 @@ class RedisConnection:
             StorageUnavailableError: this is no such URL.
         """
         self._timeout_s = timeout_s
-        self._client = _client(url, timeout_s)
+        self._client = client_of(url, timeout_s)
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._probing: asyncio.Task[None] | None = None
         self._owed: dict[tuple[str, str], tuple[Script, list[str], tuple[Argument, ...]]] = {}
@@ -92,7 +86,7 @@ class RedisConnection:
             facts = await self.facts()
         except StorageUnavailableError as error:
             cause = error.__cause__
-            if not isinstance(cause, Failure) or _refusal(cause) is not None:
+            if not isinstance(cause, Failure) or refusal(cause) is not None:
                 raise
             self._leave("bots", cause)
             return
@@ -111,9 +105,7 @@ class RedisConnection:
         except (TypeError, ValueError) as error:
             raise StorageUnavailableError("BOTS_REDIS_URL has an option that is not understood") from error
         except Failure as error:
-            raise StorageUnavailableError(
-                _refusal(error) or f"the Redis of BOTS_REDIS_URL: {_reason(error)}"
-            ) from error
+            raise StorageUnavailableError(refusal(error) or f"the Redis of BOTS_REDIS_URL: {_reason(error)}") from error
         lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
         return {name: value for name, separator, value in lines if separator}
 
@@ -163,11 +155,16 @@ class RedisConnection:
 
     async def _once(self, script: Script, keys: list[str], arguments: tuple[Argument, ...] = ()) -> Any:
         async with asyncio.timeout(self._timeout_s), self._slots:
-            rest = (len(keys), *keys, *arguments)
             try:
-                return await self._client.execute_command("EVALSHA", script.digest, *rest)
-            except NoScriptError:  # this server has not seen it yet
-                return await self._client.execute_command("EVAL", script.source, *rest)
+                return await self._evaluated(script, (len(keys), *keys, *arguments))
+            except RuntimeError as error:  # uvloop's word for a server that ends while a connection to it is made
+                raise ConnectionError(str(error)) from error
+
+    async def _evaluated(self, script: Script, rest: tuple[Argument, ...]) -> Any:
+        try:
+            return await self._client.execute_command("EVALSHA", script.digest, *rest)
+        except NoScriptError:  # this server has not seen it yet
+            return await self._client.execute_command("EVAL", script.source, *rest)
 
     def _leave(self, key: str, error: BaseException) -> None:
         """Count Redis as away, and look for it from now on, where the key is."""
@@ -208,42 +205,5 @@ def probe_key(key: str) -> str:
     return f"bots:{{{tag}}}:probe"
 
 
-def _client(url: str, timeout_s: float) -> Redis | RedisCluster:
-    """Return a client that neither retries nor waits for ever.
-
-    Raises:
-        StorageUnavailableError: this is no URL of a Redis.
-    """
-    try:
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        kind = RedisCluster if options.pop("cluster", "false").lower() == "true" else Redis
-        return kind.from_url(
-            parts._replace(query=urlencode(options)).geturl(),
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            max_connections=CONNECTIONS,
-            protocol=2,
-        )
-    except (ValueError, RedisClusterException):
-        # Without its cause, which may quote a part of the password.
-        message = "BOTS_REDIS_URL is no URL of a Redis, such as redis://user:password@host:6379/0"
-        raise StorageUnavailableError(message) from None
-
-
 def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _refusal(error: BaseException) -> str | None:
-    """Return what the operator must mend, None if it may pass by itself."""
-    if isinstance(error, AuthenticationError):
-        return f"Redis refuses the user and password in BOTS_REDIS_URL: {error}"
-    if isinstance(error, NoPermissionError) or "can't run this command" in str(error):
-        return f"Redis lets the user in BOTS_REDIS_URL run too few commands (EVAL, INFO, TIME, keys bots:*): {error}"
-    if isinstance(error, MovedError):
-        return "the Redis of BOTS_REDIS_URL belongs to a cluster: add ?cluster=true to the URL"
-    if isinstance(error, RedisClusterException) and "not enabled" in str(error):
-        return "the Redis of BOTS_REDIS_URL is not a cluster: take cluster=true out of the URL"
-    return None

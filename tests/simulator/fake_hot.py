@@ -1,0 +1,304 @@
+"""A hot store in plain Python, shared by simulated processes, and its ports as one of them sees them.
+
+It takes the liberties that the ports leave: it forgets, answers `begin` from memory, and loses replies.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.state import RunState
+from bots_service.ports.hot import Reach
+from bots_service.ports.hot_records import Begun, Published, Taken
+from bots_service.ports.records import RunRow, Selection
+from tests.simulator.links import Link, LostError
+
+NO_MARK = ""  # where the store could not be asked: with it nothing can be published
+REMEMBERED_S = 900.0
+Result = TypeVar("Result")
+
+
+def version(state: RunState) -> tuple[int, int]:
+    return state.epoch, state.seq
+
+
+@dataclass
+class InFlight:
+    """What the store knows of one run's selections."""
+
+    ends: dict[int, float] = field(default_factory=dict)  # task -> when its lease ends
+    turn: int = 0
+    made: dict[tuple[int, int], int] = field(default_factory=dict)  # (epoch, seq) -> selections from that state
+    remembered: dict[str, tuple[str, Selection, float]] = field(default_factory=dict)
+
+    def copied(self) -> "InFlight":
+        return InFlight(dict(self.ends), self.turn, dict(self.made), dict(self.remembered))
+
+    def purge(self, now: float) -> None:
+        ended = [task for task, end in self.ends.items() if end <= now]
+        for task in ended:
+            del self.ends[task]
+        self.turn += bool(ended)
+        self.remembered = {key: kept for key, kept in self.remembered.items() if kept[2] > now}
+
+    def begun(self, state: RunState, key: str | None, *, degraded: bool) -> Begun:
+        kept = None if key is None else self.remembered.get(key)
+        previous = None if kept is None else kept[:2]
+        ordinal = self.made.get((state.epoch, state.seq), 0)
+        leased = frozen(np.array(sorted(self.ends), np.int32))
+        return Begun(ordinal, leased, self.turn, degraded, previous)
+
+    def take(self, selection: Selection, now: float, seconds: float, key: str | None, fingerprint: str) -> None:
+        self.turn += 1
+        self.ends |= dict.fromkeys(selection.tasks.tolist(), now + seconds)
+        place = (selection.epoch, selection.seq)
+        self.made[place] = self.made.get(place, 0) + 1
+        if key is not None:
+            self.remembered[key] = (fingerprint, selection, now + REMEMBERED_S)
+
+    def release(self, tasks: Tasks) -> None:
+        self.turn += 1
+        for task in tasks.tolist():
+            self.ends.pop(task, None)
+
+
+@dataclass
+class Hot:
+    """The shared store. published: told of every state that somebody wants to publish; generation: of its memory."""
+
+    clock: Callable[[], float]
+    published: Callable[[RunRow, RunState], None]
+    taken: Callable[[RunRow, Selection, int, bool], None]
+    generation: int = 1
+    states: dict[str, RunState] = field(default_factory=dict)
+    in_flight: dict[str, InFlight] = field(default_factory=dict)
+    doubts: Counter[str] = field(default_factory=Counter)
+    histories: int = 0
+
+    def generation_of(self, run: RunRow) -> str:
+        return f"{self.generation}.{self.doubts[run.uid]}"
+
+    def doubt(self, run: RunRow) -> None:
+        self.doubts[run.uid] += 1
+        self.states.pop(run.uid, None)
+
+    def wipe(self) -> None:
+        self.generation += 1
+        self.states, self.in_flight = {}, {}
+
+    def anew(self, in_flight: InFlight) -> InFlight:
+        """Return it with turns that were never used before: an old one must not be taken for a new one."""
+        self.histories += 1
+        return replace(in_flight, turn=1000 * self.histories)
+
+    def copied(self) -> dict[str, InFlight]:
+        """What it would have after a restart: leases of some time ago. Its states nobody trusts any more."""
+        return {uid: one.copied() for uid, one in self.in_flight.items()}
+
+    def restart(self, in_flight: dict[str, InFlight]) -> None:
+        self.wipe()
+        self.in_flight = {uid: self.anew(one) for uid, one in in_flight.items()}
+
+    def forget(self, run: RunRow) -> None:
+        self.in_flight.pop(run.uid, None)
+
+    def of(self, run: RunRow) -> InFlight:
+        if run.uid not in self.in_flight:
+            self.in_flight[run.uid] = self.anew(InFlight())
+        in_flight = self.in_flight[run.uid]
+        in_flight.purge(self.clock())
+        return in_flight
+
+    def publish(self, run: RunRow, state: RunState) -> Reach:
+        standing = self.states.get(run.uid)
+        if standing is None or version(standing) < version(state):
+            self.states[run.uid] = state
+        return Reach.ALL
+
+    def take(
+        self,
+        run: RunRow,
+        selection: Selection,
+        begun: Begun,
+        seconds: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Taken:
+        in_flight = self.of(run)
+        kept = None if key is None else in_flight.remembered.get(key)
+        if kept is not None:
+            return Taken(previous=kept[:2])
+        newest = self.states.get(run.uid)
+        if newest is None or (newest.epoch, newest.seq) != (selection.epoch, selection.seq):
+            return Taken(stale=True)
+        if in_flight.turn != begun.turn:
+            return Taken()
+        overlap = [task for task in selection.tasks.tolist() if task in in_flight.ends]
+        assert not overlap or reuse, f"tasks {overlap} are on lease"
+        self.taken(run, selection, len(in_flight.ends), reuse)
+        in_flight.take(selection, self.clock(), seconds, key, fingerprint)
+        return Taken(selection=selection)
+
+
+class HotLink:
+    """A process's way to the store. outages: how often it failed; owed: what to do first once it works again."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.outages = 0
+        self.owed: dict[str, Callable[[], None]] = {}
+
+    async def call(self, what: str, effect: Callable[[], Result]) -> Result:
+        def effects() -> Result:
+            while self.owed:
+                self.owed.popitem()[1]()
+            return effect()
+
+        try:
+            return await self.link.call(what, effects)
+        except LostError:
+            self.outages += 1
+            raise
+
+
+class FakeStates:
+    """A States of one process: what it holds, and the shared store behind a link."""
+
+    def __init__(self, hot: Hot, link: HotLink) -> None:
+        self._hot = hot
+        self._link = link
+        self._held: dict[str, Published] = {}
+        self._trusted: dict[str, int] = {}
+
+    def known(self, run: RunRow) -> Published | None:
+        return self._held.get(run.uid)
+
+    async def newest(self, run: RunRow) -> Published:
+        outages = self._link.outages
+        try:
+            state, generation = await self._link.call(
+                "newest", lambda: (self._hot.states.get(run.uid), self._hot.generation_of(run))
+            )
+        except LostError:
+            return Published(None, NO_MARK)
+        mark = f"{outages}:{generation}"
+        held = self._held.get(run.uid)
+        is_behind = (
+            state is not None and held is not None and held.state is not None and version(state) < version(held.state)
+        )
+        if state is None or is_behind or self._trusted.get(run.uid, 0) != outages:
+            return Published(None, mark)
+        self._held[run.uid] = Published(state, mark)
+        return self._held[run.uid]
+
+    async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:
+        self._hot.published(run, state)
+        outages = self._link.outages
+
+        def effect() -> Reach:
+            is_new = mark == f"{outages}:{self._hot.generation_of(run)}"
+            return self._hot.publish(run, state) if is_new else Reach.OUTDATED
+
+        try:
+            reach = await self._link.call(f"publish {state.seq}", effect)
+        except LostError:
+            self._link.owed[run.uid] = lambda: self._hot.doubt(run)
+            self._hold(run, state, NO_MARK)
+            return Reach.ALONE
+        if reach is Reach.ALL:
+            self._hold(run, state, mark)
+            self._trusted[run.uid] = outages
+        return reach
+
+    async def doubt(self, run: RunRow) -> None:
+        try:
+            await self._link.call("doubt", lambda: self._hot.doubt(run))
+        except LostError:
+            self._link.owed[run.uid] = lambda: self._hot.doubt(run)
+
+    async def forget(self, run: RunRow) -> None:
+        self._held.pop(run.uid, None)
+        await self.doubt(run)
+
+    def _hold(self, run: RunRow, state: RunState, mark: str) -> None:
+        held = self._held.get(run.uid)
+        if held is None or held.state is None or version(held.state) <= version(state):
+            self._held[run.uid] = Published(state, mark)
+
+
+class FakeLeases:
+    """A Leases of one process; by itself where the shared store is away."""
+
+    def __init__(self, hot: Hot, link: HotLink) -> None:
+        self._hot = hot
+        self._link = link
+        self._alone: dict[str, InFlight] = {}
+        self._seen: dict[str, InFlight] = {}  # what the shared store had, some time ago
+
+    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+        if alone:
+            return self._own(run).begun(state, key, degraded=True)
+        seen = self._seen.get(run.uid)
+        if seen is not None and self._link.link.network.rng.random() < 0.5:
+            return seen.begun(state, key, degraded=False)
+        try:
+            self._seen[run.uid] = await self._link.call("begin", lambda: self._hot.of(run).copied())
+        except LostError:
+            return self._own(run).begun(state, key, degraded=True)
+        return self._seen[run.uid].begun(state, key, degraded=False)
+
+    async def take(
+        self,
+        run: RunRow,
+        selection: Selection,
+        begun: Begun,
+        *,
+        seconds: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> Taken:
+        if begun.degraded:
+            own = self._own(run)
+            kept = None if key is None else own.remembered.get(key)
+            if kept is not None:
+                return Taken(previous=kept[:2])
+            own.take(selection, self._hot.clock(), seconds, key, fingerprint)
+            return Taken(selection=selection)
+        self._seen.pop(run.uid, None)
+        try:
+            return await self._link.call(
+                f"take {selection.id[:-13]}",
+                lambda: self._hot.take(run, selection, begun, seconds, key, fingerprint, reuse),
+            )
+        except LostError:
+            return Taken()
+
+    async def release(self, run: RunRow, tasks: Tasks) -> None:
+        self._own(run).release(tasks)
+        with contextlib.suppress(LostError):
+            await self._link.call("release", lambda: self._hot.of(run).release(tasks))
+
+    async def leased(self, run: RunRow) -> Tasks:
+        try:
+            ends = await self._link.call("leased", lambda: dict(self._hot.of(run).ends))
+        except LostError:
+            ends = self._own(run).ends
+        return frozen(np.array(sorted(ends), np.int32))
+
+    async def forget(self, run: RunRow) -> None:
+        self._alone.pop(run.uid, None)
+        self._seen.pop(run.uid, None)
+        with contextlib.suppress(LostError):
+            await self._link.call("forget leases", lambda: self._hot.forget(run))
+
+    def _own(self, run: RunRow) -> InFlight:
+        own = self._alone.setdefault(run.uid, InFlight())
+        own.purge(self._hot.clock())
+        return own

@@ -1,0 +1,123 @@
+"""Thousands of seeded schedules of callers and faults in one process, each checked against a plain model."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from bots_service.core.entries import Report
+from bots_service.core.state import RunState
+from bots_service.ports.hot import Reach
+from bots_service.ports.records import Appended
+from tests.simulator.fake_hot import Hot, InFlight
+from tests.simulator.fake_sql import Sql
+from tests.simulator.schedule import Schedule
+from tests.sizes import size
+
+SCHEDULES = size(2_000, 20_000)
+BATCHES = 20  # so that several processes can share the work
+DENSE_EVERY = 10  # the dense rule is slow
+ONE = os.environ.get("BOTS_SIMULATOR_SEED")  # plays this one alone
+
+
+def play(seed: int) -> Schedule:
+    schedule = Schedule(seed)
+    try:
+        schedule.run()
+    except AssertionError as error:
+        pytest.fail(f"seed {seed}: BOTS_SIMULATOR_SEED={seed} pytest tests/simulator plays it again\n{error}")
+    return schedule
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_no_promise_is_broken_whatever_fails(batch: int):
+    seeds = range(batch, SCHEDULES, BATCHES) if ONE is None else [int(ONE)] * (batch == 0)
+    for place, seed in enumerate(seeds):
+        world = play(seed).world
+        if place % DENSE_EVERY == 0:
+            for run in world.promises:
+                world.truth.assert_dense(run)
+
+
+@pytest.mark.parametrize("seed", [3, 14, 159])
+def test_a_seed_gives_the_same_schedule_each_time(seed: int):
+    first, second = play(seed).world, play(seed).world
+    assert first.network.trace == second.network.trace
+    assert len(first.network.trace) > 20
+
+
+# --- can it fail? ----------------------------------------------------------------------------------------------------
+
+
+def losing_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Sql.append
+
+    def lossy(self: Sql, run, draft) -> Appended:
+        if isinstance(draft.body, Report) and self.number() % 20 == 0:
+            last = self.table(run).entries[-1:]
+            return Appended(last[0], duplicate=True) if last else append(self, run, draft)
+        return append(self, run, draft)
+
+    monkeypatch.setattr(Sql, "append", lossy)
+
+
+def forgetting_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Sql.append
+
+    def keyless(self: Sql, run, draft) -> Appended:
+        self.table(run).keys.pop(draft.once.key, None) if draft.once else None
+        return append(self, run, draft)
+
+    monkeypatch.setattr(Sql, "append", keyless)
+
+
+def trusting_what_a_wipe_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a store that comes back with an older state and says that it lost nothing."""
+    older: dict[str, RunState] = {}
+
+    def restart(self: Hot, in_flight: dict[str, InFlight]) -> None:
+        self.states = {uid: older[uid] for uid in self.states if uid in older}
+        self.in_flight = in_flight
+
+    def copied(self: Hot) -> dict[str, InFlight]:
+        older.clear()
+        older.update(self.states)
+        return {}
+
+    monkeypatch.setattr(Hot, "restart", restart)
+    monkeypatch.setattr(Hot, "copied", copied)
+
+
+def losing_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = Hot.publish
+
+    def lossy(self: Hot, run, state) -> Reach:
+        return Reach.ALL if state.seq % 7 == 6 else publish(self, run, state)
+
+    monkeypatch.setattr(Hot, "publish", lossy)
+
+
+def losing_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = InFlight.take
+
+    def lossy(self: InFlight, selection, *rest) -> None:
+        take(self, selection, *rest)
+        self.ends.clear()
+
+    monkeypatch.setattr(InFlight, "take", lossy)
+
+
+SABOTAGES = [losing_entries, forgetting_keys, trusting_what_a_wipe_left, losing_states, losing_leases]
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGES)
+def test_a_store_that_breaks_its_word_is_noticed(
+    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+):
+    sabotage(monkeypatch)
+    for seed in range(300):
+        try:
+            Schedule(seed).run()
+        except AssertionError:
+            return
+    pytest.fail("nobody noticed")

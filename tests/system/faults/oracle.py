@@ -1,0 +1,161 @@
+"""Trainers that report without a pause, and what their reports must come to: plain Python beside the service."""
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bots_client import Client, Outcome, Retries, Selection, ServiceError, Task, UnreachableError
+from bots_service.core.entries import Entry, Report
+from bots_service.core.evidence import Evidence
+from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.state import RunState, advance, fresh_state
+
+TASKS = 200
+TRIALS = 16
+RETRIES = Retries(attempts=4, first_wait_s=0.02, longest_wait_s=0.2)  # then the other service is asked
+GIVE_UP_S = 300.0  # for one report; nothing is away for that long
+
+
+def create_pool(url: str) -> None:
+    tasks = [Task(str(task), tuple(rates)) for task, rates in enumerate(references().tolist())]
+    with Client(url, deadline_s=60) as client:
+        client.create_dataset("pool", tasks, reference_models=["weak", "strong"])
+
+
+def references() -> np.ndarray:
+    grid = np.random.default_rng(1).integers(0, 17, (TASKS, 2)) / 16
+    return np.sort(grid, axis=1)
+
+
+@dataclass
+class Sent:
+    """One report: what was said, and what was answered. seq: 0 until it is acknowledged."""
+
+    key: str
+    tasks: list[int]
+    successes: list[int]
+    made_at: int | None
+    close_step: bool | None
+    seq: int = 0
+
+
+@dataclass
+class Account:
+    """What all trainers sent and were told.
+
+    missed: why selects were not answered. floor: the greatest seq that was acknowledged as seen by all replicas.
+    """
+
+    sent: list[Sent] = field(default_factory=list)
+    selections: list[Selection] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    floor: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def replayed(self) -> tuple[RunState, Pool]:
+        """Return the state that exactly these reports make, in the order of their numbers; checks what was selected.
+
+        Every selection must show the beliefs that stood after its seq, so none was drawn from a reset or torn one.
+        """
+        pool = Pool(*number_profiles(references()))
+        state = fresh_state(RunSettings(), 0)
+        drawn: dict[int, list[Selection]] = {}
+        for selection in self.selections:
+            drawn.setdefault(selection.seq, []).append(selection)
+        assert_shows(drawn.get(0, []), state, pool)
+        for sent in sorted(self.sent, key=lambda one: one.seq):
+            successes = np.array(sent.successes, float)
+            evidence = Evidence(np.array(sent.tasks, np.int32), successes, TRIALS - successes)
+            state, _ = advance(
+                state, Entry(sent.seq, 0, pool.profiles, Report(evidence, sent.made_at, sent.close_step)), pool
+            )
+            assert_shows(drawn.get(sent.seq, []), state, pool)
+        return state, pool
+
+
+def assert_shows(selections: list[Selection], state: RunState, pool: Pool) -> None:
+    for selection in selections:
+        tasks = np.array([int(task) for task in selection.ids], np.int32)
+        alpha, beta = state.belief.of_tasks(pool, tasks)
+        assert selection.step == state.step
+        assert [task.mean for task in selection.tasks] == (alpha / (alpha + beta)).tolist()
+
+
+def require_excuse(error: UnreachableError | ServiceError) -> None:
+    """A service may be gone, or say that it can't just now (503); it may never fall over its own feet (500)."""
+    if error.status not in (None, 503):
+        raise error
+
+
+@dataclass
+class Reporter:
+    """Selects and reports through whichever service answers; sends a report under its key until it is acknowledged."""
+
+    number: int
+    urls: list[str]
+    account: Account
+    seed: int
+
+    def work(self, quota: int, enough: threading.Event) -> None:
+        """Send so many reports, and more until told that it is enough."""
+        rng = random.Random(self.seed * 1000 + self.number)
+        clients = [Client(url, deadline_s=5, retries=RETRIES) for url in self.urls]
+        try:
+            turn = 0
+            while turn < quota or not enough.is_set():
+                self.send(clients, rng, self.make(clients, rng, turn))
+                turn += 1
+        except BaseException as error:
+            self.account.failures.append(f"reporter {self.number}: {type(error).__name__}: {error}")
+            raise
+        finally:
+            for client in clients:
+                client.close()
+
+    def make(self, clients: list[Client], rng: random.Random, turn: int) -> tuple[Sent, Selection | None]:
+        """Return the next report, of selected tasks or of others."""
+        selection = self.select(rng.choice(clients)) if rng.random() < 0.5 else None
+        tasks = sorted(rng.sample(range(TASKS), 8)) if selection is None else [int(task) for task in selection.ids]
+        successes = [rng.randint(0, TRIALS) for _ in tasks]
+        close = rng.choice([None, None, None, False, True])
+        made_at = None if selection is None else selection.step
+        return Sent(f"{self.number}-{turn}", tasks, successes, made_at, close), selection
+
+    def select(self, client: Client) -> Selection | None:
+        """Return a selection; None where nobody answers, as then a trainer goes on with tasks of its own."""
+        floor = self.account.floor
+        try:
+            selection = client.select("pool", 8)
+        except (UnreachableError, ServiceError) as error:
+            require_excuse(error)
+            self.account.missed.append(str(error))
+            return None
+        assert selection.degraded or selection.seq >= floor, f"drawn from {selection.seq}, {floor} was acknowledged"
+        with self.account.lock:
+            self.account.selections.append(selection)
+        return selection
+
+    def send(self, clients: list[Client], rng: random.Random, made: tuple[Sent, Selection | None]) -> None:
+        sent, selection = made
+        pairs = zip(sent.tasks, sent.successes, strict=True)
+        outcomes = [Outcome.counts(str(task), successes=count, trials=TRIALS) for task, count in pairs]
+        give_up = time.monotonic() + GIVE_UP_S
+        while time.monotonic() < give_up:
+            try:
+                receipt = rng.choice(clients).report(
+                    "pool", outcomes, selection=selection, close_step=sent.close_step, idempotency_key=sent.key
+                )
+            except (UnreachableError, ServiceError) as error:
+                require_excuse(error)
+                continue
+            with self.account.lock:
+                sent.seq = receipt.seq
+                self.account.sent.append(sent)
+                self.account.floor = max(self.account.floor, 0 if receipt.degraded else receipt.seq)
+            return
+        raise AssertionError(f"report {sent.key} was not acknowledged in {GIVE_UP_S} s")
