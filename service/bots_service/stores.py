@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import structlog
 from sqlalchemy import make_url
 
 from bots_service.ports.catalog import Health
@@ -25,6 +26,8 @@ from bots_service.storage.redis_rates import RedisRateLimits
 from bots_service.storage.redis_states import RedisStates
 from bots_service.storage.redis_views import RedisViews
 from bots_service.storage.sqlite_database import SqliteDatabase
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,10 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
         StorageUnavailableError: Redis refuses us; one that is away is waited for in the background.
     """
     if settings.redis_url is None:
+        if not is_sqlite(settings):
+            log.warning(
+                "no_redis", means="each process leases by itself; every answer is degraded", set="BOTS_REDIS_URL"
+            )
         yield memory_stores(settings)
         return
     connection = RedisConnection(settings.redis_url, timeout_s=settings.redis_timeout_s)

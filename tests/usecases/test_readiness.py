@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.usecases import readiness as module
+from bots_service.usecases.background import ended
 from bots_service.usecases.readiness import Readiness, Ready
 
 SOON_S = 30.0
@@ -113,3 +114,20 @@ async def test_each_change_leaves_one_line_in_the_log():
                 await asyncio.sleep(0.1)
     said = [line["said"] for line in lines if line["event"] == "dependency"]
     assert said == ["down: the database did not answer", "ok", "down: the database did not answer"]
+
+
+async def test_work_that_misses_its_cancellation_is_told_again():
+    missed = asyncio.Event()
+
+    async def hard_of_hearing() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            missed.set()
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(hard_of_hearing())
+    await asyncio.sleep(0)
+    await ended([task])
+    assert missed.is_set()
+    assert task.cancelled()

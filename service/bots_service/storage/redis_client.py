@@ -24,7 +24,9 @@ def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
         kind = RedisCluster if options.pop("cluster", "false").lower() == "true" else Redis
         return kind.from_url(
             parts._replace(query=urlencode(options)).geturl(),
-            socket_timeout=timeout_s,
+            # No time-out of redis-py's own: it waits by asyncio.wait_for, which swallows a cancellation now and then
+            # before Python 3.12, so that a deadline or the end of the service would pass unheard.
+            socket_timeout=None,
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),
             max_connections=CONNECTIONS,

@@ -9,6 +9,7 @@ import structlog
 from bots_service.errors import BotsError
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import Head
+from bots_service.usecases.background import ended
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
@@ -45,13 +46,11 @@ class FollowReplicas:
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         """Compare in the background."""
-        task = asyncio.create_task(self._for_ever()) if self._is_needed else None
+        tasks = [asyncio.create_task(self._for_ever())] if self._is_needed else []
         try:
             yield
         finally:
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            await ended(tasks)
 
     async def _for_ever(self) -> None:
         while True:

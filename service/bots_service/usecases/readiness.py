@@ -10,6 +10,7 @@ import structlog
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.ports.catalog import Health
+from bots_service.usecases.background import ended
 
 log = structlog.get_logger(__name__)
 
@@ -79,9 +80,7 @@ class Readiness:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await ended(tasks)
 
     async def _watch(self, name: str, part: Health) -> None:
         while True:
