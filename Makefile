@@ -26,7 +26,7 @@ demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 	@$(BIN)/bots demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --cov --cov-report=)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
 

@@ -86,7 +86,12 @@ def test_a_person_gets_a_closing_table(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_whatever_ends_the_demo_ends_its_service_too(tmp_path, number):
     process = subprocess.Popen(
-        [*BOTS, "demo"], cwd=tmp_path, env=clean_environment(TMPDIR=str(tmp_path)), stderr=subprocess.PIPE
+        [*BOTS, "demo"],
+        cwd=tmp_path,
+        env=clean_environment(TMPDIR=str(tmp_path)),
+        stderr=subprocess.PIPE,
+        # A shell without job control starts background work with Ctrl-C ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
     )
     give_up = time.monotonic() + 60
     while not (children := children_of(process.pid)) or not list(tmp_path.glob("*/bots.db")):
