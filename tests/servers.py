@@ -154,6 +154,26 @@ class RedisServer(Server):
             return False
 
 
+class RedisClusterNode(RedisServer):
+    """A node of a Redis Cluster, which speaks to the others 10 000 ports higher. It has no slots yet."""
+
+    def __init__(self) -> None:
+        """Find two free ports."""
+        super().__init__()
+        while not is_free(self.port + 10_000):
+            self.port = free_port()
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [*super().command(), "--cluster-enabled", "yes"]
+
+    def knows(self, *, nodes: int) -> bool:
+        """Say whether it finds the cluster whole, with so many nodes."""
+        with self.client() as client:
+            found = client.execute_command("CLUSTER INFO")
+        return bool(found["cluster_state"] == "ok" and found["cluster_known_nodes"] == str(nodes))
+
+
 class PostgresServer(Server):
     """A PostgreSQL with its own data, and as many databases as are asked for."""
 
@@ -250,6 +270,14 @@ def postgres_binaries(folder: Path) -> Path:
             shutil.copytree(part, copied / part.relative_to(wheel.parent), symlinks=True)
     subprocess.run(["chmod", "-R", "a+rX", copied], check=True)
     return copied / wheel.name / installed.name / "bin"
+
+
+def is_free(port: int) -> bool:
+    """Say whether nobody listens on a port, nor may soon."""
+    if port not in PORTS:
+        return False
+    with socket.socket() as found:
+        return found.connect_ex(("127.0.0.1", port)) != 0
 
 
 def free_port() -> int:

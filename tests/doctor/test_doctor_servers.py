@@ -13,22 +13,19 @@ from bots_service.doctor import redis_server as redis_checks
 from bots_service.doctor.finding import Grade
 from bots_service.settings import Settings
 from bots_service.storage.migrate import head
-from tests.servers import RedisServer, free_port, running, wait_until
+from tests.servers import RedisClusterNode, RedisServer, free_port, running, wait_until
 
 OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
 
 
-class ClusterServer(RedisServer):
+class ClusterServer(RedisClusterNode):
     """A Redis Cluster of one server, which has all slots."""
-
-    def command(self):
-        return [*super().command(), "--cluster-enabled", "yes"]
 
     def start(self):
         super().start()
         with self.client() as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-            wait_until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+        wait_until(lambda: self.knows(nodes=1))
 
 
 def look_at_postgres(url, *, connections=8):

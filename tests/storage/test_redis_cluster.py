@@ -1,7 +1,6 @@
 """Hot stores over a Redis Cluster."""
 
 import asyncio
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -12,39 +11,15 @@ from bots_service.ports.hot import Reach
 from bots_service.storage.memory_leases import MemoryLeases
 from bots_service.storage.memory_states import MemoryStates
 from bots_service.storage.redis_connection import RedisConnection
-from tests.servers import PORTS, RedisServer, free_port, running, wait_until
+from tests.servers import RedisClusterNode, RedisServer, running, wait_until
 from tests.storage.contracts.hot import Clock, Hot, found, history, run_row, state_at
 from tests.storage.redis_stores import PATIENT_S, RedisClock, replica
 
 
-class ClusterNode(RedisServer):
-    """A node of a Redis Cluster, which speaks to the others 10 000 ports higher."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        while not is_free(self.port + 10_000):
-            self.port = free_port()
-
-    def command(self) -> list[str]:
-        return [*super().command(), "--cluster-enabled", "yes"]
-
-    def knows(self, *, nodes: int) -> bool:
-        with self.client() as client:
-            found = client.execute_command("CLUSTER INFO")
-        return found["cluster_state"] == "ok" and found["cluster_known_nodes"] == str(nodes)
-
-
-def is_free(port: int) -> bool:
-    if port not in PORTS:  # an outgoing connection may take it
-        return False
-    with socket.socket() as found:
-        return found.connect_ex(("127.0.0.1", port)) != 0
-
-
 @pytest.fixture
-def cluster() -> Iterator[list[ClusterNode]]:
+def cluster() -> Iterator[list[RedisClusterNode]]:
     """Two nodes with half of the slots each."""
-    first, second = ClusterNode(), ClusterNode()
+    first, second = RedisClusterNode(), RedisClusterNode()
     with running(first), running(second):
         for node, slots in ((first, range(8192)), (second, range(8192, 16384))):
             with node.client() as client:
@@ -54,7 +29,7 @@ def cluster() -> Iterator[list[ClusterNode]]:
         yield [first, second]
 
 
-async def test_the_same_calls_find_the_same_as_in_memory(cluster: list[ClusterNode]):
+async def test_the_same_calls_find_the_same_as_in_memory(cluster: list[RedisClusterNode]):
     clock = Clock()
     memory = Hot(MemoryStates(10**6), MemoryLeases(clock=clock), clock)
     with redis.RedisCluster.from_url(cluster[0].url) as client:
@@ -65,7 +40,7 @@ async def test_the_same_calls_find_the_same_as_in_memory(cluster: list[ClusterNo
             assert not hot.connection.is_away
 
 
-async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[ClusterNode]):
+async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[RedisClusterNode]):
     numbers = range(20)
     async with replica(f"{cluster[0].url}?cluster=true", timeout_s=2) as hot:
         for number in numbers:
@@ -88,7 +63,7 @@ async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[Clu
         assert await hot.publish(state_at(100), run_row(lost)) is Reach.ALL
 
 
-async def test_a_url_that_does_not_say_cluster_is_told_at_the_start(cluster: list[ClusterNode]):
+async def test_a_url_that_does_not_say_cluster_is_told_at_the_start(cluster: list[RedisClusterNode]):
     key_is_elsewhere = 0
     for node in cluster:
         connection = RedisConnection(node.url, timeout_s=PATIENT_S)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from contextvars import Context
 from importlib.resources import files
 from typing import Any
 
@@ -171,7 +172,8 @@ class RedisConnection:
         if not self.is_away:
             self.outages += 1
             log.warning("redis_away", reason=_reason(error))
-            self._probing = asyncio.create_task(self._look_for(probe_key(key)))
+            # Without the context of whoever met the failure: what the probe logs is not about that request.
+            self._probing = asyncio.create_task(self._look_for(probe_key(key)), context=Context())
 
     async def _look_for(self, key: str) -> None:
         """Return once Redis writes again."""

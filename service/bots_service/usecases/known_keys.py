@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import structlog
 
 from bots_service.ports.keys import KeyRow, Keys
+from bots_service.usecases.background import ended
 
 log = structlog.get_logger(__name__)
 
@@ -83,9 +84,7 @@ class KnownKeys:
         try:
             yield
         finally:
-            refreshing.cancel()
-            with suppress(asyncio.CancelledError):
-                await refreshing
+            await ended([refreshing])
 
     async def _keep_fresh(self) -> None:
         while True:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -15,6 +15,7 @@ from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import RunRow
 from bots_service.ports.retention import Retention
+from bots_service.usecases.background import ended
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRuns
 from bots_service.usecases.tell_replicas import all_runs
@@ -129,9 +130,7 @@ class Prune:
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await ended([task])
 
     async def _for_ever(self, every_s: float) -> None:
         while True:
