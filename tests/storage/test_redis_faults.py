@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from redis.asyncio import Redis
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.ports.hot import Reach
@@ -165,7 +166,8 @@ class TestAway:
             raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
 
         assert hot.connection is not None
-        monkeypatch.setattr(hot.connection._client, "execute_command", closed)
+        assert isinstance(hot.connection._client, Redis)
+        monkeypatch.setattr(hot.connection._client.connection_pool, "get_connection", closed)
         assert (await hot.states.newest(run_row())).state is None
         assert is_away(hot)
         monkeypatch.undo()

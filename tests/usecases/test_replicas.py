@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import redis
 
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
@@ -26,6 +27,7 @@ from bots_service.stores import HotStores, memory_stores, open_hot_stores
 from bots_service.usecases.dataset_builder import DatasetHeader
 from bots_service.usecases.follow_replicas import FollowReplicas
 from bots_service.usecases.open_run import OpenRun
+from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
@@ -62,6 +64,46 @@ async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Rep
         assert not selection.degraded
     assert encode_state(await replicas[0].state()) == encode_state(await replicas[1].state())
     await replicas[0].assert_is_a_replay()
+
+
+async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await here.report(outcome("t1"))  # so it knows a state, with the old range
+    await there.use.change_settings(POOL, "default", {"reward_range": (-1.0, 3.0)}, None)
+    receipt = await here.report(Outcome("t2", rewards=[1.0, 3.0]))
+    assert (receipt.seq, receipt.tally.successes) == (3, 1.5)
+
+
+async def test_a_run_that_stays_with_one_replica_asks_redis_three_times_a_step(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer
+):
+    async def step(replica: Replica) -> None:
+        selection = await replica.select(3)
+        ids = (await replica.opened()).dataset.ids
+        told = [outcome(ids[task]) for task in selection.tasks]
+        await replica.report(*told, selection_id=selection.id)
+
+    await step(replicas[0])
+    with redis_server.client() as client:
+        for _ in range(5):
+            await step(replicas[0])
+        before = scripts(client)
+        for _ in range(10):
+            await step(replicas[0])
+        # One to lease; one to publish, and in its wake one to end the leases.
+        assert scripts(client) - before == 30
+        before = scripts(client)
+        for turn in range(10):
+            await step(replicas[turn % 2])
+        # Refused what it drew from an older state, the other fetches state and leases, then leases.
+        assert scripts(client) - before <= 60
+    await replicas[1].assert_is_a_replay()
+
+
+def scripts(client: redis.Redis) -> int:
+    """Return how many scripts Redis ran so far."""
+    stats = client.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
 
 
 async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: tuple[Replica, Replica]):

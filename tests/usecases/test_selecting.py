@@ -1,12 +1,14 @@
 """Selections: the same ones for the same calls, no task twice in flight, and ids that only their run understands."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bots_service.core.run_settings import Strategy
+from bots_service.core.pool import Pool
+from bots_service.core.run_settings import Strategy, settings_from
 from bots_service.errors import (
     BusyError,
     InvalidSelectionError,
@@ -16,8 +18,9 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import Once
+from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
-from bots_service.usecases.select_tasks import ATTEMPTS, Wish
+from bots_service.usecases.select_tasks import ATTEMPTS, QUICK_NUMBERS, Wish, is_quick
 from bots_service.usecases.selection_id import Origin, read_id, write_id
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
@@ -97,6 +100,34 @@ async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World)
     assert (selection.epoch, selection.step, selection.seq) == (0, 3, 3)
     distances = np.abs(selection.draws - 0.5)
     assert (np.diff(distances) >= 0).all()
+
+
+async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch: pytest.MonkeyPatch):
+    await world.report(outcome("t1"), outcome("t2", 16), run="default")
+    await world.put_run("again", seed=(await world.state()).settings.seed)
+    await world.report(outcome("t1"), outcome("t2", 16), run="again")
+    quick = await world.select(5)
+    monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
+    slow = await world.select(5, run="again")
+    for name in ("tasks", "draws", "means", "evidence"):
+        np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
+
+
+async def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(world: World):
+    state, nothing = await world.state(), np.empty(0, np.int32)
+    dataset = (await world.opened()).dataset
+    fresh = Pool(dataset.pool.references, dataset.pool.profile_of, dataset.pool.tags)
+    wish = Wish(POOL, "default", 5)
+    assert not is_quick(wish, state, fresh, nothing)  # the first draw groups the whole pool
+    fresh.part()
+    _ = fresh.members
+    assert is_quick(wish, state, fresh, nothing)
+    tag = next(iter(fresh.tags))
+    for longer in (replace(wish, tags=(tag,)), replace(wish, quotas={tag: 1}), replace(wish, count=5000)):
+        assert not is_quick(longer, state, fresh, nothing)
+    assert not is_quick(wish, state, fresh, np.arange(QUICK_NUMBERS, dtype=np.int32))
+    assert not is_quick(wish, replace(state, settings=settings_from({"strategy": "shuffle"})), fresh, nothing)
+    assert not is_quick(wish, state, replace(fresh, retired=np.array([1], np.int32)), nothing)
 
 
 async def test_selections_at_once_share_no_task_while_others_are_free(world: World):

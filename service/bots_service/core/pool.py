@@ -107,6 +107,11 @@ class Pool:
         """All tasks, retired ones included, grouped by profile."""
         return group_by_profile(None, self.profile_of, self.profiles)
 
+    @property
+    def is_grouped(self) -> bool:
+        """Whether all tasks are grouped by profile already; the first who asks for that waits for a look at each."""
+        return "members" in vars(self)
+
     def part(self, tags: tuple[str, ...] = (), also: str | None = None) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
 

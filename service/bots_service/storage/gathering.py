@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextvars import Context
+from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -17,17 +18,16 @@ Outcome = TypeVar("Outcome")
 MOST_ITEMS = 500  # in one job; more would make the first wait long for the last
 
 
-@dataclass(slots=True)
 class _Batch(Generic[Item, Outcome]):
-    items: list[Item] = field(default_factory=list)
-    sealed: bool = False
-    future: asyncio.Future[list[Outcome | BotsError]] | None = None
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.sealed = False
+        self.outcomes: asyncio.Future[list[Outcome | BotsError]] = asyncio.get_running_loop().create_future()
 
     @property
     def is_open(self) -> bool:
         """Whether the writer will still come for more: not if it came, nor if it could not even begin."""
-        is_over = self.future is not None and self.future.done()
-        return not self.sealed and not is_over and len(self.items) < MOST_ITEMS
+        return not self.sealed and not self.outcomes.done() and len(self.items) < MOST_ITEMS
 
 
 class Gathering(Generic[Item, Outcome]):
@@ -50,37 +50,44 @@ class Gathering(Generic[Item, Outcome]):
         self._work = work
         self._committed = committed
         self._lock = Lock()
-        self._batch: _Batch[Item, Outcome] = _Batch(sealed=True)
+        self._batch: _Batch[Item, Outcome] | None = None
 
     async def add(self, item: Item) -> Outcome:
         """Return the item's outcome once it is committed; a caller that no longer waits changes nothing."""
         with self._lock:
-            if not self._batch.is_open:
+            if self._batch is None or not self._batch.is_open:
                 self._batch = _Batch()
+                # Not at once: under load, several callers come in one turn of the event loop.
+                asyncio.get_running_loop().call_soon(self._submit, self._batch, context=Context())
             batch = self._batch
             place = len(batch.items)
             batch.items.append(item)
-        if batch.future is None:
-            batch.future = self._submit(batch)
         try:
-            outcome = (await asyncio.shield(batch.future))[place]
+            outcome = (await asyncio.shield(batch.outcomes))[place]
         except StorageUnavailableError as error:
             raise for_another(error) from error.__cause__
         if isinstance(outcome, BotsError):
             raise outcome
         return outcome
 
-    def _submit(self, batch: _Batch[Item, Outcome]) -> asyncio.Future[list[Outcome | BotsError]]:
+    def _submit(self, batch: _Batch[Item, Outcome]) -> None:
         def job(connection: Connection) -> list[Outcome | BotsError]:
             with self._lock:
                 batch.sealed = True
             return self._work(connection, batch.items)
 
-        future = self._database.write(job, lane=self)
-        if self._committed is not None:
-            future.add_done_callback(self._tell)
-        return future
+        try:
+            written = self._database.write(job, lane=self)
+        except StorageUnavailableError as error:
+            batch.outcomes.set_exception(error)
+        else:
+            written.add_done_callback(partial(self._settle, batch))
 
-    def _tell(self, future: asyncio.Future[list[Outcome | BotsError]]) -> None:
-        if self._committed is not None and not future.cancelled() and future.exception() is None:
-            self._committed(future.result())
+    def _settle(self, batch: _Batch[Item, Outcome], written: asyncio.Future[list[Outcome | BotsError]]) -> None:
+        error = written.exception()
+        if error is not None:
+            batch.outcomes.set_exception(error)
+            return
+        if self._committed is not None:
+            self._committed(written.result())
+        batch.outcomes.set_result(written.result())

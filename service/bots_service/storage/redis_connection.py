@@ -1,47 +1,25 @@
 """The way to Redis: scripts that are guarded, bounded in time, and not asked for while Redis is away."""
 
 import asyncio
-import hashlib
 from contextvars import Context
-from importlib.resources import files
 from typing import Any
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import (
-    NoScriptError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import ResponseError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.redis_client import CONNECTIONS, client_of, refusal
+from bots_service.storage.redis_client import client_of, refusal
+from bots_service.storage.redis_pipeline import Argument, Failure, RedisPipeline, Script
 
 log = structlog.get_logger(__name__)
 
 PROBE_S = 0.25
 LEAST_VERSION = (6, 2)  # ZMSCORE
 
-Failure = (TimeoutError, OSError, RedisError, RedisClusterException)
-
-
-Argument = bytes | str | int
-
 
 class RedisAwayError(Exception):
     """Redis did not answer, or refused to work; what was asked for may have been done all the same."""
-
-
-class Script:
-    """A Lua script, with what all of them share in front."""
-
-    def __init__(self, name: str) -> None:
-        """Read the script of that name from the package."""
-        folder = files("bots_service.storage") / "redis_scripts"
-        self.name = name
-        self.source = "\n".join((folder / f"{part}.lua").read_text() for part in ("common", name))
-        self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
 PROBE = Script("probe")
@@ -65,9 +43,8 @@ class RedisConnection:
         Raises:
             StorageUnavailableError: this is no such URL.
         """
-        self._timeout_s = timeout_s
         self._client = client_of(url, timeout_s)
-        self._slots = asyncio.Semaphore(CONNECTIONS)
+        self._pipeline = RedisPipeline(self._client, timeout_s=timeout_s)
         self._probing: asyncio.Task[None] | None = None
         self._owed: dict[tuple[str, str], tuple[Script, list[str], tuple[Argument, ...]]] = {}
         self.outages = 0
@@ -118,11 +95,18 @@ class RedisConnection:
         """
         if self.is_away:
             raise RedisAwayError
-        try:
-            reply: list[Any] = await self._twice(script, keys, arguments)
-        except Failure as error:
-            self._leave(keys[0], error)
-            raise RedisAwayError from error
+        outcome = await self._pipeline.outcome(script, keys, arguments)
+        if isinstance(outcome, Failure) and not isinstance(outcome, ResponseError) and not self.is_away:
+            # What broke one connection broke those that wait, too. A refusal would only come again.
+            if isinstance(self._client, Redis):
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+            outcome = await self._pipeline.outcome(script, keys, arguments)
+        if isinstance(outcome, Failure):
+            self._leave(keys[0], outcome)
+            raise RedisAwayError from outcome
+        if isinstance(outcome, BaseException):
+            raise outcome
+        reply: list[Any] = outcome
         return reply
 
     def when_back(self, script: Script, keys: list[str], *arguments: Argument) -> None:
@@ -134,38 +118,24 @@ class RedisConnection:
         _, _, arguments = self._owed.get((script.name, keys[0]), (script, keys, ()))
         return arguments
 
-    async def _twice(self, script: Script, keys: list[str], arguments: tuple[Argument, ...]) -> Any:
-        try:
-            return await self._once(script, keys, arguments)
-        except ResponseError:
-            raise  # it would say so again
-        except Failure:
-            if self.is_away:
-                raise
-        # What broke one connection broke those that wait, too.
-        if isinstance(self._client, Redis):
-            await self._client.connection_pool.disconnect(inuse_connections=False)
-        return await self._once(script, keys, arguments)
-
     async def close(self) -> None:
         """Close all connections."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
+        await self._pipeline.close()
         await self._client.aclose()
 
     async def _once(self, script: Script, keys: list[str], arguments: tuple[Argument, ...] = ()) -> Any:
-        async with asyncio.timeout(self._timeout_s), self._slots:
-            try:
-                return await self._evaluated(script, (len(keys), *keys, *arguments))
-            except RuntimeError as error:  # uvloop's word for a server that ends while a connection to it is made
-                raise ConnectionError(str(error)) from error
+        """Return what the script answers, asked once.
 
-    async def _evaluated(self, script: Script, rest: tuple[Argument, ...]) -> Any:
-        try:
-            return await self._client.execute_command("EVALSHA", script.digest, *rest)
-        except NoScriptError:  # this server has not seen it yet
-            return await self._client.execute_command("EVAL", script.source, *rest)
+        Raises:
+            Exception: whatever went wrong.
+        """
+        outcome = await self._pipeline.outcome(script, keys, arguments)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def _leave(self, key: str, error: BaseException) -> None:
         """Count Redis as away, and look for it from now on, where the key is."""

@@ -16,7 +16,8 @@ from bots_service.ports.hot_records import Begun, Taken
 from bots_service.ports.records import RunRow, Selection
 from bots_service.storage.memory_leases import REMEMBERED_S, MemoryLeases
 from bots_service.storage.memory_states import version
-from bots_service.storage.redis_connection import RedisAwayError, RedisConnection, Script
+from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
+from bots_service.storage.redis_pipeline import Script
 from bots_service.storage.redis_selections import MOST_BYTES, decode_selection, encode_selection, key_digest
 from bots_service.storage.redis_views import KNOWN_RUNS, RedisViews, View, facts_of, keys, view_of
 

@@ -2,7 +2,8 @@
 
 from bots_service.ports.keys import Rate
 from bots_service.storage.memory_rates import MemoryRateLimits
-from bots_service.storage.redis_connection import RedisAwayError, RedisConnection, Script
+from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
+from bots_service.storage.redis_pipeline import Script
 
 RATE = Script("rate")
 MICRO = 1e6

@@ -12,7 +12,8 @@ from bots_service.ports.hot import Reach
 from bots_service.ports.hot_records import Published
 from bots_service.ports.records import RunRow
 from bots_service.storage.memory_states import MemoryStates, nbytes, version
-from bots_service.storage.redis_connection import RedisAwayError, RedisConnection, Script
+from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
+from bots_service.storage.redis_pipeline import Script
 from bots_service.storage.redis_views import RedisViews, facts_of, fresh_generation, keys
 
 log = structlog.get_logger(__name__)

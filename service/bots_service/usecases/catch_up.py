@@ -11,6 +11,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.errors import StorageUnavailableError, UnknownStepError
 from bots_service.ports.hot import Reach, States
+from bots_service.ports.hot_records import Published
 from bots_service.ports.journal import Journal
 from bots_service.usecases.live import REMEMBERED_RECEIPTS, LiveRuns
 from bots_service.usecases.open_run import OpenRun
@@ -73,7 +74,7 @@ class CatchUp:
         live.wanted = max(live.wanted, seq)
         while True:
             async with live.folding:
-                known = self.states.known(run.row) or await self.states.newest(run.row)
+                known = await self._nearest(run, seq)
                 if known.state is not None and known.state.seq >= seq and mark in (None, known.mark):
                     return known.state
                 state, receipts = await self._up_to(run, known.state)
@@ -85,6 +86,14 @@ class CatchUp:
                     return state
             mark = (await self.states.newest(run.row)).mark  # the hot store was wiped: what it lost, SQL knows
             live.wanted = max(live.wanted, await self.replay.head(run))
+
+    async def _nearest(self, run: OpenRun, seq: int) -> Published:
+        """Return the state to fold entry `seq` into; where entries before it are missing, what others published."""
+        known = self.states.known(run.row)
+        if known is not None and known.state is not None and known.state.seq >= seq - 1:
+            return known
+        newest = await self.states.newest(run.row)
+        return newest if newest.state is not None or known is None else known
 
     async def _up_to(self, run: OpenRun, state: RunState | None) -> tuple[RunState, list[Receipt]]:
         """Return the state with everything folded in that somebody waits for, and what that did."""

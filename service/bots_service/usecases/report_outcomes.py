@@ -84,13 +84,15 @@ class ReportOutcomes:
         return await self.open_runs.using(news.dataset, news.run, lambda run: self._report(run, news, once))
 
     async def _report(self, run: OpenRun, news: News, once: Once | None) -> Reported:
-        state = await self.catch_up.newest(run)  # never an older one: evidence is read by its settings and its step
+        state = await self._settings_state(run, news.outcomes)
         run = await self.open_runs.fitting(run, state)  # another replica may have appended tasks
         origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
         run, tasks = await self._tasks(run, news.outcomes)
         evidence = read_evidence(tasks, news.outcomes, state.settings.reward_range)
         if origin is not None and _is_ahead(origin, state):
-            state = await self.catch_up.current(run)  # the selection may come from a replica that can't publish
+            state = await self.catch_up.newest(run)
+            if _is_ahead(origin, state):  # the selection may come from a replica that can't publish
+                state = await self.catch_up.current(run)
             if _is_ahead(origin, state):
                 raise _from_the_future(run, origin, state.step)
         body = Report(evidence, None if origin is None else origin.step, news.close_step)
@@ -103,6 +105,14 @@ class ReportOutcomes:
         receipt = await self.catch_up.receipt(run, appended.entry.seq)
         await self.leases.release(run.row, tasks)
         return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
+
+    async def _settings_state(self, run: OpenRun, outcomes: list[Outcome]) -> RunState:
+        """Return a state whose settings say how to read these outcomes: rewards need the newest."""
+        if all(outcome.rewards is None for outcome in outcomes):
+            known = self.catch_up.known(run)
+            if known is not None:
+                return known
+        return await self.catch_up.newest(run)
 
     async def _tasks(self, run: OpenRun, outcomes: list[Outcome]) -> tuple[OpenRun, Tasks]:
         """Return the task of each outcome, and the run with its dataset as it must be to know them all."""
