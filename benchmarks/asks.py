@@ -23,7 +23,8 @@ class Asks:
 
     def select(self, run: str, count: int) -> Ask:
         """Return a request for so many tasks."""
-        return Ask("/select", b'{"dataset":"%s","run":"%s","count":%d}' % (*self._place(run), count), next(self._keys))
+        body = b'{"dataset":"%s","run":"%s","count":%d}' % (*self._place(run), count)
+        return Ask("/select", body, next(self._keys), run)
 
     def selects(self, runs: list[str], count: int) -> Iterator[Ask]:
         """Yield requests for so many tasks, of each run in turn, without end."""
@@ -42,18 +43,17 @@ class Asks:
             for task, solved in zip(made["tasks"], self._solved(len(made["tasks"])), strict=True)
         ]
         places = {name: made[name] for name in ("dataset", "run", "selection_id")}
-        return Ask("/report", json.dumps({**places, "outcomes": outcomes}).encode(), next(self._keys))
+        return Ask("/report", json.dumps({**places, "outcomes": outcomes}).encode(), next(self._keys), made["run"])
 
     def rewind(self, selection: bytes) -> Ask:
         """Return the request that rewinds the selection's run to where it stood, which ends its leases."""
         made = json.loads(selection)
         path = f"/datasets/{self.dataset}/runs/{made['run']}/rewind"
-        return Ask(path, json.dumps({"step": made["step"]}).encode(), next(self._keys))
+        return Ask(path, json.dumps({"step": made["step"]}).encode(), next(self._keys), made["run"])
 
     def _report(self, run: str, outcomes: bytes) -> Ask:
-        return Ask(
-            "/report", b'{"dataset":"%s","run":"%s","outcomes":%s}' % (*self._place(run), outcomes), next(self._keys)
-        )
+        body = b'{"dataset":"%s","run":"%s","outcomes":%s}' % (*self._place(run), outcomes)
+        return Ask("/report", body, next(self._keys), run)
 
     def _place(self, run: str) -> tuple[bytes, bytes]:
         return self.dataset.encode(), run.encode()

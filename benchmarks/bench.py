@@ -4,12 +4,14 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.asks import Asks
 from benchmarks.load import Caller, Tally, calling, send_paced, send_wave
+from benchmarks.processor import processor_of
 
 STEP_S = 30.0  # a training step of reinforcement finetuning takes half a minute at least
 IN_FLIGHT = 0.4  # the largest share of a pool that a wave leases
@@ -33,6 +35,7 @@ class LoadRow:
 
     client_share: how much of one core the callers took; near 1 they would be what was measured.
     degraded: answers given without a store that the services share; more than a few, and something else was measured.
+    processor_ms: processor time of services, what they lean on, and callers, for each request; 0 where not looked at.
     """
 
     operation: str
@@ -45,6 +48,7 @@ class LoadRow:
     per_second: float
     client_share: float
     degraded: int = 0
+    processor_ms: float = 0.0
 
 
 class Bench:
@@ -55,15 +59,28 @@ class Bench:
     step at which it stands, which ends its leases and changes nothing else.
     """
 
-    def __init__(self, ports: Sequence[int], dataset: str, tasks: int, seconds: float) -> None:
+    def __init__(
+        self,
+        ports: Sequence[int],
+        dataset: str,
+        tasks: int,
+        seconds: float,
+        *,
+        pids: Sequence[int] = (),
+        runs_stay: bool = False,
+    ) -> None:
         """Prepare.
 
         Args:
-            ports: of the services; callers go from one to the next.
+            ports: of the services; callers go from one to the next, unless runs stay.
             dataset: its name.
             tasks: how many it has.
             seconds: how long each load lasts.
+            pids: of the services and what they lean on, to read their processor time.
+            runs_stay: whether all requests about a run go to one service.
         """
+        self._processor = processor_of(pids)
+        self._runs_stay = runs_stay
         self._ports = ports
         self._tasks = tasks
         self._seconds = seconds
@@ -72,7 +89,7 @@ class Bench:
     async def steps(self, run: str, count: int, steps: int) -> ShareRow:
         """Be one trainer, for so many steps."""
         selected, reported = Tally(), Tally()
-        async with calling(self._ports, 1) as (caller,):
+        async with self._calling(1) as (caller,):
             for _ in range(steps):
                 selection = await selected.post(caller, self._asks.select(run, count))
                 await reported.post(caller, self._asks.answer_to(selection))
@@ -82,7 +99,7 @@ class Bench:
     async def learn(self, count: int, runs: list[str], callers: int, *, steps: int) -> None:
         """Give the runs a history: so many reports each."""
         asks = itertools.islice(self._asks.reports(runs, count), steps * len(runs))
-        async with calling(self._ports, callers) as open_callers:
+        async with self._calling(callers) as open_callers:
             await send_wave(open_callers, asks, Tally(), until=lambda: False)
 
     async def selects(self, count: int, runs: list[str], callers: int) -> LoadRow:
@@ -90,8 +107,8 @@ class Bench:
         # Two for each caller: the second waits in the queue that a lasting load would have.
         most = int(IN_FLIGHT * self._tasks / count)
         wave = len(runs) * min(max(8, 2 * callers // len(runs)), most)
-        tally = Tally()
-        async with calling(self._ports, callers) as open_callers:
+        tally = self._tally()
+        async with self._calling(callers) as open_callers:
             while tally.wall_s < self._seconds:
                 end = time.perf_counter() + self._seconds - tally.wall_s
                 asks = itertools.islice(self._asks.selects(runs, count), wave)
@@ -104,31 +121,37 @@ class Bench:
     ) -> LoadRow:
         """Select at a steady pace, far from what would be possible, from some callers on some runs."""
         asks = list(itertools.islice(self._asks.selects(runs, count), int(per_second * seconds)))
-        tally = Tally()
-        async with calling(self._ports, callers) as open_callers:
+        tally = self._tally()
+        async with self._calling(callers) as open_callers:
             await send_paced(open_callers, asks, tally, per_second=per_second)
             await self._end_leases(open_callers[0], runs)
         return self._row(f"select {count} at {per_second}/s", runs, callers, tally)
 
     async def reports(self, count: int, runs: list[str], callers: int) -> LoadRow:
         """Report tasks picked at random, from some callers on some runs; each report closes a step."""
-        tally, asks = Tally(), self._asks.reports(runs, count)
-        async with calling(self._ports, callers) as open_callers:
+        tally, asks = self._tally(), self._asks.reports(runs, count)
+        async with self._calling(callers) as open_callers:
             await send_wave(open_callers, asks, tally, until=_over(time.perf_counter() + self._seconds))
         return self._row(f"report {count}", runs, callers, tally)
 
     async def trainers(self, count: int, runs: list[str], callers: int) -> LoadRow:
         """Let each caller be a trainer that does nothing but select and report what it got; both count as requests."""
-        tally, end, next_run = Tally(), time.perf_counter() + self._seconds, itertools.cycle(runs)
+        tally, end, next_run = self._tally(), time.perf_counter() + self._seconds, itertools.cycle(runs)
 
         async def train(caller: Caller) -> None:
             while time.perf_counter() < end:
                 selection = await tally.post(caller, self._asks.select(next(next_run), count))
                 await tally.post(caller, self._asks.answer_to(selection))
 
-        async with calling(self._ports, callers) as open_callers, tally.running():
+        async with self._calling(callers) as open_callers, tally.running():
             await asyncio.gather(*map(train, open_callers))
         return self._row(f"select {count}, then report", runs, callers, tally)
+
+    def _tally(self) -> Tally:
+        return Tally(processor=self._processor)
+
+    def _calling(self, callers: int) -> AbstractAsyncContextManager[list[Caller]]:
+        return calling(self._ports, callers, runs_stay=self._runs_stay)
 
     async def _end_leases(self, caller: Caller, runs: list[str]) -> None:
         for run in runs:
@@ -140,6 +163,7 @@ class Bench:
         return LoadRow(
             *(operation, self._tasks, len(runs), callers, done, p50, p99),
             *(done / tally.wall_s, tally.cpu_s / tally.wall_s, tally.degraded),
+            processor_ms=1e3 * (tally.processor_s + tally.cpu_s) / done,
         )
 
 

@@ -14,7 +14,7 @@ from benchmarks.cluster_processes import running_cluster
 from benchmarks.pools import make_rates
 from benchmarks.running import Service, import_pool, make_run, running_service
 
-EMBEDDED, SERVICES, WORKERS = "embedded", "2 services", "2 workers"
+EMBEDDED, SERVICES, STAYING, WORKERS = "embedded", "2 services", "2 services, runs stay", "2 workers"
 DATASET = "pool"
 COUNT = 32
 LEASE_S = 600.0  # longer than a load, as it is in life: replicas ask anew for leases that they saw end
@@ -65,9 +65,13 @@ class ClusterRow:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where to measure: the services of each place, by its name. stores: what those that share lean on."""
+    """Where to measure: by the name of each place its services, and the ids of their processes and their stores'.
+
+    stores: what those that share lean on.
+    """
 
     services: dict[str, list[Service]]
+    pids: dict[str, list[int]]
     stores: str
 
 
@@ -84,7 +88,8 @@ def running_places() -> Iterator[Places]:
         running_cluster(services=1, workers=2) as workers,
     ):
         found = {EMBEDDED: [embedded], SERVICES: services.services, WORKERS: workers.services}
-        yield Places(found, services.versions())
+        pids = {EMBEDDED: [embedded.process.pid], SERVICES: services.pids, WORKERS: workers.pids}
+        yield Places(found, pids, services.versions())
 
 
 async def measure_cluster(places: Places, grid: ClusterGrid) -> AsyncIterator[list[ClusterRow]]:
@@ -95,8 +100,11 @@ async def measure_cluster(places: Places, grid: ClusterGrid) -> AsyncIterator[li
         import_pool(services[0], DATASET, make_rates(grid.tasks, "k/16"))
         for run in runs:
             make_run(services[0], DATASET, run, lease_seconds=LEASE_S)
-        benches[place] = Bench([service.port for service in services], DATASET, grid.tasks, grid.seconds)
+        ports, pids = [service.port for service in services], places.pids[place]
+        benches[place] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids)
         await benches[place].learn(COUNT, runs, max(grid.callers), steps=grid.steps)
+        if place == SERVICES:
+            benches[STAYING] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids, runs_stay=True)
     for load in loads(grid, runs):
         measured = {place: await load(bench) for place, bench in benches.items()}
         yield [ClusterRow(place, grid.steps, row, measured[EMBEDDED]) for place, row in measured.items()]

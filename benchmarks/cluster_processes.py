@@ -26,6 +26,11 @@ class Cluster:
         """Where the services answer."""
         return [service.port for service in self.services]
 
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of all that runs here, but for their children."""
+        return [process.process.pid for process in (self.postgres, self.redis, *self.services)]
+
     def start_stores(self) -> None:
         """Start PostgreSQL and Redis; return once both answer."""
         all_at_once([self.postgres.start, self.redis.start])

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,12 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One POST. key: its idempotency key; each must be new."""
+    """One POST. key: its idempotency key; each must be new. run: what it is about."""
 
     path: str
     body: bytes
     key: str
+    run: str
 
 
 class Connection(asyncio.Protocol):
@@ -82,11 +84,15 @@ class Connection(asyncio.Protocol):
 
 
 class Caller:
-    """Sends each request to the next service in turn, as a balancer would, over a connection kept to each."""
+    """Sends each request where a balancer would, over a connection kept to each service.
 
-    def __init__(self, connections: Sequence[Connection]) -> None:
+    That is the next service in turn, or, where runs stay, the one that the run's name stands for.
+    """
+
+    def __init__(self, connections: Sequence[Connection], *, first: int, runs_stay: bool) -> None:
         self._connections = connections
-        self._turn = itertools.cycle(connections)
+        self._turns = itertools.count(first)
+        self._runs_stay = runs_stay
 
     async def post(self, ask: Ask) -> bytes:
         """Return the body of a 2xx answer.
@@ -95,7 +101,8 @@ class Caller:
             RefusedError: the service answered anything else.
             ConnectionError: it hung up.
         """
-        return await next(self._turn).post(ask)
+        place = zlib.crc32(ask.run.encode()) if self._runs_stay else next(self._turns)
+        return await self._connections[place % len(self._connections)].post(ask)
 
     def close(self) -> None:
         """Hang up."""
@@ -104,16 +111,19 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(ports: Sequence[int], callers: int) -> AsyncIterator[list[Caller]]:
+async def calling(ports: Sequence[int], callers: int, *, runs_stay: bool = False) -> AsyncIterator[list[Caller]]:
     """Let so many callers connect to the services on these ports of this machine, and hang up at the end.
 
-    Each begins with another service than the one before it.
+    Args:
+        ports: of the services.
+        callers: how many; each begins with another service than the one before it.
+        runs_stay: whether all requests about a run go to one service.
     """
     opened: list[Caller] = []
     try:
         for number in range(callers):
-            first = number % len(ports)
-            opened.append(Caller([await connect(port) for port in (*ports[first:], *ports[:first])]))
+            connections = [await connect(port) for port in ports]
+            opened.append(Caller(connections, first=number, runs_stay=runs_stay))
         yield opened
     finally:
         for caller in opened:
@@ -133,12 +143,15 @@ class Tally:
     """What some requests took.
 
     times_ms: of each request. wall_s: while requests were under way. cpu_s: of this process in that time.
+    processor: reads the processor time of the services and what they lean on; processor_s: theirs in that time.
     degraded: answers given without a store that the services share.
     """
 
     times_ms: list[float] = field(default_factory=list)
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    processor: Callable[[], float] = lambda: 0.0
+    processor_s: float = 0.0
     degraded: int = 0
 
     async def post(self, caller: Caller, ask: Ask) -> bytes:
@@ -152,10 +165,11 @@ class Tally:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Count the time that passes."""
-        wall, cpu = time.perf_counter(), time.process_time()
+        theirs, wall, cpu = self.processor(), time.perf_counter(), time.process_time()
         yield
         self.wall_s += time.perf_counter() - wall
         self.cpu_s += time.process_time() - cpu
+        self.processor_s += self.processor() - theirs
 
 
 async def send_wave(callers: list[Caller], asks: Iterator[Ask], tally: Tally, *, until: Callable[[], bool]) -> None:

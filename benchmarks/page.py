@@ -50,14 +50,16 @@ CLUSTER = """
 ## Cluster
 
 What sharing costs: the same requests to the embedded default (one process, SQLite), to two services that share one
-PostgreSQL and one Redis ({stores}), where each caller asks one and the other in turn, and to `bots serve --workers 2`.
+PostgreSQL and one Redis ({stores}), and to `bots serve --workers 2`. Each caller asks one service and the other in
+turn; `runs stay`: all requests of a run go to one of them, as the Python client and the shipped balancer have it.
 A report is answered once PostgreSQL has it on stable storage (fsync and synchronous_commit are on); Redis keeps its
 append-only file (appendfsync everysec). All places run side by side and are asked in turn; services, PostgreSQL, Redis
 and callers share the machine's cores. The pool has {tasks:,} tasks, and each run had closed {steps} steps before.
-`times`: beside the embedded default.
+`times`: beside the embedded default. `processor`: milliseconds of processor time that services, stores and callers
+took for each request. It says what bounds the rest: {cores} cores have {cores},000 a second to give.
 
-| request | runs | callers | place | p50 ms | p99 ms | a second | p50, times | a second, times |
-|---|---|---|---|---|---|---|---|---|
+| request | runs | callers | place | p50 ms | p99 ms | a second | p50, times | a second, times | processor ms |
+|---|---|---|---|---|---|---|---|---|---|
 """
 RECOVERY = """
 ### After a crash
@@ -92,7 +94,12 @@ def write_page(results: Results, path: Path) -> None:
             _row(f"{row.tasks:,}", row.count, f"{row.select_ms:.2f}", f"{row.report_ms:.2f}", f"{row.share:.4%}")
             for row in shares
         ),
-        CLUSTER.format(stores=results.stores, tasks=results.cluster[0].load.tasks, steps=results.cluster[0].steps),
+        CLUSTER.format(
+            stores=results.stores,
+            tasks=results.cluster[0].load.tasks,
+            steps=results.cluster[0].steps,
+            cores=describe_machine()["cores"],
+        ),
         *map(_cluster, results.cluster),
         RECOVERY,
         *map(_recovery, results.recovery),
@@ -120,7 +127,7 @@ def _load(row: LoadRow) -> str:
 def _cluster(row: ClusterRow) -> str:
     load = row.load
     figures = (f"{load.p50_ms:.2f}", f"{load.p99_ms:.2f}", f"{load.per_second:,.0f}")
-    ratios = (f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}")
+    ratios = (f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}", f"{load.processor_ms:.2f}")
     return _row(load.operation, load.runs, load.callers, row.place, *figures, *ratios)
 
 

@@ -78,6 +78,7 @@ def print_cluster(console: Console, rows: list[ClusterRow], stores: str | None) 
             "a second",
             "p50 ratio",
             "a second ratio",
+            "processor ms",
             "degraded",
         ],
     )
@@ -87,7 +88,7 @@ def print_cluster(console: Console, rows: list[ClusterRow], stores: str | None) 
             *(load.operation, row.place, _short(load.tasks), str(row.steps)),
             *(str(load.runs), str(load.callers), str(load.requests)),
             *(f"{load.p50_ms:.2f}", f"{load.p99_ms:.2f}", f"{load.per_second:,.0f}"),
-            *(f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}", str(load.degraded)),
+            *(f"{row.p50_ratio:.2f}", f"{row.per_second_ratio:.2f}", f"{load.processor_ms:.2f}", str(load.degraded)),
         )
     console.print(table)
 

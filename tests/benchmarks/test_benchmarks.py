@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.bench import LoadRow, ShareRow
 from benchmarks.chart import draw_chart
-from benchmarks.cluster import SERVICES, ClusterRow
+from benchmarks.cluster import SERVICES, STAYING, ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.page import write_page
 from benchmarks.recovery import RecoveryRow, count_lost
@@ -24,7 +24,7 @@ OURS = Timing(median_ms=2.0, min_ms=1.0, max_ms=3.0, repeats=5)
 SELECT = KernelRow("select 512", "k/16", 10**6, 289, 0, 0, 0, OURS, replace(OURS, median_ms=30.0))
 LOAD = LoadRow("report 32", 10**5, 50, 64, 100, p50_ms=5.0, p99_ms=9.0, per_second=1200.0, client_share=0.1)
 SHARE = ShareRow(10**5, 32, 100, select_ms=2.0, report_ms=3.0, share=5e-3 / 30)
-SHARED = ClusterRow(SERVICES, 60, replace(LOAD, p50_ms=15.0, per_second=900.0), embedded=LOAD)
+SHARED = ClusterRow(STAYING, 60, replace(LOAD, p50_ms=15.0, per_second=900.0, processor_ms=4.0), embedded=LOAD)
 KILL = RecoveryRow(10**5, 50, 60, reports=800, lost=0, stores_s=1.0, ready_s=4.0, answered_s=6.0)
 
 
@@ -41,8 +41,8 @@ def test_a_quick_run_measures_every_part_and_keeps_the_figures(tmp_path):
     assert all(row["requests"] > 0 for row in parts["service"]["rows"])
     assert all(row["select_ms"] > 0 for row in parts["share"]["rows"])
     cluster = parts["cluster"]["rows"]
-    assert {row["place"] for row in cluster} == {"embedded", "2 services", "2 workers"}
-    assert all(row["requests"] > 0 and row["p50_ratio"] > 0 for row in cluster)
+    assert {row["place"] for row in cluster} == {"embedded", "2 services", "2 services, runs stay", "2 workers"}
+    assert all(row["requests"] > 0 and row["p50_ratio"] > 0 and row["processor_ms"] > 0 for row in cluster)
     assert all(row["reports"] > 0 == row["lost"] and row["ready_s"] > 0 for row in parts["recovery"]["rows"])
 
 
@@ -98,13 +98,14 @@ def test_sharing_is_told_as_a_multiple_of_the_embedded_default(tmp_path):
     part = json.loads(kept.read_text())["parts"]["cluster"]
     assert part["stores"] == "PostgreSQL 18"
     assert [(row["place"], row["per_second"], row["per_second_ratio"]) for row in part["rows"]] == [
-        (SERVICES, 900.0, 0.75)
+        (STAYING, 900.0, 0.75)
     ]
 
 
 def test_only_two_services_decide_what_was_promised_of_them():
     alone = replace(SHARED, place="embedded", load=replace(LOAD, per_second=1.0))
-    measured = {target.promise: target for target in check_targets([], [], [alone, SHARED], [KILL])}
+    wandering = replace(SHARED, place=SERVICES, load=replace(LOAD, per_second=2.0))
+    measured = {target.promise: target for target in check_targets([], [], [alone, wandering, SHARED], [KILL])}
     assert measured["report(32), 2 services"].measured == 900.0
     assert measured["report(32), 2 services"].reached is False
     assert measured["select(32), 2 services, 1e5"].reached is None
@@ -130,6 +131,6 @@ def test_the_page_shows_every_part(tmp_path):
     everything = Results(False, "numpy", [SELECT], [LOAD, SHARE], "PostgreSQL 18", [SHARED], [KILL])
     write_page(everything, page)
     rows = page.read_text().splitlines()
-    assert "| report 32 | 50 | 64 | 2 services | 15.00 | 9.00 | 900 | 3.00 | 0.75 |" in rows
+    assert "| report 32 | 50 | 64 | 2 services, runs stay | 15.00 | 9.00 | 900 | 3.00 | 0.75 | 4.00 |" in rows
     assert "| 100,000 | 50 | 60 | 800 | 0 | 1.0 s | 4.0 s | 6.0 s |" in rows
     assert "| ready after kill -9 of all | at most 10 s | 4.00 s | slowest of 1 | reached |" in rows

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from benchmarks.load import Ask, RefusedError, Tally, calling, send_paced, send_wave
 from tests.servers import free_port
 
-ASK = Ask("/select", b"{}", "key")
+ASK = Ask("/select", b"{}", "key", "run")
 
 
 class CountingService:
@@ -60,6 +61,17 @@ async def test_callers_begin_at_different_services():
     async with listening(one, other) as ports, calling(ports, 4) as callers:
         await asyncio.gather(*(caller.post(ASK) for caller in callers))
     assert (one.count, other.count) == (2, 2)
+
+
+async def test_a_run_that_stays_asks_one_service_and_runs_are_spread():
+    one, other = CountingService(), CountingService()
+    async with listening(one, other) as ports, calling(ports, 4, runs_stay=True) as callers:
+        await send_wave(callers, iter([ASK] * 6), Tally(), until=lambda: False)
+        assert {one.count, other.count} == {0, 6}
+        await send_wave(
+            callers, iter([replace(ASK, run=f"run-{number}") for number in range(50)]), Tally(), until=lambda: False
+        )
+    assert min(one.count, other.count) > 15
 
 
 async def test_waiting_for_a_free_caller_counts():
