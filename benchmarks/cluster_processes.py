@@ -29,7 +29,8 @@ class Cluster:
     @property
     def pids(self) -> list[int]:
         """Process ids of all that runs here, but for their children."""
-        return [process.process.pid for process in (self.postgres, self.redis, *self.services)]
+        own = [service.process.pid for service in self.services]
+        return [self.postgres.process.pid, self.redis.process.pid, *own]
 
     def start_stores(self) -> None:
         """Start PostgreSQL and Redis; return once both answer."""

@@ -16,12 +16,15 @@ from tests.serving import free_port
 EXECUTABLE = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no nginx on this machine")
 
+RUNS = [f"guru/run-{number}" for number in range(20)]
+
 
 class Upstream:
     """Answers with its port; a broken one takes each request and hangs up."""
 
     def __init__(self, *, broken):
         self.seen: list[str] = []
+        self.broken = broken
         upstream = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -30,7 +33,7 @@ class Upstream:
             def do_POST(self):
                 self.rfile.read(int(self.headers["Content-Length"]))
                 upstream.seen.append(self.headers["X-Request-Id"])
-                if broken:
+                if upstream.broken:
                     self.close_connection = True
                     return
                 body = str(upstream.port).encode()
@@ -60,6 +63,13 @@ def upstreams():
     yield made
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def sound_upstreams(upstreams):
+    for each in upstreams:
+        each.broken = False
+    return upstreams
 
 
 @pytest.fixture
@@ -126,3 +136,40 @@ def test_a_request_without_a_name_gets_one(proxy, upstreams):
     proxy.post("/report", json={}, headers={"Idempotency-Key": "key"})
     (name,) = set(upstreams[0].seen + upstreams[1].seen)
     assert re.fullmatch("[0-9a-f]{32}", name)
+
+
+def answering(proxy, run, **headers):
+    """Who answers a select and a report of a run: the ports that they told."""
+    return {proxy.post(path, json={}, headers={"Bots-Run": run, **headers}).text for path in ("/select", "/report")}
+
+
+def test_a_run_stays_at_one_replica_and_runs_are_spread_over_all(proxy, sound_upstreams):
+    homes = {run: answering(proxy, run) for run in RUNS}
+    assert {len(ports) for ports in homes.values()} == {1}
+    assert set().union(*homes.values()) == {str(each.port) for each in sound_upstreams}
+    assert {run: answering(proxy, run, **{"Idempotency-Key": "key"}) for run in RUNS} == homes
+
+
+def test_requests_that_name_no_run_are_spread_over_all_replicas(proxy, sound_upstreams):
+    for _ in range(4):
+        proxy.post("/select", json={})
+    assert [len(each.seen) for each in sound_upstreams] == [2, 2]
+
+
+def test_the_runs_of_a_dead_replica_go_to_another(proxy, upstreams):
+    dead, sound = upstreams
+    dead.close()
+    # The test above shows that some of these runs belong to the dead one.
+    assert [answering(proxy, run) for run in RUNS] == [{str(sound.port)}] * len(RUNS)
+
+
+def test_the_runs_of_a_replica_that_breaks_go_to_another_with_a_key_and_are_sent_once_without(proxy, upstreams):
+    broken, sound = upstreams
+    assert [answering(proxy, run, **{"Idempotency-Key": "key"}) for run in RUNS] == [{str(sound.port)}] * len(RUNS)
+    assert broken.seen  # else this would prove nothing
+
+    broken.seen.clear()
+    sound.seen.clear()
+    codes = [proxy.post("/report", json={}, headers={"Bots-Run": run}).status_code for run in RUNS]
+    assert codes.count(502) == len(broken.seen) > 0
+    assert codes.count(200) == len(sound.seen) == len(RUNS) - len(broken.seen)

@@ -48,6 +48,14 @@ def test_it_closes_idle_connections_before_the_service_does():
     assert seconds(only(upstream["block"], "keepalive_timeout")) < KEEP_ALIVE_S
 
 
+def test_it_tells_replicas_of_one_name_apart():
+    (upstream,) = directives(nginx(), "upstream")
+    (server,) = [each["args"] for each in upstream["block"] if each["directive"] == "server"]
+    (hashed,) = [each["args"] for each in upstream["block"] if each["directive"] == "hash"]
+    assert "resolve" in server  # one name, many addresses: `hash ... consistent` would go through them in turns
+    assert "consistent" not in hashed
+
+
 @pytest.mark.parametrize("args", [("~", "^/(select|report)$"), ("@again",)])
 def test_it_waits_longer_for_selects_and_reports_than_the_service_works_on_them(args):
     assert seconds(only(location(*args), "proxy_read_timeout")) > Settings.model_fields["request_timeout_s"].default

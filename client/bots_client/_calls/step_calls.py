@@ -1,11 +1,16 @@
 """One training step: select tasks, report what came of them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+from urllib.parse import quote
 
 from bots_client._call import Call, given, path, written
 from bots_client._decode import into
 from bots_client._inputs import Outcome, strings
 from bots_client._models import Receipt, Selection
+
+T = TypeVar("T")
 
 
 def select(  # noqa: PLR0913 - two that matter, the others by keyword
@@ -45,7 +50,8 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         exclude=None if exclude is None else strings(exclude, name="exclude"),
         uniform_share=uniform_share,
     )
-    return written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
+    call = written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
+    return _naming_the_run(call, dataset, run)
 
 
 def report(
@@ -80,4 +86,14 @@ def report(
         close_step=close_step,
         outcomes=[outcome.as_wire() for outcome in outcomes],
     )
-    return written("POST", path("report"), into(Receipt), content, key=idempotency_key, deadline_s=deadline_s)
+    call = written("POST", path("report"), into(Receipt), content, key=idempotency_key, deadline_s=deadline_s)
+    return _naming_the_run(call, dataset, run)
+
+
+def _naming_the_run(call: Call[T], dataset: str, run: str) -> Call[T]:
+    """Return the call with a header by which a balancer may keep the run at one replica, which has its state at hand.
+
+    It is a hint that the service ignores: what is no name is refused for what stands in the body, not here.
+    """
+    name = "/".join(quote(str(part), safe="", errors="replace") for part in (dataset, run))
+    return replace(call, headers={**call.headers, "Bots-Run": name})

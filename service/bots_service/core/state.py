@@ -63,10 +63,13 @@ class RunState:
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        tried, waiting = self.belief.tried, self.open_step.evidence
-        known = (tried.settled.tasks, tried.recent.tasks, waiting.tasks)
-        greatest = max(int(tasks.max(initial=-1)) for tasks in known)
-        return greatest < len(pool) and self.belief.implied.shape[1] <= pool.profiles
+        tried, waiting = self.belief.tried, self.open_step.evidence.tasks
+        if len(waiting) and waiting.max() >= len(pool):
+            return False
+        rows = (tried.settled.tasks, tried.recent.tasks)  # sorted
+        return self.belief.implied.shape[1] <= pool.profiles and all(
+            len(tasks) == 0 or tasks[-1] < len(pool) for tasks in rows
+        )
 
 
 def fresh_state(settings: RunSettings, profiles: int) -> RunState:
