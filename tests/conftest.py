@@ -1,16 +1,23 @@
-"""How hard random tests try, and the servers that tests share: one of each a pytest process, started when asked for.
+"""How hard random tests try, how long a test may take, and the servers that tests share.
+
+Of these there is one of each a pytest process, started when asked for.
 
 BOTS_TEST_PROFILE is `default`, `ci` (the same examples each time) or `thorough`.
 """
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator, Iterator
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from bots_service.storage.migrate import upgrade
 from tests.servers import PostgresServer, RedisServer, running
+from tests.sizes import SOAK
+
+SOAK_TIMEOUT_S = 7200.0  # the faults give up by themselves after an hour
 
 # No deadline: on a busy machine a slow example says nothing about the code.
 settings.register_profile("default", deadline=None, print_blob=True)
@@ -22,6 +29,38 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("BOTS_TEST_PROFILE", "default"))
+
+
+class TimedOutError(BaseException):
+    """A test took too long.
+
+    Hypothesis takes an Exception, and pytest's own, for the failure of an example: it would try that again, and hang.
+    """
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads it
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the long tests their time."""
+    if SOAK and config.option.timeout is None:
+        config.option.timeout = SOAK_TIMEOUT_S
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Raise what nobody catches where pytest-timeout would let the test fail."""
+    result = yield
+    fail = signal.getsignal(signal.SIGALRM)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True  # where the test hangs is what one looks for
+        assert callable(fail)
+        try:
+            fail(number, frame)
+        except pytest.fail.Exception as failure:
+            raise TimedOutError(failure.msg) from None
+
+    signal.signal(signal.SIGALRM, end)
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """On a terminal, in a pipe, and when interrupted."""
 
+import contextlib
 import os
 import pty
 import re
@@ -16,6 +17,7 @@ from tests.cli.running import BOTS, clean_environment
 ESCAPE = "\x1b"
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
 SOON_S = 30.0
+AGAIN_S = 5.0
 
 
 def press_ctrl_c(terminal):
@@ -23,7 +25,9 @@ def press_ctrl_c(terminal):
     give_up = time.monotonic() + SOON_S
     while terminal.process.poll() is None and time.monotonic() < give_up:
         os.killpg(terminal.process.pid, signal.SIGINT)
-        time.sleep(0.5)
+        # A second one would kill it on its way out, and that takes a moment on a busy machine.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            terminal.process.wait(AGAIN_S)
 
 
 class Terminal:
