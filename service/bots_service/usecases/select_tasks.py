@@ -1,6 +1,7 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +20,10 @@ from bots_service.usecases.live import LiveRuns
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.selection_id import Origin, write_id
 
-ATTEMPTS = 12  # draws before giving up, where other replicas keep changing the run
-PAUSE_S = 0.002  # longer each time, so that replicas that collide draw apart
+PATIENCE_S = (
+    5.0  # of drawing again, where other replicas keep changing the run; a stalled job costs more than the draws
+)
+PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
 # A draw that looks at so many numbers takes about 2 ms. In a thread it takes twice as much processor time while others
 # want the interpreter's lock: numpy lets go of it at every step, and each time must wait to get it back.
 QUICK_NUMBERS = 12_000
@@ -72,7 +75,8 @@ class SelectTasks:
         async with self.live(run.row.id).selecting:
             # What this process knows costs nothing; `take` refuses a selection from a state that is not the newest.
             state, is_sure = self.catch_up.known(run), False
-            for attempt in range(ATTEMPTS):
+            give_up = asyncio.get_running_loop().time() + PATIENCE_S
+            for attempt in itertools.count():
                 if state is None:
                     state, is_sure = await self.catch_up.newest_or_known(run), True
                 run = await self.open_runs.fitting(
@@ -86,8 +90,10 @@ class SelectTasks:
                     return taken.selection, run.dataset, False
                 if taken.stale:
                     state = None
-                await asyncio.sleep(attempt * PAUSE_S)
-        raise BusyError(f"other selections of run {run.row.name!r} came first {ATTEMPTS} times; try again")
+                if asyncio.get_running_loop().time() > give_up:
+                    break
+                await asyncio.sleep(min(attempt * PAUSE_S, LONGEST_PAUSE_S))
+        raise BusyError(f"run {run.row.name!r} kept changing for {PATIENCE_S:g} s while tasks were drawn; try again")
 
     async def _attempt(self, run: OpenRun, state: RunState, wish: Wish, once: Once | None, *, is_sure: bool) -> Taken:
         key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
