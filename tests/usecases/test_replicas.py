@@ -74,6 +74,18 @@ async def test_rewards_are_read_by_the_range_that_was_set_elsewhere(replicas: tu
     assert (receipt.seq, receipt.tally.successes) == (3, 1.5)
 
 
+async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_is_known(
+    replicas: tuple[Replica, Replica],
+):
+    here, there = replicas
+    await here.report(outcome("t1"))
+    await there.report(outcome("t2"))
+    selection = await there.select(1)
+    ids = (await there.opened()).dataset.ids
+    receipt = await here.report(outcome(ids[selection.tasks[0]]), selection_id=selection.id)
+    assert (receipt.seq, receipt.step, receipt.late, receipt.expired) == (3, 3, 0, 0)
+
+
 async def test_a_run_that_stays_with_one_replica_asks_redis_three_times_a_step(
     replicas: tuple[Replica, Replica], redis_server: RedisServer
 ):

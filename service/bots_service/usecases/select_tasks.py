@@ -1,7 +1,6 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
-import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -75,13 +74,12 @@ class SelectTasks:
         async with self.live(run.row.id).selecting:
             # What this process knows costs nothing; `take` refuses a selection from a state that is not the newest.
             state, is_sure = self.catch_up.known(run), False
-            give_up = asyncio.get_running_loop().time() + PATIENCE_S
-            for attempt in itertools.count():
+            give_up, pause_s = asyncio.get_running_loop().time() + PATIENCE_S, 0.0
+            while True:
                 if state is None:
                     state, is_sure = await self.catch_up.newest_or_known(run), True
-                run = await self.open_runs.fitting(
-                    run, state
-                )  # this state may know of tasks that were appended meanwhile
+                # This state may know of tasks that were appended meanwhile.
+                run = await self.open_runs.fitting(run, state)
                 taken = await self._attempt(run, state, wish, once, is_sure=is_sure)
                 if taken.previous is not None and once is not None:
                     selection = _again(taken.previous, once)
@@ -91,9 +89,9 @@ class SelectTasks:
                 if taken.stale:
                     state = None
                 if asyncio.get_running_loop().time() > give_up:
-                    break
-                await asyncio.sleep(min(attempt * PAUSE_S, LONGEST_PAUSE_S))
-        raise BusyError(f"run {run.row.name!r} kept changing for {PATIENCE_S:g} s while tasks were drawn; try again")
+                    raise BusyError(f"run {run.row.name!r} kept changing for {PATIENCE_S:g} s; try again")
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
 
     async def _attempt(self, run: OpenRun, state: RunState, wish: Wish, once: Once | None, *, is_sure: bool) -> Taken:
         key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
