@@ -1,11 +1,17 @@
 """A world of its own for each test: the use cases over a fresh, migrated database."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from bots_service.settings import Settings
 from bots_service.storage.migrate import upgrade
+from bots_service.stores import open_hot_stores
+from bots_service.wiring import use_cases
+from tests.servers import RedisServer
+from tests.usecases.replicas import Replica
 from tests.usecases.world import World, copy_database
 
 
@@ -36,3 +42,17 @@ async def world(empty: World) -> World:
     """A service with one dataset of 40 tasks."""
     await empty.import_pool()
     return empty
+
+
+@pytest.fixture
+async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tuple[Replica, Replica]]:
+    """Two services over one database and one Redis, with one dataset of 40 tasks."""
+    with redis_server.client() as client:
+        client.flushall()
+    settings = Settings(**{**world.settings.model_dump(), "redis_url": redis_server.url})
+    async with AsyncExitStack() as stack:
+        both = []
+        for _ in range(2):
+            hot = await stack.enter_async_context(open_hot_stores(settings))
+            both.append(Replica(world.folder, world.database, use_cases(settings, world.database, hot), settings, hot))
+        yield both[0], both[1]

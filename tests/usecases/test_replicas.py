@@ -1,13 +1,9 @@
 """Two replicas over one database and one Redis: whatever one does, the other goes on from it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import redis
 
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
@@ -22,8 +18,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.hot_records import Published
 from bots_service.ports.records import Draft, Head, Once, RunRow
-from bots_service.settings import Settings
-from bots_service.stores import HotStores, memory_stores, open_hot_stores
+from bots_service.stores import memory_stores
 from bots_service.usecases.dataset_builder import DatasetHeader
 from bots_service.usecases.follow_replicas import FollowReplicas
 from bots_service.usecases.open_run import OpenRun
@@ -31,28 +26,8 @@ from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
+from tests.usecases.replicas import Replica
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
-
-
-@dataclass
-class Replica(World):
-    hot: HotStores
-
-    async def follow(self) -> None:
-        await self.use.follow_replicas.once()
-
-
-@pytest.fixture
-async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tuple[Replica, Replica]]:
-    with redis_server.client() as client:
-        client.flushall()
-    settings = Settings(**{**world.settings.model_dump(), "redis_url": redis_server.url})
-    async with AsyncExitStack() as stack:
-        both = []
-        for _ in range(2):
-            hot = await stack.enter_async_context(open_hot_stores(settings))
-            both.append(Replica(world.folder, world.database, use_cases(settings, world.database, hot), settings, hot))
-        yield both[0], both[1]
 
 
 async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Replica, Replica]):
@@ -84,38 +59,6 @@ async def test_a_selection_of_a_later_step_is_reported_where_only_an_older_one_i
     ids = (await there.opened()).dataset.ids
     receipt = await here.report(outcome(ids[selection.tasks[0]]), selection_id=selection.id)
     assert (receipt.seq, receipt.step, receipt.late, receipt.expired) == (3, 3, 0, 0)
-
-
-async def test_a_run_that_stays_with_one_replica_asks_redis_three_times_a_step(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer
-):
-    async def step(replica: Replica) -> None:
-        selection = await replica.select(3)
-        ids = (await replica.opened()).dataset.ids
-        told = [outcome(ids[task]) for task in selection.tasks]
-        await replica.report(*told, selection_id=selection.id)
-
-    await step(replicas[0])
-    with redis_server.client() as client:
-        for _ in range(5):
-            await step(replicas[0])
-        before = scripts(client)
-        for _ in range(10):
-            await step(replicas[0])
-        # One to lease; one to publish, and in its wake one to end the leases.
-        assert scripts(client) - before == 30
-        before = scripts(client)
-        for turn in range(10):
-            await step(replicas[turn % 2])
-        # Refused what it drew from an older state, the other fetches state and leases, then leases.
-        assert scripts(client) - before <= 60
-    await replicas[1].assert_is_a_replay()
-
-
-def scripts(client: redis.Redis) -> int:
-    """Return how many scripts Redis ran so far."""
-    stats = client.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))
 
 
 async def test_selections_at_once_on_both_share_no_task_while_others_are_free(replicas: tuple[Replica, Replica]):
