@@ -13,8 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PINS := constraints.txt pyproject.toml client/pyproject.toml
 
-# Images often set it. Python would then compile all anew at each start: 4 s instead of 2 s for a service, and the tests
-# start hundreds of processes.
+# Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help serve demo test soak check bench clean setup constraints \

@@ -100,7 +100,7 @@ def _cluster_targets(rows: Iterable[ClusterRow]) -> Iterator[Target]:
     wide = [row for row in rows if row.load.tasks == MILLION // 10]
     loads = [row.load for row in wide if row.place == STAYING]
     selects = [load for load in loads if load.operation == "select 32"]
-    peaks = ((load.per_second, f"{load.callers} callers, {load.runs} runs") for load in selects)
+    peaks = ((load.per_second, f"{load.callers} callers, {load.runs} runs, which stay") for load in selects)
     peak, where = max(peaks, default=(None, ""))
     yield Target("select(32), 2 services, 1e5", 600, True, "/s", peak, where)
     paced = [row for row in wide if row.place in (SERVICES, STAYING) and row.load.operation == "select 32 at 100/s"]
@@ -108,7 +108,7 @@ def _cluster_targets(rows: Iterable[ClusterRow]) -> Iterator[Target]:
     yield Target("select(32) at 100/s, 2 services, p99", 25, False, "ms", slowest, where)
     reports = [load for load in loads if load.operation == "report 32" and load.callers == 64 and load.runs == 50]
     fewest = min((load.per_second for load in reports), default=None)
-    yield Target("report(32), 2 services", 1000, True, "/s", fewest, "64 callers, 50 runs")
+    yield Target("report(32), 2 services", 1000, True, "/s", fewest, "64 callers, 50 runs, which stay")
 
 
 def _recovery_targets(rows: Iterable[RecoveryRow]) -> Iterator[Target]:

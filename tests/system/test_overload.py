@@ -82,7 +82,7 @@ async def overload(service: ServiceProcess) -> tuple[Crowd, Crowd, list[float], 
     probing, ratios = asyncio.create_task(probe(service.url, over)), []
     for _ in range(ROUNDS):
         done = few.done, many.done
-        await few.call(ROOM - 2, SECONDS)  # exactly as many would now and then meet a turn not yet given back
+        await few.call(ROOM, SECONDS)
         await many.call(5 * ROOM, SECONDS)
         ratios.append((many.done - done[1]) / (few.done - done[0]))
     over.set()

@@ -78,7 +78,7 @@ class Gathering(Generic[Item, Outcome]):
 
         try:
             written = self._database.write(job, lane=self)
-        except StorageUnavailableError as error:
+        except Exception as error:  # its callers wait for this alone
             batch.outcomes.set_exception(error)
         else:
             written.add_done_callback(partial(self._settle, batch))
@@ -88,6 +88,6 @@ class Gathering(Generic[Item, Outcome]):
         if error is not None:
             batch.outcomes.set_exception(error)
             return
+        batch.outcomes.set_result(written.result())  # the callers go on in the event loop's next turn
         if self._committed is not None:
             self._committed(written.result())
-        batch.outcomes.set_result(written.result())

@@ -19,11 +19,9 @@ from bots_service.usecases.live import LiveRuns
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.selection_id import Origin, write_id
 
-PATIENCE_S = (
-    5.0  # of drawing again, where other replicas keep changing the run; a stalled job costs more than the draws
-)
+PATIENCE_S = 5.0  # of drawing again, where other replicas keep changing the run: half of a request's time
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
-# A draw that looks at so many numbers takes about 2 ms. In a thread it takes twice as much processor time while others
+# A draw that looks at so many numbers takes but a millisecond or two. In a thread it would take far longer while others
 # want the interpreter's lock: numpy lets go of it at every step, and each time must wait to get it back.
 QUICK_NUMBERS = 12_000
 QUICK_PER_WANTED = 10  # a task that is chosen costs as much as so many that are looked at
