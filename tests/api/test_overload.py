@@ -110,6 +110,22 @@ async def test_turns_are_given_in_the_order_of_arrival_and_given_up_by_who_leave
     assert (line.working, line.waiting, line.is_busy) == (0, 0, False)
 
 
+async def test_a_turn_that_is_being_handed_over_counts_once():
+    line = Line(concurrent=1, waiting=1)
+    await line.take()
+    second = asyncio.create_task(line.take())
+    await asyncio.sleep(0)
+    assert line.is_full
+    line.give_back()  # the second has been woken, but has not run yet
+    assert (line.is_full, line.is_busy) == (False, True)
+    third = asyncio.create_task(line.take())
+    await asyncio.gather(second)
+    assert line.is_full
+    line.give_back()
+    await third
+    assert (line.working, line.waiting, line.refused) == (1, 0, 0)
+
+
 async def test_the_time_to_wait_follows_from_the_line_and_the_pace_of_late(monkeypatch: pytest.MonkeyPatch):
     now = 1000.0
     monkeypatch.setattr(line_module, "monotonic", lambda: now)

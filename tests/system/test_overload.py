@@ -7,6 +7,7 @@ import socket
 import statistics
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -17,9 +18,9 @@ from tests.servers import wait_until
 from tests.serving import ServiceProcess, running_service
 from tests.sizes import SOAK, size
 
-ROUNDS, SECONDS = size(3, 5), size(1.5, 4.0)  # in turns, few callers and too many: a noisy machine disturbs both alike
+ROUNDS, SECONDS = size(3, 10), size(1.5, 2.0)  # in turns, few callers and too many: a noisy machine disturbs both alike
 ROOM = 16  # half of it working, half in line
-GOODPUT = 0.9 if SOAK else 0.6  # of what few callers got done just before
+GOODPUT = 0.9 if SOAK else 0.6  # of what few callers got done just before and just after
 GROWTH_BYTES = 64 * 2**20
 SOON_S = 30.0
 TASKS = 2000
@@ -35,9 +36,11 @@ class Crowd:
     waits_s: list[int] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)
 
-    async def call(self, callers: int, seconds: float) -> None:
-        give_up = time.monotonic() + seconds
+    async def done_in(self, callers: int, seconds: float) -> int:
+        """Let so many call for so long, and return how many reports were taken meanwhile."""
+        before, give_up = self.done, time.monotonic() + seconds
         await asyncio.gather(*(self._caller(number, give_up) for number in range(callers)))
+        return self.done - before
 
     async def _caller(self, number: int, give_up: float) -> None:
         rng = random.Random(number)
@@ -79,13 +82,13 @@ async def probe(url: str, until: asyncio.Event) -> list[float]:
 async def overload(service: ServiceProcess) -> tuple[Crowd, Crowd, list[float], list[float]]:
     """Return what few callers met, what too many did, the ratio of what each round got done, and /livez's times."""
     few, many, over = Crowd(service.port), Crowd(service.port), asyncio.Event()
-    probing, ratios = asyncio.create_task(probe(service.url, over)), []
+    probing = asyncio.create_task(probe(service.url, over))
+    peaks, goodputs = [await few.done_in(ROOM, SECONDS)], []
     for _ in range(ROUNDS):
-        done = few.done, many.done
-        await few.call(ROOM, SECONDS)
-        await many.call(5 * ROOM, SECONDS)
-        ratios.append((many.done - done[1]) / (few.done - done[0]))
+        goodputs.append(await many.done_in(5 * ROOM, SECONDS))
+        peaks.append(await few.done_in(ROOM, SECONDS))
     over.set()
+    ratios = [done / statistics.mean(around) for done, around in zip(goodputs, pairwise(peaks), strict=True)]
     return few, many, ratios, await probing
 
 
@@ -100,13 +103,13 @@ def test_five_times_too_many_callers_slow_nothing_down(tmp_path: Path):
         httpx.put(f"{service.url}/datasets/pool", json={"tasks": tasks}, timeout=SOON_S).raise_for_status()
         for run in range(4):
             httpx.put(f"{service.url}/datasets/pool/runs/run{run}", json={}, timeout=SOON_S).raise_for_status()
-        asyncio.run(Crowd(service.port).call(ROOM, 1))
+        asyncio.run(Crowd(service.port).done_in(ROOM, 1))
         before = memory_bytes(service)
         few, many, ratios, alive_s = asyncio.run(overload(service))
         grown = memory_bytes(service) - before
         after = Crowd(service.port)
         start = time.monotonic()
-        asyncio.run(after.call(ROOM // 2, 1))
+        asyncio.run(after.done_in(ROOM // 2, 1))
         recovered_s = time.monotonic() - start
 
     assert few.refused == 0
@@ -114,7 +117,7 @@ def test_five_times_too_many_callers_slow_nothing_down(tmp_path: Path):
     assert few.others == many.others == after.others == []
     assert {1 <= wait_s <= 30 for wait_s in many.waits_s} == {True}
     # Short rounds are at the mercy of what else the machine does: one that was left in peace shows it.
-    assert (statistics.median(ratios) if SOAK else max(ratios)) >= GOODPUT
+    assert (statistics.median(ratios) if SOAK else max(ratios)) >= GOODPUT, ratios
     assert statistics.median(alive_s) < 1.0
     assert grown < GROWTH_BYTES
     assert (after.refused, recovered_s < 5.0) == (0, True)

@@ -25,7 +25,7 @@ class Line:
             waiting: how many may wait for theirs.
         """
         self._turns = asyncio.Semaphore(concurrent)
-        self._most_waiting = waiting
+        self._room = concurrent + waiting
         self.working = self.waiting = self.refused = 0
         self._finished: deque[float] = deque(maxlen=REMEMBERED)
 
@@ -37,7 +37,8 @@ class Line:
     @property
     def is_full(self) -> bool:
         """Whether nobody may line up now."""
-        return self.is_busy and self.waiting >= self._most_waiting
+        # Not by who waits alone: a turn that was given back just now has its taker still counted among them.
+        return self.working + self.waiting >= self._room
 
     async def take(self) -> None:
         """Wait for a turn; `give_back` ends it.
