@@ -15,6 +15,7 @@ from benchmarks.pools import make_rates
 from benchmarks.running import Service, import_pool, make_run, running_service
 
 EMBEDDED, SERVICES, STAYING, WORKERS = "embedded", "2 services", "2 services, runs stay", "2 workers"
+APART = "2 embedded, apart"  # what the machine does at most with two services: they share nothing
 DATASET = "pool"
 COUNT = 32
 LEASE_S = 600.0  # longer than a load, as it is in life: replicas ask anew for leases that they saw end
@@ -84,11 +85,19 @@ def running_places() -> Iterator[Places]:
     """
     with (
         running_service() as embedded,
+        running_service() as one,
+        running_service() as other,
         running_cluster(services=2) as services,
         running_cluster(services=1, workers=2) as workers,
     ):
-        found = {EMBEDDED: [embedded], SERVICES: services.services, WORKERS: workers.services}
-        pids = {EMBEDDED: [embedded.process.pid], SERVICES: services.pids, WORKERS: workers.pids}
+        apart = [one, other]
+        found = {EMBEDDED: [embedded], APART: apart, SERVICES: services.services, WORKERS: workers.services}
+        pids = {
+            EMBEDDED: [embedded.process.pid],
+            APART: [service.process.pid for service in apart],
+            SERVICES: services.pids,
+            WORKERS: workers.pids,
+        }
         yield Places(found, pids, services.versions())
 
 
@@ -97,11 +106,12 @@ async def measure_cluster(places: Places, grid: ClusterGrid) -> AsyncIterator[li
     runs = [f"run-{number}" for number in range(grid.runs)]
     benches = {}
     for place, services in places.services.items():
-        import_pool(services[0], DATASET, make_rates(grid.tasks, "k/16"))
-        for run in runs:
-            make_run(services[0], DATASET, run, lease_seconds=LEASE_S)
+        for service in services if place == APART else services[:1]:
+            import_pool(service, DATASET, make_rates(grid.tasks, "k/16"))
+            for run in runs:
+                make_run(service, DATASET, run, lease_seconds=LEASE_S)
         ports, pids = [service.port for service in services], places.pids[place]
-        benches[place] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids)
+        benches[place] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids, runs_stay=place == APART)
         await benches[place].learn(COUNT, runs, max(grid.callers), steps=grid.steps)
         if place == SERVICES:
             benches[STAYING] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids, runs_stay=True)

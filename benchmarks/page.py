@@ -52,6 +52,8 @@ CLUSTER = """
 What sharing costs: the same requests to the embedded default (one process, SQLite), to two services that share one
 PostgreSQL and one Redis ({stores}), and to `bots serve --workers 2`. Each caller asks one service and the other in
 turn; `runs stay`: all requests of a run go to one of them, as the Python client and the shipped balancer have it.
+`2 embedded, apart`: two embedded defaults that share nothing, each with half of the runs; more than they do, two
+services can't do on this machine.
 A report is answered once PostgreSQL has it on stable storage (fsync and synchronous_commit are on); Redis keeps its
 append-only file (appendfsync everysec). All places run side by side and are asked in turn; services, PostgreSQL, Redis
 and callers share the machine's cores. The pool has {tasks:,} tasks, and each run had closed {steps} steps before.

@@ -41,7 +41,8 @@ def test_a_quick_run_measures_every_part_and_keeps_the_figures(tmp_path):
     assert all(row["requests"] > 0 for row in parts["service"]["rows"])
     assert all(row["select_ms"] > 0 for row in parts["share"]["rows"])
     cluster = parts["cluster"]["rows"]
-    assert {row["place"] for row in cluster} == {"embedded", "2 services", "2 services, runs stay", "2 workers"}
+    services = {"2 embedded, apart", "2 services", "2 services, runs stay", "2 workers"}
+    assert {row["place"] for row in cluster} == {"embedded", *services}
     assert all(row["requests"] > 0 and row["p50_ratio"] > 0 and row["processor_ms"] > 0 for row in cluster)
     assert all(row["reports"] > 0 == row["lost"] and row["ready_s"] > 0 for row in parts["recovery"]["rows"])
 
