@@ -7,6 +7,8 @@ from fastapi import FastAPI
 
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
+from bots_service.metrics.process import Metrics
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.settings import Settings
 from bots_service.storage.database import Database
 from bots_service.storage.migrate import head
@@ -42,7 +44,7 @@ from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_tasks import ReadTasks
-from bots_service.usecases.readiness import Readiness
+from bots_service.usecases.readiness import OK, Readiness
 from bots_service.usecases.replay import Replay
 from bots_service.usecases.report_outcomes import ReportOutcomes
 from bots_service.usecases.retire_tasks import RetireTasks
@@ -57,20 +59,26 @@ from bots_service.usecases.tell_replicas import TellReplicas
 def build_app(settings: Settings) -> FastAPI:
     """Return the application; its stores are opened when it starts, and closed when it ends."""
     limits = Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting)
+    metrics = Metrics()
     return create_app(
-        lambda: open_use_cases(settings), max_upload_bytes=settings.max_upload_bytes, schema=head(), limits=limits
+        lambda: open_use_cases(settings, metrics),
+        max_upload_bytes=settings.max_upload_bytes,
+        schema=head(),
+        limits=limits,
+        metrics=metrics,
     )
 
 
 @asynccontextmanager
-async def open_use_cases(settings: Settings) -> AsyncIterator[UseCases]:
+async def open_use_cases(settings: Settings, metrics: Metrics) -> AsyncIterator[UseCases]:
     """Open the stores, bring the database's tables to the newest revision, and hand out what the API may call.
 
     Raises:
         StorageUnavailableError: the database can't be opened, or another process has it.
     """
     async with open_database(settings) as database, open_hot_stores(settings) as hot:
-        opened = use_cases(settings, database, hot)
+        opened = use_cases(settings, database, hot, metrics)
+        watch(opened.readiness, metrics)
         async with AsyncExitStack() as background:
             for work in (
                 opened.readiness.watching,
@@ -85,8 +93,9 @@ async def open_use_cases(settings: Settings) -> AsyncIterator[UseCases]:
 class Parts:
     """What several use cases share."""
 
-    def __init__(self, settings: Settings, database: Database, hot: HotStores) -> None:
+    def __init__(self, settings: Settings, database: Database, hot: HotStores, metrics: TrainingMetrics) -> None:
         """Make them over one database and hot stores."""
+        self.metrics, self.at_work = metrics, metrics.runs
         self.states, self.leases = hot.states, hot.leases
         self.datasets, self.runs = SqlDatasets(database), SqlRuns(database)
         self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
@@ -96,15 +105,17 @@ class Parts:
         self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes)
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         self.tell_replicas = TellReplicas(self.runs, self.states)
-        replay = Replay(self.journal, self.snapshots, self.open_runs)
-        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save, replay)
+        replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
+        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save, replay, metrics)
         self.describe = DescribeRun(self.runs, self.open_datasets, self.open_runs, self.catch_up, self.leases)
 
 
-def use_cases(settings: Settings, database: Database, hot: HotStores | None = None) -> UseCases:
+def use_cases(
+    settings: Settings, database: Database, hot: HotStores | None = None, metrics: Metrics | None = None
+) -> UseCases:
     """Return the use cases over one database, and this process's memory where no hot stores are given."""
     hot = hot or memory_stores(settings)
-    p = Parts(settings, database, hot)
+    p = Parts(settings, database, hot, (metrics or Metrics()).training)
     retention = SqlRetention(database)
     return UseCases(
         datasets=p.datasets,
@@ -118,24 +129,30 @@ def use_cases(settings: Settings, database: Database, hot: HotStores | None = No
         import_dataset=ImportDataset(p.datasets, p.open_datasets),
         append_tasks=AppendTasks(p.datasets, p.open_datasets, p.tell_replicas),
         retire_tasks=RetireTasks(p.datasets, p.open_datasets, p.tell_replicas),
-        delete_dataset=DeleteDataset(p.datasets, p.open_datasets, p.runs, p.states, p.leases),
+        delete_dataset=DeleteDataset(p.datasets, p.open_datasets, p.runs, p.states, p.leases, p.at_work),
         put_run=PutRun(p.runs, p.open_datasets, p.open_runs, p.catch_up, p.states, p.leases, p.describe),
         change_settings=ChangeSettings(p.open_runs, p.journal, p.catch_up, p.describe),
         describe_run=p.describe,
-        delete_run=DeleteRun(p.runs, p.open_runs, p.states, p.leases),
+        delete_run=DeleteRun(p.runs, p.open_runs, p.states, p.leases, p.at_work),
         rewind_run=RewindRun(p.open_runs, p.journal, p.catch_up, p.leases, p.describe),
         take_snapshot=TakeSnapshot(p.open_runs, p.catch_up, p.snapshots, p.save),
         read_tasks=ReadTasks(p.open_runs, p.catch_up),
         read_history=ReadHistory(p.open_runs, p.catch_up, p.journal),
-        select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live),
-        report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases),
-        follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, is_needed=hot.is_shared),
+        select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
+        report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
+        follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
         import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
         prune=Prune(
             retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, settings.keep_journal_days
         ),
     )
+
+
+def watch(readiness: Readiness, metrics: Metrics) -> None:
+    """Let metrics show what this process knows of itself and its stores."""
+    metrics.watch_state(lambda: readiness().is_ready)
+    metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
 
 
 def admin_digest(settings: Settings) -> bytes | None:

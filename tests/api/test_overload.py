@@ -10,12 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from bots_service.api import line as line_module
 from bots_service.api import pace as pace_module
 from bots_service.api.line import Buffer, Line
 from bots_service.api.overload import Admission, Limits, Refusal, is_upload
 from bots_service.errors import OverloadedError
+from bots_service.metrics.requests import RequestMetrics
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 
@@ -82,7 +84,7 @@ async def test_a_refusal_reads_no_body_and_calls_nobody():
 
     headers = [(b"content-length", b"100"), (b"x-request-id", b"abc")]
     scope = {"type": "http", "method": "POST", "path": "/report", "query_string": b"", "headers": headers}
-    await Refusal(never, line)(scope, never, send)
+    await Refusal(never, line, RequestMetrics(CollectorRegistry()))(scope, never, send)
     assert sent[0]["status"] == 503
     assert (b"x-request-id", b"abc") in sent[0]["headers"]
     assert json.loads(sent[1]["body"])["instance"] == "/report"

@@ -24,6 +24,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /livez": None,
     "GET /readyz": None,
     "GET /version": ANY,
+    "GET /metrics": {"read"},
     "GET /openapi.json": ANY,
     "GET /docs": ANY,
     "GET /docs/{name}": ANY,
@@ -52,7 +53,9 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /keys": set(),
     "DELETE /keys/{key_id}": set(),
 }
-FOR_EVERY_DATASET = {"POST /imports", "POST /prune"} | {route for route in OPENED_BY if "/keys" in route}
+FOR_EVERY_DATASET = {"POST /imports", "POST /prune", "GET /metrics"} | {
+    route for route in OPENED_BY if "/keys" in route
+}
 OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in ("POST /select", "POST /report")}
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from typing import Any, get_type_hints
 
+from prometheus_client import CollectorRegistry
+
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.usecases import UseCases
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.describe_run import DescribeRun
@@ -64,7 +67,7 @@ class Replica:
         clock = lambda: self._network.loop.now  # noqa: E731 - one line of three arguments
         parts = _parts(self._sql, to_sql, self._hot, to_hot, self._snapshot_every, clock)
         self.use = _use_cases(parts)
-        self._spawn(_following(FollowReplicas(parts["journal"], parts["catch_up"], parts["open_runs"], is_needed=True)))
+        self._spawn(_following(_follower(parts)))
 
     def crash(self) -> None:
         self.process.die()
@@ -95,6 +98,11 @@ class Replica:
         return self._network.loop.create_task(work, context=context)
 
 
+def _follower(parts: dict[str, Any]) -> FollowReplicas:
+    asked = (parts[name] for name in ("journal", "catch_up", "open_runs", "at_work"))
+    return FollowReplicas(*asked, is_needed=True)
+
+
 async def _following(replicas: FollowReplicas) -> None:
     async with replicas.working():
         await asyncio.Event().wait()
@@ -109,6 +117,7 @@ def _parts(
     sql: Sql, to_sql: Link, hot: Hot, to_hot: HotLink, snapshot_every: int, clock: Callable[[], float]
 ) -> dict[str, Any]:
     """Return what the use cases are made of, as `wiring` has it, over fake stores."""
+    metrics = TrainingMetrics(CollectorRegistry())
     parts: dict[str, Any] = {
         "datasets": FakeDatasets(sql, to_sql),
         "runs": FakeRuns(sql, to_sql),
@@ -117,6 +126,8 @@ def _parts(
         "states": FakeStates(hot, to_hot),
         "leases": FakeLeases(hot, to_hot),
         "live": LiveRuns(),
+        "metrics": metrics,
+        "at_work": metrics.runs,
     }
     parts["save"] = parts["save_snapshot"] = SaveSnapshot(parts["snapshots"], every=snapshot_every, clock=clock)
     parts["open_datasets"] = OpenDatasets(parts["datasets"], max_bytes=2**30)

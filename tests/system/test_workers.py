@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.servers import PostgresServer, RedisServer, wait_until
 from tests.serving import ServiceProcess
@@ -73,6 +74,28 @@ def test_workers_serve_one_truth_and_a_dead_one_is_replaced(service: ServiceProc
     assert service.stop() == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
     assert service.log.read_text().count("listens on") == 1
+
+
+def counted(service: ServiceProcess, name: str) -> dict[str, float]:
+    """Return what each worker counted of one thing, asked on one new connection."""
+    text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).raise_for_status().text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {sample.labels["worker"]: sample.value for sample in samples if sample.name == name}
+
+
+def test_whichever_worker_is_asked_tells_what_all_of_them_counted(service: ServiceProcess):
+    make_pool(service)
+    reports = 40
+    for number in range(reports):
+        assert report(service, f"key {number}").status_code == 200
+    assert {sum(counted(service, "bots_reports_total").values()) for _ in range(10)} == {reports}
+    assert set(counted(service, "bots_ready")) == {str(number) for number in range(WORKERS)}
+
+    hanging = min(workers_of(service))
+    os.kill(hanging, signal.SIGSTOP)
+    assert len(counted(service, "bots_ready")) == WORKERS - 1  # left out, and the others are not held up for long
+    os.kill(hanging, signal.SIGCONT)
+    assert len(counted(service, "bots_ready")) == WORKERS
 
 
 def test_workers_do_not_outlive_the_one_that_watches_over_them(service: ServiceProcess):

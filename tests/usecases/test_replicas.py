@@ -322,9 +322,8 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
         return await heads(run_ids)
 
     monkeypatch.setattr(journal, "heads", faulty)
-    follow = FollowReplicas(
-        journal, there.use.select_tasks.catch_up, there.use.select_tasks.open_runs, is_needed=True, every_s=0.001
-    )
+    select, runs = there.use.select_tasks, there.use.delete_run.at_work
+    follow = FollowReplicas(journal, select.catch_up, select.open_runs, runs, is_needed=True, every_s=0.001)
     run = await here.opened()
     await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
     async with follow.working():

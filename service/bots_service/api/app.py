@@ -23,6 +23,7 @@ from bots_service.api.routes import (
     health,
     history,
     keys,
+    monitoring,
     pool_tasks,
     reports,
     run_tasks,
@@ -32,9 +33,25 @@ from bots_service.api.routes import (
 )
 from bots_service.api.security import guarded
 from bots_service.errors import BotsError, Flaw, InvalidInputError
+from bots_service.metrics.process import Metrics
+from bots_service.metrics.requests import RequestMetrics
 from bots_service.usecases import UseCases
 
-ROUTES = (selections, reports, datasets, pool_tasks, runs, run_tasks, history, snapshots, backups, keys, health, docs)
+ROUTES = (
+    selections,
+    reports,
+    datasets,
+    pool_tasks,
+    runs,
+    run_tasks,
+    history,
+    snapshots,
+    backups,
+    keys,
+    health,
+    monitoring,
+    docs,
+)
 
 
 def create_app(
@@ -43,6 +60,7 @@ def create_app(
     max_upload_bytes: int,
     schema: str,
     limits: Limits,
+    metrics: Metrics,
 ) -> FastAPI:
     """Return the application.
 
@@ -51,6 +69,7 @@ def create_app(
         max_upload_bytes: the largest NDJSON or Parquet body.
         schema: the revision of the database's tables, for /version.
         limits: of training requests.
+        metrics: count requests, and are told at /metrics.
     """
 
     @asynccontextmanager
@@ -74,16 +93,24 @@ def create_app(
     app.state.schema = schema
     for module in ROUTES:
         app.include_router(module.router)
-    app.state.line = line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
-    app.add_middleware(Admission, line=line, limits=limits)
-    app.add_middleware(RequestScope)
-    app.add_middleware(Refusal, line=line)
+    app.state.metrics = metrics
+    app.state.metrics_of_all = None
+    _surround(app, limits, metrics.requests)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
     written = openapi.document(app, [route for module in ROUTES for route in guarded(module.router)])
     app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to hand in one's own
     return app
+
+
+def _surround(app: FastAPI, limits: Limits, metrics: RequestMetrics) -> None:
+    """Put what happens around every request in front of the routes; the last one added is the outermost."""
+    app.state.line = line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+    metrics.watch_line(lambda: line.working, lambda: line.waiting)
+    app.add_middleware(Admission, line=line, limits=limits)
+    app.add_middleware(RequestScope, metrics=metrics)
+    app.add_middleware(Refusal, line=line, metrics=metrics)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

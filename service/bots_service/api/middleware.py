@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.audit import log_act
 from bots_service.api.problems import INTERNAL, problem_response
+from bots_service.metrics.requests import RequestMetrics
 
 log = structlog.get_logger("bots_service.access")
 
@@ -20,13 +21,14 @@ REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
 
 
 class RequestScope:
-    """Pure ASGI: names the request, measures it, logs it, and answers 500 where nobody else answered.
+    """Pure ASGI: names the request, measures it, counts it, logs it, and answers 500 where nobody else answered.
 
     The line in the log names the route's template, never the query or a header.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -53,7 +55,9 @@ class RequestScope:
                 response = problem_response(Request(scope), INTERNAL, "an unexpected error; the log has the details")
                 await response(scope, receive, send_named)
             finally:
-                _log_access(scope, status, time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                self._metrics.answered(scope["method"], template_of(scope), status, seconds)
+                _log_access(scope, status, seconds)
                 log_act(scope, status)
 
 
@@ -63,8 +67,14 @@ def request_id_of(scope: Scope) -> str:
     return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
+def template_of(scope: Scope) -> str | None:
+    """Return the template of the route that was taken, None where there is none."""
+    template: str | None = getattr(scope.get("route"), "path", None)
+    return template
+
+
 def _log_access(scope: Scope, status: int, seconds: float) -> None:
-    template = getattr(scope.get("route"), "path", None)
+    template = template_of(scope)
     if not status:
         write = log.info  # the client went away before it was answered
     elif status >= 500:

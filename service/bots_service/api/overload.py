@@ -15,6 +15,7 @@ from bots_service.api.middleware import request_id_of
 from bots_service.api.pace import Pace
 from bots_service.api.problems import answer_error
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
+from bots_service.metrics.requests import RequestMetrics
 
 log = structlog.get_logger("bots_service.overload")
 
@@ -41,9 +42,10 @@ class Limits:
 class Refusal:
     """Pure ASGI, the outermost: answers 503 at once while the line is full, and has spent next to nothing on it."""
 
-    def __init__(self, app: ASGIApp, line: Line) -> None:
+    def __init__(self, app: ASGIApp, line: Line, metrics: RequestMetrics) -> None:
         self._app = app
         self._line = line
+        self._metrics = metrics
         self._told, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,6 +57,7 @@ class Refusal:
         self._tell(error)
         response = await answer_error(Request(scope), error)
         response.headers["X-Request-Id"] = request_id_of(scope)
+        self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
         await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
 
     def _tell(self, error: OverloadedError) -> None:

@@ -5,17 +5,20 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from types import FrameType
 
 import structlog
 
 from bots_service.serving.listening import let_nobody_in
+from bots_service.serving.peers import Peers
 from bots_service.serving.process import set_up_logs
 from bots_service.settings import Settings
 
@@ -33,9 +36,13 @@ _processes = multiprocessing.get_context("spawn")
 
 @dataclass
 class Worker:
-    """The place of one worker, whoever fills it. deaths: in a row, none of them after a proven life."""
+    """The place of one worker, whoever fills it.
 
-    number: int
+    peers: the other places, seen from there.
+    deaths: in a row, none of them after a proven life.
+    """
+
+    peers: Peers
     process: SpawnProcess | None = None
     pipe: Pipe | None = None
     serves: bool = False
@@ -47,7 +54,7 @@ class Worker:
         """Fill the place."""
         self.pipe, theirs = _processes.Pipe()
         self.process = _processes.Process(
-            target=_work, args=(settings, listener, theirs), name=f"bots-{self.number}", daemon=False
+            target=_work, args=(settings, listener, theirs, self.peers), name=f"bots-{self.peers.number}", daemon=False
         )
         self.process.start()
         theirs.close()
@@ -101,7 +108,15 @@ def supervise(settings: Settings, listener: socket.socket, *, when_serving: Call
         when_serving: called once the first worker answers.
     """
     set_up_logs(settings)
-    orders, workers = Orders(), [Worker(number) for number in range(settings.workers)]
+    with tempfile.TemporaryDirectory(prefix="bots-") as folder:
+        places = [Peers(Path(folder), number, settings.workers) for number in range(settings.workers)]
+        return _supervise(settings, listener, [Worker(place) for place in places], when_serving)
+
+
+def _supervise(
+    settings: Settings, listener: socket.socket, workers: list[Worker], when_serving: Callable[[], object]
+) -> int:
+    orders = Orders()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.hear)
     has_served = False
@@ -117,7 +132,7 @@ def supervise(settings: Settings, listener: socket.socket, *, when_serving: Call
                 end(workers, orders, listener, drain_s=0)
                 return 1
             if code is not None and orders.number is None:
-                log.error("worker_died", worker=worker.number, exit_code=code, deaths=worker.deaths)
+                log.error("worker_died", worker=worker.peers.number, exit_code=code, deaths=worker.deaths)
         if not has_served and any(worker.serves for worker in workers):
             has_served = True
             when_serving()
@@ -154,7 +169,7 @@ def _wait(workers: list[Worker]) -> None:
         time.sleep(LOOK_S)
 
 
-def _work(settings: Settings, listener: socket.socket, supervisor: Pipe) -> None:
+def _work(settings: Settings, listener: socket.socket, supervisor: Pipe, peers: Peers) -> None:
     """Be a worker."""
     from bots_service.errors import BotsError
     from bots_service.serving.start import end as end_process
@@ -163,7 +178,7 @@ def _work(settings: Settings, listener: socket.socket, supervisor: Pipe) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end_process)
     try:
-        work(settings, listener, when_serving=lambda: supervisor.send("serves"), supervisor=supervisor)
+        work(settings, listener, when_serving=lambda: supervisor.send("serves"), supervisor=supervisor, peers=peers)
     except BotsError as error:
         sys.stderr.write(f"bots: worker {os.getpid()}: {error}\n")
         raise SystemExit(1) from None

@@ -4,13 +4,17 @@ import asyncio
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 
 import uvicorn
 from fastapi import FastAPI
 
+from bots_service.metrics.process import Metrics
 from bots_service.serving.connection import HttpConnection
 from bots_service.serving.draining import DrainingServer
+from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
 from bots_service.settings import Settings
 from bots_service.usecases.readiness import Readiness
@@ -25,7 +29,12 @@ KEEP_ALIVE_S = 75
 
 
 def work(
-    settings: Settings, listener: socket.socket, *, when_serving: Callable[[], object], supervisor: Pipe | None = None
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    when_serving: Callable[[], object],
+    supervisor: Pipe | None = None,
+    peers: Peers | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -34,6 +43,7 @@ def work(
         listener: the listening socket; it is closed at the end.
         when_serving: called once requests are answered.
         supervisor: whoever started this process, if it is one of several: its end is this one's too.
+        peers: the others, if it is one of several.
 
     Raises:
         StorageUnavailableError: the database can't be opened, or another process has it.
@@ -53,7 +63,7 @@ def work(
         timeout_keep_alive=KEEP_ALIVE_S,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run(app, config, listener, settings.drain_s, when_serving, supervisor))
+        runner.run(run(app, config, listener, settings.drain_s, when_serving, supervisor, peers))
 
 
 async def run(
@@ -63,13 +73,18 @@ async def run(
     drain_s: float,
     when_serving: Callable[[], object],
     supervisor: Pipe | None,
+    peers: Peers | None,
 ) -> None:
     """Open the application's stores, serve, close them."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="bots-worker"))
-    async with app.router.lifespan_context(app):
+    async with app.router.lifespan_context(app), AsyncExitStack() as stack:
         readiness: Readiness = app.state.use_cases.readiness
         server = DrainingServer(config, drain_s=drain_s, when_serving=when_serving, when_draining=readiness.drain)
         if supervisor is not None:
             server.obey(supervisor)
+        if peers is not None:
+            metrics: Metrics = app.state.metrics
+            await stack.enter_async_context(peers.telling(metrics.text))
+            app.state.metrics_of_all = partial(peers.all_of_them, metrics.text)
         await server.serve(sockets=[listener])

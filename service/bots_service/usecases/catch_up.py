@@ -10,6 +10,7 @@ import structlog
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.errors import StorageUnavailableError, UnknownStepError
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Reach, States
 from bots_service.ports.hot_records import Published
 from bots_service.ports.journal import Journal
@@ -30,6 +31,7 @@ class CatchUp:
     live: LiveRuns
     save_snapshot: SaveSnapshot
     replay: Replay
+    metrics: TrainingMetrics
 
     def known(self, run: OpenRun) -> RunState | None:
         """Return the newest state that this process holds; others may have published a newer one."""
@@ -70,6 +72,10 @@ class CatchUp:
             seq: the entry.
             mark: what the hot store said before the run's head was read, where it had no state to trust.
         """
+        with self.metrics.catch_up_seconds.time():
+            return await self._through(run, seq, mark)
+
+    async def _through(self, run: OpenRun, seq: int, mark: str | None) -> RunState:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
         while True:

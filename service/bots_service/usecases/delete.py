@@ -3,11 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 
+from bots_service.metrics.run_series import RunsAtWork
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.records import DatasetRow, KeptAnswer, RunRow
+from bots_service.ports.records import DatasetRow, KeptAnswer
 from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.tell_replicas import all_runs
 
 
@@ -20,6 +21,7 @@ class DeleteDataset:
     runs: Runs
     states: States
     leases: Leases
+    at_work: RunsAtWork
 
     async def __call__(self, name: str, keep: KeptAnswer[None] | None) -> None:
         """Delete the dataset.
@@ -34,6 +36,7 @@ class DeleteDataset:
         rows = [run async for run in all_runs(self.runs, row.id)]
         await self.datasets.delete(row, keep)
         self.open_datasets.forget(row.name)
+        self.at_work.forget(row.name)
         for run in rows:
             await self.states.forget(run)
             await self.leases.forget(run)
@@ -47,6 +50,7 @@ class DeleteRun:
     open_runs: OpenRuns
     states: States
     leases: Leases
+    at_work: RunsAtWork
 
     async def __call__(self, dataset: str, run: str, keep: KeptAnswer[None] | None) -> None:
         """Delete the run.
@@ -55,10 +59,12 @@ class DeleteRun:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
         opened = await self.open_runs.fresh(dataset, run)
-        await asyncio.shield(self._delete(opened.row, keep))
+        await asyncio.shield(self._delete(opened, keep))
 
-    async def _delete(self, row: RunRow, keep: KeptAnswer[None] | None) -> None:
+    async def _delete(self, run: OpenRun, keep: KeptAnswer[None] | None) -> None:
+        row = run.row
         await self.runs.delete(row, keep)
         self.open_runs.forget(row)
+        self.at_work.forget(run.dataset.row.name, row.name)
         await self.states.forget(row)
         await self.leases.forget(row)

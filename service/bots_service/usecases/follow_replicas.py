@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from bots_service.errors import BotsError
+from bots_service.metrics.run_series import RunsAtWork
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import Head
 from bots_service.usecases.background import ended
@@ -26,7 +27,14 @@ class FollowReplicas:
     """
 
     def __init__(
-        self, journal: Journal, catch_up: CatchUp, open_runs: OpenRuns, *, is_needed: bool, every_s: float = EVERY_S
+        self,
+        journal: Journal,
+        catch_up: CatchUp,
+        open_runs: OpenRuns,
+        at_work: RunsAtWork,
+        *,
+        is_needed: bool,
+        every_s: float = EVERY_S,
     ) -> None:
         """Follow nobody yet.
 
@@ -34,12 +42,14 @@ class FollowReplicas:
             journal: where entries of all replicas stand.
             catch_up: folds them.
             open_runs: knows which runs are in use.
+            at_work: runs with metrics, which go with the run.
             is_needed: whether this process goes by what a shared store says; else it asks SQL each time anyway.
             every_s: time between two comparisons.
         """
         self._journal = journal
         self._catch_up = catch_up
         self._open_runs = open_runs
+        self._at_work = at_work
         self._is_needed = is_needed
         self._every_s = every_s
 
@@ -78,6 +88,7 @@ class FollowReplicas:
     async def _follow(self, run: OpenRun, head: Head | None) -> None:
         if head is None or head.uid != run.row.uid:
             self._open_runs.forget(run.row)
+            self._at_work.forget(run.dataset.row.name, run.row.name)
             return
         self._open_runs.notice(run, head)
         known = self._catch_up.known(run)

@@ -12,6 +12,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
@@ -29,6 +30,7 @@ class Replay:
     journal: Journal
     snapshots: Snapshots
     open_runs: OpenRuns
+    metrics: TrainingMetrics
 
     async def head(self, run: OpenRun) -> int:
         """Return the last seq, and notice on the way whether another replica changed the dataset."""
@@ -95,10 +97,11 @@ class Replay:
                 raise await self.lacking(run, state.seq + 1, f"ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
-            if _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
-                state, receipts = fold(state, entries, pool, bases)
-            else:
-                state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
+            with self.metrics.fold_seconds.time():
+                if _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
+                    state, receipts = fold(state, entries, pool, bases)
+                else:
+                    state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
             yield state, receipts
 
     async def lacking(self, run: OpenRun, seq: int, damage: str) -> BotsError:

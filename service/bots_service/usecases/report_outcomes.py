@@ -12,6 +12,7 @@ from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_tr
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import Draft, Once
@@ -70,6 +71,7 @@ class ReportOutcomes:
     journal: Journal
     catch_up: CatchUp
     leases: Leases
+    metrics: TrainingMetrics
 
     async def __call__(self, news: News, once: Once | None) -> Reported:
         """Return what the report did.
@@ -81,7 +83,15 @@ class ReportOutcomes:
             StaleEpochError: the selection was made before the run was rewound.
             KeyReusedError: the key came with another report before.
         """
-        return await self.open_runs.using(news.dataset, news.run, lambda run: self._report(run, news, once))
+        try:
+            reported = await self.open_runs.using(news.dataset, news.run, lambda run: self._report(run, news, once))
+        except StaleEpochError:
+            self.metrics.fenced(news.dataset, news.run)
+            raise
+        self.metrics.reported(
+            news.dataset, news.run, reported.receipt, duplicate=reported.duplicate, degraded=reported.degraded
+        )
+        return reported
 
     async def _report(self, run: OpenRun, news: News, once: Once | None) -> Reported:
         state = await self._settings_state(run, news.outcomes)

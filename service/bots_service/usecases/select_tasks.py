@@ -11,6 +11,7 @@ from bots_service.core.selection import Selected, SelectionRequest, select_tasks
 from bots_service.core.state import RunState
 from bots_service.core.task_sets import united
 from bots_service.errors import BusyError, Flaw, InvalidInputError, InvalidSelectionError, KeyReusedError
+from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.hot_records import Taken
 from bots_service.ports.records import Once, OpenDataset, Selection
@@ -55,6 +56,7 @@ class SelectTasks:
     catch_up: CatchUp
     leases: Leases
     live: LiveRuns
+    metrics: TrainingMetrics
 
     async def __call__(self, wish: Wish, once: Once | None) -> tuple[Selection, OpenDataset, bool]:
         """Return the selection, its dataset, and whether it is the first answer to the same key, given again.
@@ -65,7 +67,18 @@ class SelectTasks:
             PoolTooSmallError: the pool has fewer such tasks.
             KeyReusedError: the key came with another request before.
         """
-        return await self.open_runs.using(wish.dataset, wish.run, lambda run: self._select(run, wish, once))
+        selection, dataset, again = await self.open_runs.using(
+            wish.dataset, wish.run, lambda run: self._select(run, wish, once)
+        )
+        if not again:
+            self.metrics.selected(
+                wish.dataset,
+                wish.run,
+                tasks=len(selection.tasks),
+                reused=selection.reused,
+                degraded=selection.degraded,
+            )
+        return selection, dataset, again
 
     async def _select(self, run: OpenRun, wish: Wish, once: Once | None) -> tuple[Selection, OpenDataset, bool]:
         # One draw of a run at a time: the second must know what the first took.
@@ -104,7 +117,8 @@ class SelectTasks:
         try:
             excluded = check_wish(wish, run.dataset)
             origin = Origin(state.epoch, state.step, state.seq, begun.ordinal)
-            drawn = await _drawn(wish, state, run.dataset.pool, leased, excluded, origin)
+            with self.metrics.draw_seconds.time():
+                drawn = await _drawn(wish, state, run.dataset.pool, leased, excluded, origin)
         except InvalidInputError:
             if is_sure:
                 raise

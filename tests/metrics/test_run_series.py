@@ -1,0 +1,80 @@
+"""However many runs there are and whatever they are called, Prometheus gets a bounded number of series."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bots_service.metrics.run_series import IDLE_S, OTHERS, RunsAtWork, run_series
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def runs(registry: CollectorRegistry, clock: Clock) -> RunsAtWork:
+    return RunsAtWork(run_series(registry), most=2, clock=clock)
+
+
+def reports(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
+    """Return what was counted, by run."""
+    (family,) = [family for family in registry.collect() if family.name == "bots_reports"]
+    return {(sample.labels["dataset"], sample.labels["run"]): sample.value for sample in family.samples}
+
+
+def test_each_run_counts_for_itself(runs: RunsAtWork, registry: CollectorRegistry):
+    for _ in range(3):
+        runs("a", "x").reports.inc()
+    runs("a", "y").reports.inc()
+    assert reports(registry) == {("a", "x"): 3, ("a", "y"): 1}
+
+
+def test_runs_beyond_the_limit_share_one_series(runs: RunsAtWork, registry: CollectorRegistry):
+    for name in ("w", "x", "y", "z", "w"):
+        runs("a", name).reports.inc()
+    assert reports(registry) == {("a", "w"): 2, ("a", "x"): 1, OTHERS: 2}
+
+
+def test_a_run_that_is_idle_for_long_makes_room(runs: RunsAtWork, registry: CollectorRegistry, clock: Clock):
+    runs("a", "x").reports.inc()
+    clock.now += IDLE_S - 1
+    runs("a", "y").reports.inc()
+    clock.now += 2
+    runs("a", "z").reports.inc()
+    assert reports(registry) == {("a", "y"): 1, ("a", "z"): 1}
+    clock.now += IDLE_S + 1
+    runs.forget_idle()
+    assert reports(registry) == {}
+
+
+def test_a_run_that_shares_gets_its_own_series_once_there_is_room(runs: RunsAtWork, registry: CollectorRegistry):
+    for name in ("x", "y", "z"):
+        runs("a", name).reports.inc()
+    runs.forget("a", "x")
+    runs("a", "z").reports.inc()
+    assert reports(registry) == {("a", "y"): 1, ("a", "z"): 1, OTHERS: 1}
+
+
+def test_the_series_of_what_is_deleted_disappear(runs: RunsAtWork, registry: CollectorRegistry):
+    runs("a", "x").reports.inc()
+    runs("b", "x").reports.inc()
+    runs.forget("a", "unknown")
+    runs.forget("b", "x")
+    assert reports(registry) == {("a", "x"): 1}
+    runs("a", "y").reports.inc()
+    runs.forget("a")
+    assert reports(registry) == {}
+    runs("a", "x").reports.inc()
+    assert reports(registry) == {("a", "x"): 1}  # a new run of that name begins anew
