@@ -144,7 +144,8 @@ class World:
         """Return what some replica answers, trying others; None if nobody did in so many attempts."""
         for attempt in range(attempts):
             replica = self.rng.choice(self.replicas)
-            is_ready = self._is_ready(replica.process, selects)
+            process = replica.process
+            is_ready = self._is_ready(process, selects)
             try:
                 answer = await replica.call(make, self.rng.choice([0.05, 2.0, 10.0, 10.0]))
             except TRANSIENT as error:
@@ -155,7 +156,8 @@ class World:
                 await asyncio.sleep(self.rng.uniform(0.0, 0.5))
             else:
                 self.network.note(f"{what} at {replica.name}: answered")
-                self._note_ready(replica.process, selects, answer)
+                if replica.process is process:  # else the answer may be from before it died
+                    self._note_ready(process, selects, answer)
                 return answer
         return None
 

@@ -24,7 +24,9 @@ class ReadHistory:
         """
 
         async def read(opened: OpenRun) -> list[StoredReceipt]:
-            await self.catch_up.mend_receipts(opened)
-            return await self.journal.history(opened.row, after_step, limit)
+            state = await self.catch_up.mend_receipts(opened)
+            # What other replicas folded meanwhile is kept in any order: it would leave a hole before the last steps.
+            steps = await self.journal.history(opened.row, after_step, limit)
+            return [step for step in steps if step.receipt.seq <= state.seq]
 
         return await self.open_runs.using(dataset, run, read)

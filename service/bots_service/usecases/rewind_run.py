@@ -40,9 +40,10 @@ class RewindRun:
         return await self.describe.of(run), duplicate
 
     async def _appended(self, run: OpenRun, step: int, once: Once | None) -> bool:
+        # The epoch first: if somebody rewinds before the append, this one may lead to a step that is abandoned by then.
+        epoch = (await self.catch_up.current(run)).epoch
         to_seq = await self.catch_up.closing(run, step)
-        state = await self.catch_up.newest(run)
-        draft = Draft(Rewind(to_seq, step), run.dataset.pool.profiles, state.epoch, once)
+        draft = Draft(Rewind(to_seq, step), run.dataset.pool.profiles, epoch, once)
         try:
             appended = await self.journal.append(run.row, draft)
         except StaleEpochError as error:
