@@ -38,6 +38,7 @@ from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.known_keys import KnownKeys
 from bots_service.usecases.list_datasets import ListDatasets
 from bots_service.usecases.live import LiveRuns
+from bots_service.usecases.observe_runs import ObserveRuns
 from bots_service.usecases.open_dataset import OpenDatasets
 from bots_service.usecases.open_run import OpenRuns
 from bots_service.usecases.prune import Prune
@@ -84,6 +85,7 @@ async def open_use_cases(settings: Settings, metrics: Metrics) -> AsyncIterator[
                 opened.readiness.watching,
                 opened.authenticate.known.kept_fresh,
                 opened.follow_replicas.working,
+                opened.observe_runs.working,
                 opened.prune.now_and_then,
             ):
                 await background.enter_async_context(work())
@@ -141,6 +143,7 @@ def use_cases(
         select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
         report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
+        observe_runs=ObserveRuns(p.open_runs, p.catch_up, p.journal, p.leases, p.at_work),
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
         import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
         prune=Prune(

@@ -1,5 +1,6 @@
 """The series of runs: as many as Prometheus can bear, whatever users call their runs."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -17,7 +18,10 @@ Metric = TypeVar("Metric", Counter, Gauge)
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """What is counted of one run; or, before a run is named, of all of them. Each field says so in `run_series`."""
+    """What is told of one run; or, without names, of all of them. What each field is stands in `run_series`.
+
+    names: of the dataset and the run.
+    """
 
     reports: Counter
     duplicate_reports: Counter
@@ -39,22 +43,40 @@ class RunSeries:
     degraded_answers: Counter
     last_report: Gauge
     last_selection: Gauge
+    capability: Gauge
+    step: Gauge
+    unfolded_entries: Gauge
+    leased_tasks: Gauge
+    uniform_effective_task_ratio: Gauge
+    belief_mean: Gauge
+    names: tuple[str, str] = ("", "")
 
     def of(self, dataset: str, run: str) -> "RunSeries":
-        """Return the series of one run."""
-        return RunSeries(**{field.name: getattr(self, field.name).labels(dataset, run) for field in fields(self)})
+        """Return the series of one run; its gauges tell NaN, that is nothing, until they are set."""
+        own = {name: getattr(self, name).labels(dataset, run) for name in METRICS if name != "belief_mean"}
+        for metric in own.values():
+            if isinstance(metric, Gauge):
+                metric.set(math.nan)
+        return RunSeries(**own, belief_mean=self.belief_mean, names=(dataset, run))
+
+    def set_belief_mean(self, quantile: float, value: float) -> None:
+        """Set one quantile of a run's expected success probabilities."""
+        self.belief_mean.labels(*self.names, quantile).set(value)
 
     def drop(self, dataset: str, run: str) -> None:
         """Drop the series of one run."""
-        for field in fields(self):
-            getattr(self, field.name).remove(dataset, run)
+        for name in METRICS:
+            getattr(self, name).remove_by_labels({"dataset": dataset, "run": run})
+
+
+METRICS = tuple(field.name for field in fields(RunSeries) if field.name != "names")
 
 
 def run_series(registry: CollectorRegistry) -> RunSeries:
     """Return what is counted of runs, on this registry."""
 
-    def make(kind: type[Metric], name: str, says: str) -> Metric:
-        return kind(f"bots_{name}", says, ["dataset", "run"], registry=registry)
+    def make(kind: type[Metric], name: str, says: str, *more: str) -> Metric:
+        return kind(f"bots_{name}", says, ["dataset", "run", *more], registry=registry)
 
     return RunSeries(
         reports=make(Counter, "reports_total", "Reports that were taken, each once."),
@@ -81,6 +103,16 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
         ),
         last_report=make(Gauge, "last_report_timestamp_seconds", "When the last report was taken."),
         last_selection=make(Gauge, "last_selection_timestamp_seconds", "When the last selection was made."),
+        capability=make(Gauge, "capability", "Where the model stands along the reference models."),
+        step=make(Gauge, "step", "Closed steps of the present history."),
+        unfolded_entries=make(Gauge, "unfolded_entries", "Committed entries that the newest state lacks."),
+        leased_tasks=make(Gauge, "leased_tasks", "Tasks in flight."),
+        uniform_effective_task_ratio=make(
+            Gauge,
+            "uniform_effective_task_ratio",
+            "Effective task ratio that uniform choice can expect, by the present belief.",
+        ),
+        belief_mean=make(Gauge, "belief_mean", "Quantiles of the tasks' expected success probabilities.", "quantile"),
     )
 
 
@@ -109,6 +141,15 @@ class RunsAtWork:
         self._known[names] = series, self._clock()
         self._known.move_to_end(names)
         return series
+
+    def named(self) -> list[tuple[str, str]]:
+        """Return dataset and run of those that have series of their own."""
+        return [names for names in self._known if names != OTHERS]
+
+    def series(self, dataset: str, run: str) -> RunSeries | None:
+        """Return the series of a run without counting it as at work; None if it has none of its own."""
+        known = self._known.get((dataset, run))
+        return None if known is None else known[0]
 
     def forget(self, dataset: str, run: str | None = None) -> None:
         """Drop the series of a run, or of all runs of a dataset: they are gone."""

@@ -15,6 +15,7 @@ from bots_service.usecases.follow_replicas import FollowReplicas
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.list_datasets import ListDatasets
+from bots_service.usecases.observe_runs import ObserveRuns
 from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_history import ReadHistory
@@ -55,6 +56,7 @@ class UseCases:
     select_tasks: SelectTasks
     report_outcomes: ReportOutcomes
     follow_replicas: FollowReplicas
+    observe_runs: ObserveRuns
     export_backup: ExportBackup
     import_backup: ImportBackup
     prune: Prune

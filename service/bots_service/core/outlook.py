@@ -1,0 +1,59 @@
+"""What the belief expects of the pool as a whole: the measure that a selector has to beat."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaln
+
+from bots_service.core.arrays import Floats, frozen
+from bots_service.core.belief import Belief
+from bots_service.core.eligible import Eligible
+from bots_service.core.pool import Pool
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced ones stand for the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What to expect of tasks that are chosen uniformly from those that are not retired.
+
+    effective_task_ratio: the expected share of them whose rollouts neither all succeed nor all fail.
+    means: the quantiles QUANTILES of their expected success probabilities.
+    """
+
+    effective_task_ratio: float
+    means: tuple[float, ...]
+
+
+def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
+    """Return the outlook; None where every task is retired.
+
+    With p ~ Beta(alpha, beta), all of m rollouts succeed with probability E[p^m] = B(alpha + m, beta) / B(alpha, beta),
+    and all fail with E[(1 - p)^m]; B is the beta function.
+
+    Args:
+        belief: about the pool.
+        pool: the tasks.
+        rollouts: m, how many of each task.
+    """
+    split = Eligible(pool, belief, pool.part(), frozen(np.empty(0, np.int32))).split()
+    alpha, beta = (np.concatenate([shared, alone]) for shared, alone in zip(split.shared, split.alone, strict=True))
+    tasks = np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)])
+    rows = np.flatnonzero(tasks)
+    if not len(rows):
+        return None
+    rows = rows[:: -(-len(rows) // MOST_ROWS)]
+    alpha, beta, tasks = alpha[rows], beta[rows], tasks[rows]
+    whole = betaln(alpha, beta)
+    same = np.exp(betaln(alpha + rollouts, beta) - whole) + np.exp(betaln(alpha, beta + rollouts) - whole)
+    ratio = float(np.average(1.0 - same, weights=tasks))
+    return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(alpha / (alpha + beta), tasks))
+
+
+def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
+    """Return the least value at or below which lies each share of QUANTILES of the weight."""
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    places = np.searchsorted(reached, np.array(QUANTILES) * reached[-1])
+    return tuple(values[order[places]].tolist())

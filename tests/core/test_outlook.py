@@ -1,0 +1,53 @@
+"""The outlook of a pool against a look at each of its tasks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import betabinom
+
+from bots_service.core import outlook as outlook_module
+from bots_service.core.outlook import QUANTILES, outlook
+from tests.core.pools import belief, beliefs, candidates, pool, pools, tasks
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_it_is_what_a_look_at_each_task_gives(data):
+    about = data.draw(pools())
+    believed = data.draw(beliefs(about))
+    rollouts = data.draw(st.integers(1, 64))
+    found, offered = outlook(believed, about, rollouts), candidates(about)
+    if not offered:
+        assert found is None
+        return
+    assert found is not None
+    alpha, beta = believed.of_tasks(about, tasks(*offered))
+    likely = betabinom(rollouts, alpha, beta)
+    expected = np.mean(1.0 - likely.pmf(0) - likely.pmf(rollouts))
+    assert found.effective_task_ratio == pytest.approx(max(expected, 0.0), rel=1e-6, abs=1e-9)
+    means = alpha / (alpha + beta)
+    np.testing.assert_allclose(found.means, np.quantile(means, QUANTILES, method="inverted_cdf"), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "rollouts", "expected"), [(3, 3, 1, 0.0), (1e6, 1e6, 100, 1.0), (1e12, 1e-9, 16, 0.0)]
+)
+def test_one_rollout_is_never_effective_and_many_of_an_even_task_nearly_always(alpha, beta, rollouts, expected):
+    found = outlook(belief([alpha], [beta]), pool([0, 0]), rollouts)
+    assert found is not None
+    assert found.effective_task_ratio == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_sample_stands_for_a_pool_of_too_many_kinds(monkeypatch: pytest.MonkeyPatch):
+    kinds = 5000
+    about, rng = pool(np.arange(kinds)), np.random.default_rng(3)
+    believed = belief(rng.uniform(0.2, 9, kinds), rng.uniform(0.2, 9, kinds))
+    whole = outlook(believed, about, 16)
+    monkeypatch.setattr(outlook_module, "MOST_ROWS", 1000)
+    sampled = outlook(believed, about, 16)
+    assert whole is not None
+    assert sampled is not None
+    assert sampled != whole
+    assert sampled.effective_task_ratio == pytest.approx(whole.effective_task_ratio, abs=0.03)  # 4 standard errors
+    np.testing.assert_allclose(sampled.means, whole.means, atol=0.06)

@@ -1,0 +1,170 @@
+"""What is shown of runs follows their newest state, and goes when they go."""
+
+import asyncio
+import math
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bots_service.core.outlook import QUANTILES, outlook
+from bots_service.core.state import RunState
+from bots_service.errors import StorageUnavailableError
+from bots_service.metrics.process import Metrics
+from bots_service.usecases import observe_runs
+from bots_service.wiring import use_cases
+from tests.usecases.world import POOL, World, outcome
+
+
+class Watched(World):
+    """A service whose metrics can be read."""
+
+    registry: CollectorRegistry
+
+    def shown(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"bots_{name}", {"dataset": POOL, "run": "default", **labels})
+
+
+@pytest.fixture
+def watched(world: World) -> Watched:
+    metrics = Metrics()
+    made = Watched(
+        world.folder, world.database, use_cases(world.settings, world.database, None, metrics), world.settings
+    )
+    made.registry = metrics.registry
+    return made
+
+
+async def test_it_shows_where_the_run_stands(watched: Watched):
+    await watched.report(outcome("t1", 3), outcome("t2", 16))
+    await watched.report(outcome("t3", 8))
+    await watched.select(5)
+    assert math.isnan(watched.shown("step") or 0.0)
+    assert watched.shown("belief_mean", quantile="0.5") is None
+    await watched.use.observe_runs.once()
+    state, pool = await watched.state(), (await watched.opened()).dataset.pool
+    assert watched.shown("step") == state.step == 2
+    assert watched.shown("capability") == state.belief.capability is not None
+    assert watched.shown("leased_tasks") == 5
+    assert watched.shown("unfolded_entries") == 0
+    expected = outlook(state.belief, pool, 16.0)
+    assert expected is not None
+    assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
+    assert tuple(watched.shown("belief_mean", quantile=str(quantile)) for quantile in QUANTILES) == expected.means
+
+
+async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: Watched):
+    await watched.select(1)
+    for rollouts in (16.0, 4.0):
+        await watched.use.observe_runs.once()
+        state, pool = await watched.state(), (await watched.opened()).dataset.pool
+        expected = outlook(state.belief, pool, rollouts)
+        assert expected is not None
+        assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
+        await watched.report(outcome("t1", 1, 4))
+
+
+async def test_it_looks_at_the_pool_again_only_after_something_happened(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    looks = 0
+
+    def counted(*arguments):
+        nonlocal looks
+        looks += 1
+        return outlook(*arguments)
+
+    monkeypatch.setattr(observe_runs, "outlook", counted)
+    for wanted in (1, 1, 2):
+        if wanted > 1 or not looks:
+            await watched.report(outcome("t1"))
+        await watched.use.observe_runs.once()
+        assert looks == wanted
+
+
+async def test_entries_that_the_newest_state_lacks_are_counted(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    await watched.report(outcome("t1"))
+    other = World(watched.folder, watched.database, use_cases(watched.settings, watched.database), watched.settings)
+    await other.report(outcome("t2"))
+    await watched.use.observe_runs.once()
+    assert watched.shown("unfolded_entries") == 1
+
+
+@pytest.mark.parametrize("what", ["run", "dataset"])
+async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: Watched, what: str):
+    await watched.report(outcome("t1"))
+    await watched.use.observe_runs.once()
+    assert watched.shown("reports_total") == 1
+    other = use_cases(watched.settings, watched.database)
+    await (other.delete_run(POOL, "default", None) if what == "run" else other.delete_dataset(POOL, None))
+    await watched.use.observe_runs.once()
+    assert watched.shown("reports_total") is None
+
+
+@pytest.mark.parametrize("moment", ["before the look at the run", "while the pool is looked at"])
+async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    await watched.report(outcome("t1"))
+    leases = watched.use.report_outcomes.leases
+    leased, loop = leases.leased, asyncio.get_running_loop()
+
+    async def deleted_before(run):
+        await watched.use.delete_run(POOL, "default", None)
+        return await leased(run)
+
+    def deleted_during(*arguments):
+        asyncio.run_coroutine_threadsafe(watched.use.delete_run(POOL, "default", None), loop).result(30)
+        return outlook(*arguments)
+
+    if moment.startswith("before"):
+        monkeypatch.setattr(leases, "leased", deleted_before)
+    else:
+        monkeypatch.setattr(observe_runs, "outlook", deleted_during)
+    await watched.use.observe_runs.once()
+    samples = [sample for family in watched.registry.collect() for sample in family.samples]
+    assert [sample for sample in samples if sample.labels.get("run")] == []
+
+
+async def test_what_can_not_be_seen_stays_as_it_was(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    await watched.report(outcome("t1"))
+    await watched.use.observe_runs.once()
+
+    async def away(_):
+        raise StorageUnavailableError("gone")
+
+    monkeypatch.setattr(watched.use.report_outcomes.journal, "head", away)
+    await watched.use.observe_runs.once()
+    assert watched.shown("step") == 1
+
+
+async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: Watched):
+    await watched.report(outcome("t1"))
+    ids = (await watched.opened()).dataset.ids
+    await watched.use.retire_tasks(POOL, [ids[number] for number in range(len(ids))], None)
+    await watched.use.observe_runs.once()
+    assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
+
+
+async def test_it_goes_on_whatever_happens(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    use = watched.use
+    known = use.report_outcomes.catch_up.newest_or_known
+    observing = observe_runs.ObserveRuns(
+        use.select_tasks.open_runs,
+        use.report_outcomes.catch_up,
+        use.report_outcomes.journal,
+        use.report_outcomes.leases,
+        use.delete_run.at_work,
+        every_s=0.001,
+    )
+    wrong = [RuntimeError("a bug")]
+
+    async def faulty(self, run) -> RunState:
+        if wrong:
+            raise wrong.pop()
+        return await known(run)
+
+    monkeypatch.setattr(type(use.report_outcomes.catch_up), "newest_or_known", faulty)
+    await watched.report(outcome("t1"))
+    async with asyncio.timeout(30), observing.working():
+        while watched.shown("step") != 1:  # noqa: ASYNC110 - nothing tells when it has looked
+            await asyncio.sleep(0.001)
