@@ -3,52 +3,54 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from time import monotonic
-from typing import TypeVar
+from typing import Annotated, get_origin, get_type_hints
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-MOST_RUNS = 32  # with series of their own; a run has about 20
+MOST_RUNS = 32  # with series of their own; a run has about 30
 IDLE_S = 3600.0  # a run that did nothing for so long makes room for another
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
-
-Metric = TypeVar("Metric", Counter, Gauge)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """What is told of one run; or, without names, of all of them. What each field is stands in `run_series`.
+    """What is told of one run; or, without names, of all of them.
+
+    Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
 
     names: of the dataset and the run.
     """
 
-    reports: Counter
-    duplicate_reports: Counter
-    fenced_reports: Counter
-    late_outcomes: Counter
-    expired_outcomes: Counter
-    steps: Counter
-    reported_tasks: Counter
-    effective_tasks: Counter
-    all_solved_tasks: Counter
-    none_solved_tasks: Counter
-    rollouts: Counter
-    solved_rollouts: Counter
-    squared_error: Counter
-    log_loss: Counter
-    selections: Counter
-    selected_tasks: Counter
-    reused_tasks: Counter
-    degraded_answers: Counter
-    last_report: Gauge
-    last_selection: Gauge
-    capability: Gauge
-    step: Gauge
-    unfolded_entries: Gauge
-    leased_tasks: Gauge
-    uniform_effective_task_ratio: Gauge
-    belief_mean: Gauge
+    reports: Annotated[Counter, "Reports that were taken, each once."]
+    duplicate_reports: Annotated[Counter, "Reports that had come before, and counted then."]
+    fenced_reports: Annotated[Counter, "Reports on selections from before a rewind."]
+    late_outcomes: Annotated[Counter, "Outcomes that came after their step, with less weight."]
+    expired_outcomes: Annotated[Counter, "Outcomes that came too late to count."]
+    steps: Annotated[Counter, "Steps that closed."]
+    reported_tasks: Annotated[Counter, "Tasks of closed steps, each once a step."]
+    effective_tasks: Annotated[Counter, "Those of them that were solved at times."]
+    all_solved_tasks: Annotated[Counter, "Those of them that were always solved."]
+    none_solved_tasks: Annotated[Counter, "Those of them that were never solved."]
+    rollouts: Annotated[Counter, "Rollouts of closed steps."]
+    solved_rollouts: Annotated[Counter, "Their rewards, added up."]
+    prediction_squared_error: Annotated[Counter, "Squared error of the predicted rewards, over all rollouts."]
+    prediction_log_loss: Annotated[Counter, "Log loss of the predicted rewards, over all rollouts."]
+    selections: Annotated[Counter, "Selections that were made, each once."]
+    selected_tasks: Annotated[Counter, "Tasks that were handed out."]
+    reused_tasks: Annotated[Counter, "Those of them that were in flight already."]
+    degraded_answers: Annotated[Counter, "Selects and reports that were answered without the shared store."]
+    last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken."]
+    last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made."]
+    capability: Annotated[Gauge, "Where the model stands along the reference models."]
+    step: Annotated[Gauge, "Closed steps of the present history."]
+    unfolded_entries: Annotated[Gauge, "Committed entries that the newest state lacks."]
+    leased_tasks: Annotated[Gauge, "Tasks in flight."]
+    uniform_effective_task_ratio: Annotated[
+        Gauge, "Effective task ratio that uniform choice can expect, by the belief."
+    ]
+    belief_mean: Annotated[Gauge, "Quantiles of the tasks' expected success probabilities.", "quantile"]
     names: tuple[str, str] = ("", "")
 
     def of(self, dataset: str, run: str) -> "RunSeries":
@@ -69,51 +71,18 @@ class RunSeries:
             getattr(self, name).remove_by_labels({"dataset": dataset, "run": run})
 
 
-METRICS = tuple(field.name for field in fields(RunSeries) if field.name != "names")
+METRICS = {
+    name: hint for name, hint in get_type_hints(RunSeries, include_extras=True).items() if get_origin(hint) is Annotated
+}
 
 
 def run_series(registry: CollectorRegistry) -> RunSeries:
-    """Return what is counted of runs, on this registry."""
-
-    def make(kind: type[Metric], name: str, says: str, *more: str) -> Metric:
-        return kind(f"bots_{name}", says, ["dataset", "run", *more], registry=registry)
-
-    return RunSeries(
-        reports=make(Counter, "reports_total", "Reports that were taken, each once."),
-        duplicate_reports=make(Counter, "duplicate_reports_total", "Reports that had come before, and counted then."),
-        fenced_reports=make(Counter, "fenced_reports_total", "Reports on selections from before a rewind."),
-        late_outcomes=make(Counter, "late_outcomes_total", "Outcomes that came after their step, with less weight."),
-        expired_outcomes=make(Counter, "expired_outcomes_total", "Outcomes that came too late to count."),
-        steps=make(Counter, "steps_total", "Steps that closed."),
-        reported_tasks=make(Counter, "reported_tasks_total", "Tasks of closed steps, each once a step."),
-        effective_tasks=make(Counter, "effective_tasks_total", "Those of them that were solved at times."),
-        all_solved_tasks=make(Counter, "all_solved_tasks_total", "Those of them that were always solved."),
-        none_solved_tasks=make(Counter, "none_solved_tasks_total", "Those of them that were never solved."),
-        rollouts=make(Counter, "rollouts_total", "Rollouts of closed steps."),
-        solved_rollouts=make(Counter, "solved_rollouts_total", "Their rewards, added up."),
-        squared_error=make(
-            Counter, "prediction_squared_error_total", "Squared error of the predicted rewards, over all rollouts."
-        ),
-        log_loss=make(Counter, "prediction_log_loss_total", "Log loss of the predicted rewards, over all rollouts."),
-        selections=make(Counter, "selections_total", "Selections that were made, each once."),
-        selected_tasks=make(Counter, "selected_tasks_total", "Tasks that were handed out."),
-        reused_tasks=make(Counter, "reused_tasks_total", "Those of them that were in flight already."),
-        degraded_answers=make(
-            Counter, "degraded_answers_total", "Selects and reports that were answered without the shared store."
-        ),
-        last_report=make(Gauge, "last_report_timestamp_seconds", "When the last report was taken."),
-        last_selection=make(Gauge, "last_selection_timestamp_seconds", "When the last selection was made."),
-        capability=make(Gauge, "capability", "Where the model stands along the reference models."),
-        step=make(Gauge, "step", "Closed steps of the present history."),
-        unfolded_entries=make(Gauge, "unfolded_entries", "Committed entries that the newest state lacks."),
-        leased_tasks=make(Gauge, "leased_tasks", "Tasks in flight."),
-        uniform_effective_task_ratio=make(
-            Gauge,
-            "uniform_effective_task_ratio",
-            "Effective task ratio that uniform choice can expect, by the present belief.",
-        ),
-        belief_mean=make(Gauge, "belief_mean", "Quantiles of the tasks' expected success probabilities.", "quantile"),
-    )
+    """Return what is told of runs, on this registry."""
+    made = {}
+    for name, hint in METRICS.items():
+        says, *labels = hint.__metadata__
+        made[name] = hint.__origin__(f"bots_{name}", says, ["dataset", "run", *labels], registry=registry)
+    return RunSeries(**made)
 
 
 class RunsAtWork:

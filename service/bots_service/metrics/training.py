@@ -36,7 +36,7 @@ class TrainingMetrics:
             series.duplicate_reports.inc()
             return
         series.reports.inc()
-        series.last_report.set(time.time())
+        series.last_report_timestamp_seconds.set(time.time())
         series.late_outcomes.inc(receipt.late)
         series.expired_outcomes.inc(receipt.expired)
         if not receipt.closed:
@@ -49,8 +49,8 @@ class TrainingMetrics:
         series.none_solved_tasks.inc(step.none_solved)
         series.rollouts.inc(step.rollouts)
         series.solved_rollouts.inc(step.successes)
-        series.squared_error.inc((receipt.brier or 0.0) * step.rollouts)
-        series.log_loss.inc((receipt.log_loss or 0.0) * step.rollouts)
+        series.prediction_squared_error.inc((receipt.brier or 0.0) * step.rollouts)
+        series.prediction_log_loss.inc((receipt.log_loss or 0.0) * step.rollouts)
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""
@@ -62,6 +62,6 @@ class TrainingMetrics:
         series.selections.inc()
         series.selected_tasks.inc(tasks)
         series.reused_tasks.inc(reused)
-        series.last_selection.set(time.time())
+        series.last_selection_timestamp_seconds.set(time.time())
         if degraded:
             series.degraded_answers.inc()
