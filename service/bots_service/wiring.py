@@ -43,6 +43,8 @@ from bots_service.usecases.open_dataset import OpenDatasets
 from bots_service.usecases.open_run import OpenRuns
 from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
+from bots_service.usecases.read_calibration import ReadCalibration
+from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import OK, Readiness
@@ -140,6 +142,8 @@ def use_cases(
         take_snapshot=TakeSnapshot(p.open_runs, p.catch_up, p.snapshots, p.save),
         read_tasks=ReadTasks(p.open_runs, p.catch_up),
         read_history=ReadHistory(p.open_runs, p.catch_up, p.journal),
+        read_curve=ReadCurve(p.open_runs, p.catch_up, p.journal),
+        read_calibration=ReadCalibration(p.open_runs, p.catch_up, p.journal),
         select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
         report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from bots_service.core.run_settings import RunSettings
@@ -126,6 +128,94 @@ async def test_history_tells_of_each_closed_step_and_pages(http):
     assert first["history"] == steps[1:3]
     second = (await http.get(f"{RUN}/history", params={"limit": 2, "cursor": first["next_cursor"]})).json()
     assert second == {"history": steps[3:], "next_cursor": None}
+
+
+async def curve(http, **query) -> list[dict[str, Any]]:
+    answer = await http.get(f"{RUN}/curve", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["points"]
+
+
+async def test_a_curve_with_a_point_for_each_step_is_the_history(http):
+    await make_dataset(http)
+    assert await curve(http) == []
+    for task in range(5):
+        await report(http, solved(task), solved(task + 6, 0), solved(task + 12, 16))
+    steps, points = (await http.get(f"{RUN}/history")).json()["history"], await curve(http)
+    assert [(point["first_step"], point["last_step"]) for point in points] == [(n, n) for n in range(1, 6)]
+    same = ("reported", "effective", "effective_task_ratio", "rollouts", "capability", "late", "time")
+    assert [[point[name] for name in same] for point in points] == [[step[name] for name in same] for step in steps]
+    for name in ("brier", "log_loss"):
+        assert [point[name] for point in points] == pytest.approx([step[name] for step in steps])
+    assert {(point["all_solved"], point["none_solved"], point["expired"]) for point in points} == {(1, 1, 0)}
+    assert [point["mean_reward"] for point in points] == pytest.approx([23 / 48] * 5)
+
+
+async def test_a_curve_has_no_more_points_than_asked_for_and_leaves_no_step_out(http):
+    await make_dataset(http)
+    for step in range(7):
+        await report(http, solved(1, 16 if step < 3 else 8))
+    for most, widths in ((1, [7]), (2, [4, 3]), (3, [3, 3, 1]), (4, [2, 2, 2, 1]), (7, [1] * 7), (2000, [1] * 7)):
+        points = await curve(http, points=most)
+        assert [point["reported"] for point in points] == widths
+        assert sum(point["effective"] for point in points) == 4
+    assert (await curve(http, points=2))[0]["effective_task_ratio"] == 1 / 4
+
+
+async def test_a_curve_follows_the_present_history(http):
+    await make_dataset(http)
+    for successes in (0, 16, 16):
+        await report(http, solved(1, successes))
+    assert (await http.post(f"{RUN}/rewind", json={"step": 1})).status_code == 200
+    await report(http, solved(1, 8))
+    assert [point["effective"] for point in await curve(http)] == [0, 1]
+    (whole,) = await curve(http, points=1)
+    assert (whole["first_step"], whole["last_step"], whole["reported"], whole["none_solved"]) == (1, 2, 2, 1)
+
+
+async def test_a_forks_curve_begins_where_its_parent_stood(http):
+    await make_dataset(http)
+    for _ in range(9):
+        await report(http, solved(1))
+    fork = {"fork": {"run": "default", "step": 8}}
+    assert (await http.put("/datasets/guru/runs/child", json=fork)).status_code == 201
+    for _ in range(4):
+        await report(http, solved(1), run="child")
+    points = (await http.get("/datasets/guru/runs/child/curve", params={"points": 2})).json()["points"]
+    assert [(point["first_step"], point["last_step"]) for point in points] == [(9, 10), (11, 12)]
+
+
+async def test_a_curve_of_steps_without_any_outcome_has_no_rates(http):
+    await make_dataset(http)
+    await report(http, close_step=True)
+    (point,) = await curve(http)
+    assert (point["reported"], point["rollouts"]) == (0, 0)
+    assert {point[name] for name in ("effective_task_ratio", "mean_reward", "brier", "log_loss")} == {None}
+
+
+async def test_a_calibration_tells_what_was_predicted_beside_what_came(http):
+    await make_dataset(http)
+    none = (await http.get(f"{RUN}/calibration")).json()
+    assert (none["steps"], {bin_["rollouts"] for bin_ in none["bins"]}) == (0, {0})
+    assert [(bin_["low"], bin_["high"]) for bin_ in none["bins"]] == [(n / 10, (n + 1) / 10) for n in range(10)]
+    predicted, came = [], []
+    for step in range(4):
+        (task,) = (await http.get(f"{RUN}/tasks?ids=task-{step % 2}")).json()["tasks"]
+        predicted.append(task["mean"])
+        came.append((4 * step, 16))
+        await report(http, solved(step % 2, 4 * step))
+    await report(http, close_step=True)  # tells nothing of predictions
+    for steps, of_them in ((1000, range(4)), (3, (2, 3))):
+        told = (await http.get(f"{RUN}/calibration", params={"steps": steps})).json()
+        assert told["steps"] == len(of_them)
+        for bin_ in told["bins"]:
+            own = [n for n in of_them if bin_["low"] <= predicted[n] < bin_["high"]]
+            assert bin_["rollouts"] == 16 * len(own)
+            if not own:
+                assert bin_["mean_prediction"] is bin_["mean_reward"] is None
+                continue
+            assert bin_["mean_prediction"] == pytest.approx(sum(predicted[n] for n in own) / len(own))
+            assert bin_["mean_reward"] == pytest.approx(sum(came[n][0] for n in own) / 16 / len(own))
 
 
 async def test_snapshots_are_stored_on_demand_and_listed(http):

@@ -43,6 +43,8 @@ OPENED_BY: dict[str, set[str] | None] = {
     "DELETE /datasets/{dataset}/runs/{run}": set(),
     "GET /datasets/{dataset}/runs/{run}/tasks": {"read"},
     "GET /datasets/{dataset}/runs/{run}/history": {"read"},
+    "GET /datasets/{dataset}/runs/{run}/curve": {"read"},
+    "GET /datasets/{dataset}/runs/{run}/calibration": {"read"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
     "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
     "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.receipt import prediction_error, tally
+from bots_service.core.receipt import BINS, calibration, prediction_error, tally
 from tests.core.journals import evidence_of
 
 quarters = st.integers(0, 64).map(lambda count: count / 4)
@@ -38,3 +38,17 @@ def test_prediction_errors_are_means_over_rollouts(counts, data):
 
 def test_without_evidence_nothing_was_predicted():
     assert prediction_error(np.empty(0), evidence_of()) == (None, None)
+    assert calibration(np.empty(0), evidence_of()) is None
+
+
+@given(outcomes.filter(any), st.data())
+def test_a_calibration_adds_up_each_bin(counts, data):
+    edges = st.sampled_from([place / BINS for place in range(1, BINS + 1)])
+    means = data.draw(st.lists(st.floats(1e-6, 1) | edges, min_size=len(counts), max_size=len(counts)))
+    shown = calibration(np.array(means), evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts))))
+    assert shown is not None
+    rows = [(min(int(p * BINS), BINS - 1), s + f, p * (s + f), s) for (s, f), p in zip(counts, means, strict=True)]
+    for place in range(BINS):
+        own = [row[1:] for row in rows if row[0] == place]
+        expected = [sum(column) for column in zip(*own, strict=True)] or [0.0] * 3
+        assert [shown.rollouts[place], shown.predicted[place], shown.solved[place]] == pytest.approx(expected)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.receipt import Receipt, Tally
+from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
 from bots_service.ports.journal import Journal, Snapshots
@@ -82,8 +82,11 @@ def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, e
 
 
 def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Receipt:
-    tally = Tally(3, 1, 1, 1, 48.0, 20.5, 0.1 + seq)
-    return Receipt(seq, epoch, step, closed, tally, None if seq == 1 else 1 / 3, 1, 2, 0.2, 0.5)
+    tally = Tally(seq + 2, seq, 1, 1, 16.0 * (seq + 2), 2.5 * seq, 0.1 + seq)
+    capability = None if seq == 1 else 1 / seq
+    brier = None if seq == 2 else 0.2 / seq
+    shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
+    return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown)
 
 
 def kept(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> KeptAnswer[Any]:

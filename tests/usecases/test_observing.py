@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from time import monotonic
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,6 +12,7 @@ from bots_service.core.state import RunState
 from bots_service.errors import StorageUnavailableError
 from bots_service.metrics.process import Metrics
 from bots_service.usecases import observe_runs
+from bots_service.usecases.observe_runs import IDLE_EVERY_S
 from bots_service.wiring import use_cases
 from tests.usecases.world import POOL, World, outcome
 
@@ -81,6 +83,21 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
         assert looks == wanted
 
 
+async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    """Another replica may be at work on it."""
+    await watched.report(outcome("t1"))
+    await watched.use.observe_runs.once()
+    await watched.select(1)
+    looked = watched.use.observe_runs._looked
+    for later_s, is_looked_at in ((0.0, True), (IDLE_EVERY_S / 2, False), (IDLE_EVERY_S + 1, True)):
+        for part in (watched.use.observe_runs, watched.use.delete_run.at_work):
+            monkeypatch.setattr(part, "_clock", lambda later_s=later_s: monotonic() + later_s)
+        before = looked[POOL, "default"]
+        await watched.use.observe_runs.once()
+        looked = watched.use.observe_runs._looked
+        assert (looked[POOL, "default"] != before) == is_looked_at
+
+
 async def test_entries_that_the_newest_state_lacks_are_counted(watched: Watched, monkeypatch: pytest.MonkeyPatch):
     await watched.report(outcome("t1"))
     other = World(watched.folder, watched.database, use_cases(watched.settings, watched.database), watched.settings)
@@ -90,10 +107,13 @@ async def test_entries_that_the_newest_state_lacks_are_counted(watched: Watched,
 
 
 @pytest.mark.parametrize("what", ["run", "dataset"])
-async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: Watched, what: str):
+async def test_a_run_that_another_replica_deleted_is_shown_no_longer(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, what: str
+):
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
     assert watched.shown("reports_total") == 1
+    monkeypatch.setattr(watched.use.observe_runs, "_clock", lambda: monotonic() + IDLE_EVERY_S)
     other = use_cases(watched.settings, watched.database)
     await (other.delete_run(POOL, "default", None) if what == "run" else other.delete_dataset(POOL, None))
     await watched.use.observe_runs.once()
@@ -132,9 +152,13 @@ async def test_what_can_not_be_seen_stays_as_it_was(watched: Watched, monkeypatc
     async def away(_):
         raise StorageUnavailableError("gone")
 
-    monkeypatch.setattr(watched.use.report_outcomes.journal, "head", away)
-    await watched.use.observe_runs.once()
+    await watched.report(outcome("t1"))
+    with monkeypatch.context() as without_sql:
+        without_sql.setattr(watched.use.report_outcomes.journal, "head", away)
+        await watched.use.observe_runs.once()
     assert watched.shown("step") == 1
+    await watched.use.observe_runs.once()  # it tries again at once
+    assert watched.shown("step") == 2
 
 
 async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: Watched):

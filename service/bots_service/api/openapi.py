@@ -7,7 +7,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from bots_service.api import answers, backup_bodies, key_bodies, requests, training_answers
+from bots_service.api import answers, backup_bodies, curve_answers, key_bodies, requests, training_answers
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
@@ -34,6 +34,8 @@ BODIES: tuple[type, ...] = (
     answers.Run,
     answers.Runs,
     answers.History,
+    curve_answers.Curve,
+    curve_answers.Calibration,
     answers.Snapshot,
     answers.Snapshots,
     backup_bodies.ImportAnswer,

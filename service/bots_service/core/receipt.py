@@ -8,6 +8,7 @@ from bots_service.core.arrays import Floats, ordered_sum
 from bots_service.core.evidence import Evidence
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
+BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,18 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was predicted beside what came, by bins of the predicted success probability: [BINS] sums over rollouts.
+
+    rollouts: how many there were; predicted: of the predicted rewards; solved: of the rewards.
+    """
+
+    rollouts: tuple[float, ...]
+    predicted: tuple[float, ...]
+    solved: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of one entry.
 
@@ -37,6 +50,7 @@ class Receipt:
     late: pieces of this entry's evidence that came after their step had closed, and entered with less weight.
     expired: pieces that came so late that they count for nothing.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
+    calibration: the same predictions, by bins.
     """
 
     seq: int
@@ -49,6 +63,7 @@ class Receipt:
     expired: int = 0
     brier: float | None = None
     log_loss: float | None = None
+    calibration: Calibration | None = None
 
 
 def tally(evidence: Evidence) -> Tally:
@@ -88,3 +103,18 @@ def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, f
     brier = ordered_sum(solved * (1 - means) ** 2 + failed * means**2) / rollouts
     log_loss = -ordered_sum(solved * np.log(means) + failed * np.log1p(-means)) / rollouts
     return brier, log_loss
+
+
+def calibration(means: Floats, evidence: Evidence) -> Calibration | None:
+    """Return what was predicted beside what came; None where nothing came.
+
+    Args:
+        means: [B] predictions, in (0, 1].
+        evidence: [B] what came.
+    """
+    if len(evidence) == 0:
+        return None
+    bins = np.minimum((means * BINS).astype(np.int64), BINS - 1)
+    rollouts = evidence.successes + evidence.failures
+    sums = (rollouts, means * rollouts, evidence.successes)
+    return Calibration(*(tuple(np.bincount(bins, each, BINS).tolist()) for each in sums))

@@ -11,7 +11,7 @@ from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence, no_evidence
 from bots_service.core.open_step import OpenStep, nothing_open
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Receipt, Tally, prediction_error, tally
+from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
 from bots_service.core.run_settings import RunSettings, settings_from
 
 
@@ -122,10 +122,12 @@ def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState,
     state = replace(state, open_step=open_step)
     if not _closes(state.settings, report.close, pending=len(evidence)):
         return state, _receipt(state, step_tally, late=late, expired=expired)
-    brier, log_loss = prediction_error(state.belief.mean(pool, evidence.tasks), evidence)
+    predicted = state.belief.mean(pool, evidence.tasks)
+    brier, log_loss = prediction_error(predicted, evidence)
     closed = _close_step(state, pool, evidence, step_tally)
     receipt = _receipt(closed, step_tally, late=late, expired=expired)
-    return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss)
+    shown = calibration(predicted, evidence)
+    return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown)
 
 
 def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:

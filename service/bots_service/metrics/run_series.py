@@ -9,7 +9,9 @@ from typing import Annotated, get_origin, get_type_hints
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-MOST_RUNS = 32  # with series of their own; a run has about 30
+from bots_service.core.receipt import BINS, Calibration
+
+MOST_RUNS = 32  # with series of their own; a run has about 50
 IDLE_S = 3600.0  # a run that did nothing for so long makes room for another
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
@@ -37,6 +39,8 @@ class RunSeries:
     solved_rollouts: Annotated[Counter, "Their rewards, added up."]
     prediction_squared_error: Annotated[Counter, "Squared error of the predicted rewards, over all rollouts."]
     prediction_log_loss: Annotated[Counter, "Log loss of the predicted rewards, over all rollouts."]
+    calibration_rollouts: Annotated[Counter, "Rollouts of closed steps by the predicted reward.", "bin"]
+    calibration_solved_rollouts: Annotated[Counter, "Their rewards, added up.", "bin"]
     selections: Annotated[Counter, "Selections that were made, each once."]
     selected_tasks: Annotated[Counter, "Tasks that were handed out."]
     reused_tasks: Annotated[Counter, "Those of them that were in flight already."]
@@ -55,11 +59,20 @@ class RunSeries:
 
     def of(self, dataset: str, run: str) -> "RunSeries":
         """Return the series of one run; its gauges tell NaN, that is nothing, until they are set."""
-        own = {name: getattr(self, name).labels(dataset, run) for name in METRICS if name != "belief_mean"}
-        for metric in own.values():
-            if isinstance(metric, Gauge):
-                metric.set(math.nan)
-        return RunSeries(**own, belief_mean=self.belief_mean, names=(dataset, run))
+        own = {name: getattr(self, name) for name in METRICS}
+        for name in METRICS.keys() - LABELLED:
+            own[name] = own[name].labels(dataset, run)
+            if isinstance(own[name], Gauge):
+                own[name].set(math.nan)
+        return RunSeries(**own, names=(dataset, run))
+
+    def count_calibration(self, shown: Calibration) -> None:
+        """Count a step's rollouts by what was predicted of them; a bin is called after its lower end."""
+        for place, (rollouts, solved) in enumerate(zip(shown.rollouts, shown.solved, strict=True)):
+            if rollouts:
+                labels = (*self.names, place / BINS)
+                self.calibration_rollouts.labels(*labels).inc(rollouts)
+                self.calibration_solved_rollouts.labels(*labels).inc(solved)
 
     def set_belief_mean(self, quantile: float, value: float) -> None:
         """Set one quantile of a run's expected success probabilities."""
@@ -74,6 +87,7 @@ class RunSeries:
 METRICS = {
     name: hint for name, hint in get_type_hints(RunSeries, include_extras=True).items() if get_origin(hint) is Annotated
 }
+LABELLED = {name for name, hint in METRICS.items() if len(hint.__metadata__) > 1}
 
 
 def run_series(registry: CollectorRegistry) -> RunSeries:
@@ -111,9 +125,10 @@ class RunsAtWork:
         self._known.move_to_end(names)
         return series
 
-    def named(self) -> list[tuple[str, str]]:
-        """Return dataset and run of those that have series of their own."""
-        return [names for names in self._known if names != OTHERS]
+    def idle_s(self) -> dict[tuple[str, str], float]:
+        """Return for how many seconds each run that has series of its own did nothing, by dataset and run."""
+        now = self._clock()
+        return {names: now - since for names, (_, since) in self._known.items() if names != OTHERS}
 
     def series(self, dataset: str, run: str) -> RunSeries | None:
         """Return the series of a run without counting it as at work; None if it has none of its own."""

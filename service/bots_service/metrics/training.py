@@ -51,6 +51,8 @@ class TrainingMetrics:
         series.solved_rollouts.inc(step.successes)
         series.prediction_squared_error.inc((receipt.brier or 0.0) * step.rollouts)
         series.prediction_log_loss.inc((receipt.log_loss or 0.0) * step.rollouts)
+        if receipt.calibration is not None:
+            series.count_calibration(receipt.calibration)
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
+from bots_service.core.receipt import BINS
 from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, Parent, RunRow, SnapshotRow
 
 # What another database can't hold must be refused before it gets there.
@@ -15,6 +16,7 @@ Small = Annotated[int, Meta(ge=0, lt=2**31)]
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since 1970, UTC
 Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
 RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
+CalibrationBlob = Annotated[bytes, Meta(min_length=24 * BINS, max_length=24 * BINS)]
 Uid = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
@@ -51,6 +53,7 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
     """What folding an entry did; the names are those of `Receipt` and `Tally`.
 
     created_at: when the entry was appended, where the entry itself was pruned.
+    calibration: as storage wrote it; backups of older versions have none.
     """
 
     seq: Count
@@ -70,6 +73,7 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
     brier: float | None
     log_loss: float | None
     created_at: Moment | None
+    calibration: CalibrationBlob | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
-from bots_service.ports.records import Appended, Draft, Head, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
+from bots_service.ports.records import Appended, CurvePoint, Draft, Head, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
 
 
 class Journal(Protocol):
@@ -65,6 +65,13 @@ class Journal(Protocol):
 
     async def history(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
         """Return closed steps of the present history in order, beginning behind `after_step`."""
+        ...
+
+    async def curve(self, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
+        """Return the closed steps of the present history up to entry `up_to`, in order, some of them a point.
+
+        Beginning with the run's first step, each point holds `width` of them, but for the last one.
+        """
         ...
 
 

@@ -111,6 +111,11 @@ class RunRow:
     created_at: float
     parent: Parent | None = None
 
+    @property
+    def origin_step(self) -> int:
+        """The step at which it begins: a fork's parent stood there."""
+        return 0 if self.parent is None else self.parent.step
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -191,6 +196,32 @@ class StoredReceipt:
 
     receipt: Receipt
     created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Some closed steps in a row, taken together; what is not said otherwise is their sum.
+
+    first_step, last_step: the first and the last of them;
+    capability: after the last of them;
+    brier, log_loss: means over their rollouts, None where there were none;
+    time: when the last of them closed, in seconds since 1970, UTC.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int
+    effective: int
+    all_solved: int
+    none_solved: int
+    rollouts: float
+    successes: float
+    late: int
+    expired: int
+    capability: float | None
+    brier: float | None
+    log_loss: float | None
+    time: float
 
 
 @dataclass(frozen=True, slots=True)

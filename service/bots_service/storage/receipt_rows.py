@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
-from bots_service.core.receipt import Receipt, Tally
+from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.errors import BotsError
 from bots_service.ports.records import RunRow, StoredReceipt
 from bots_service.storage.append_batch import padded
@@ -118,6 +119,7 @@ def _row(kept: Kept) -> dict[str, Any]:
         "expired": receipt.expired,
         "brier": receipt.brier,
         "log_loss": receipt.log_loss,
+        "calibration": _encoded(receipt.calibration),
     } | {name: getattr(receipt.tally, name) for name in _TALLY}
 
 
@@ -133,4 +135,18 @@ def _receipt(row: SqlRow) -> Receipt:
         expired=row.expired,
         brier=row.brier,
         log_loss=row.log_loss,
+        calibration=_decoded(row.calibration),
     )
+
+
+def _encoded(calibration: Calibration | None) -> bytes | None:
+    if calibration is None:
+        return None
+    return np.array([calibration.rollouts, calibration.predicted, calibration.solved], "<f8").tobytes()
+
+
+def _decoded(blob: bytes | None) -> Calibration | None:
+    if blob is None:
+        return None
+    rollouts, predicted, solved = np.frombuffer(blob, "<f8").reshape(3, BINS).tolist()
+    return Calibration(tuple(rollouts), tuple(predicted), tuple(solved))

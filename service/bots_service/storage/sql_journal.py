@@ -8,8 +8,9 @@ from sqlalchemy import Connection, bindparam, select
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
-from bots_service.ports.records import Appended, Draft, Head, RunRow, StoredReceipt
+from bots_service.ports.records import Appended, CurvePoint, Draft, Head, RunRow, StoredReceipt
 from bots_service.storage.append_batch import Encoded, append_all, encoded, entry_of
+from bots_service.storage.curves import curve
 from bots_service.storage.database import Database
 from bots_service.storage.gathering import Gathering
 from bots_service.storage.receipt_rows import (
@@ -116,6 +117,10 @@ class SqlJournal:
     async def history(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
         """Return closed steps of the present history in order, beginning behind `after_step`."""
         return await self._database.read(lambda connection: closed_steps(connection, run.id, after_step, limit))
+
+    async def curve(self, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
+        """Return the closed steps of the present history up to entry `up_to`, in order, some of them a point."""
+        return await self._database.read(lambda connection: curve(connection, run, up_to, width))
 
     def _append_all(self, connection: Connection, drafts: list[Encoded]) -> list[tuple[int, Appended] | BotsError]:
         outcomes = append_all(connection, drafts, self._clock())

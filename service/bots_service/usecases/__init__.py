@@ -18,6 +18,8 @@ from bots_service.usecases.list_datasets import ListDatasets
 from bots_service.usecases.observe_runs import ObserveRuns
 from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
+from bots_service.usecases.read_calibration import ReadCalibration
+from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
@@ -53,6 +55,8 @@ class UseCases:
     take_snapshot: TakeSnapshot
     read_tasks: ReadTasks
     read_history: ReadHistory
+    read_curve: ReadCurve
+    read_calibration: ReadCalibration
     select_tasks: SelectTasks
     report_outcomes: ReportOutcomes
     follow_replicas: FollowReplicas

@@ -1,8 +1,9 @@
 """Shows, again and again, where the runs stand that trainers use here. No scrape waits for a store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from time import monotonic
 
 import structlog
 
@@ -19,6 +20,7 @@ from bots_service.usecases.open_run import OpenRun, OpenRuns
 log = structlog.get_logger(__name__)
 
 EVERY_S = 5.0
+IDLE_EVERY_S = 60.0  # for runs that are not at work here, but may be at another replica
 
 
 class ObserveRuns:
@@ -33,6 +35,7 @@ class ObserveRuns:
         at_work: RunsAtWork,
         *,
         every_s: float = EVERY_S,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Observe nothing yet.
 
@@ -43,6 +46,7 @@ class ObserveRuns:
             leases: knows which tasks are in flight.
             at_work: which runs are observed, and where it shows.
             every_s: time between two looks.
+            clock: seconds that only grow.
         """
         self._open_runs = open_runs
         self._catch_up = catch_up
@@ -50,6 +54,8 @@ class ObserveRuns:
         self._leases = leases
         self._at_work = at_work
         self._every_s = every_s
+        self._clock = clock
+        self._looked: dict[tuple[str, str], float] = {}  # -> when
         self._shown: dict[tuple[str, str], tuple[str, int, int]] = {}  # -> uid, epoch and seq
 
     @asynccontextmanager
@@ -70,12 +76,17 @@ class ObserveRuns:
                 log.exception("runs_not_observed")
 
     async def once(self) -> None:
-        """Look at all runs once; what can't be seen for now stays as it was."""
-        names = self._at_work.named()
-        self._shown = {run: shown for run, shown in self._shown.items() if run in names}
-        for dataset, run in names:
+        """Look once at the runs that were at work since the last time; what can't be seen for now stays as it was."""
+        idle_s, now = self._at_work.idle_s(), self._clock()
+        self._looked = {run: at for run, at in self._looked.items() if run in idle_s}
+        self._shown = {run: shown for run, shown in self._shown.items() if run in idle_s}
+        for (dataset, run), idle in idle_s.items():
+            since_s = now - self._looked.get((dataset, run), -IDLE_EVERY_S)
+            if since_s < min(idle, IDLE_EVERY_S):
+                continue  # nothing happened here since the last look
             try:
                 await self._observe(dataset, run)
+                self._looked[dataset, run] = now
             except (UnknownDatasetError, UnknownRunError):
                 self._at_work.forget(dataset, run)
             except BotsError as error:

@@ -1,13 +1,15 @@
 """What every Journal owes of a run's present history, where rewinds hide what stood before them."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.run_settings import RunSettings
-from bots_service.ports.records import Draft, Parent, RunRow
+from bots_service.ports.records import CurvePoint, Draft, Parent, RunRow, StoredReceipt
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -61,11 +63,58 @@ async def act(stores: Stores, run: RunRow, model: SlowHistory, action: tuple[str
     await stores.journal.keep_receipts(run, [receipt])
 
 
+async def compare_curve(stores: Stores, run: RunRow, read: list[StoredReceipt], width: int) -> None:
+    """Each point is what its steps add up to, also where the curve ends before the journal does."""
+    for up_to in {0, *(kept.receipt.seq for kept in read[len(read) // 2 :])}:
+        places: dict[int, list[StoredReceipt]] = {}
+        for kept in read:
+            if kept.receipt.seq <= up_to:
+                places.setdefault((kept.receipt.step - 1 - run.origin_step) // width, []).append(kept)
+        expected = [
+            (kept[0].receipt.step, kept[-1].receipt.step, kept[-1].receipt.capability, kept[-1].created_at, *sums(kept))
+            for kept in places.values()
+        ]
+        points = await stores.journal.curve(run, up_to, width)
+        assert [plain(point) for point in points] == expected
+
+
+def plain(point: CurvePoint) -> tuple[Any, ...]:
+    """Return a point's numbers in the order of `compare_curve`, those that are sums of fractions nearly."""
+    ends = (point.first_step, point.last_step, point.capability, point.time)
+    counts = (point.reported, point.effective, point.all_solved, point.none_solved, point.late, point.expired)
+    fractions = (point.rollouts, point.successes, point.brier, point.log_loss)
+    return (*ends, *counts, *map(pytest.approx, fractions))
+
+
+def sums(several: list[StoredReceipt]) -> tuple[float | None, ...]:
+    """Return what some steps add up to, in the order of `compare_curve`."""
+    receipts = [kept.receipt for kept in several]
+    tallies = [receipt.tally for receipt in receipts]
+    rollouts = sum(tally.rollouts for tally in tallies)
+
+    def mean(errors: list[float | None]) -> float | None:
+        weighed = [error * tally.rollouts for error, tally in zip(errors, tallies, strict=True) if error is not None]
+        return sum(weighed) / rollouts if weighed else None
+
+    return (
+        *(sum(getattr(tally, name) for tally in tallies) for name in ("reported", "effective")),
+        *(sum(getattr(tally, name) for tally in tallies) for name in ("all_solved", "none_solved")),
+        sum(receipt.late for receipt in receipts),
+        sum(receipt.expired for receipt in receipts),
+        rollouts,
+        sum(tally.successes for tally in tallies),
+        mean([receipt.brier for receipt in receipts]),
+        mean([receipt.log_loss for receipt in receipts]),
+    )
+
+
 async def compare(stores: Stores, run: RunRow, model: SlowHistory) -> None:
     for step in range(model.first_step - 1, len(model.after) + model.first_step + 2):
         assert await stores.journal.closing(run, step) == model.closing(step)
     read = await stores.journal.history(run, 0, 1000)
     assert [(kept.receipt.step, kept.receipt.seq) for kept in read] == model.present
+    for width in (1, 3):
+        await compare_curve(stores, run, read, width)
     middle = model.step // 2
     page = await stores.journal.history(run, middle, 3)
     assert [kept.receipt.seq for kept in page] == [seq for step, seq in model.present if step > middle][:3]

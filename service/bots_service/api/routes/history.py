@@ -1,4 +1,4 @@
-"""GET history of a run: what each closed step brought."""
+"""GET history, curve and calibration of a run: what its closed steps brought, and what was predicted of them."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from bots_service.api.answers import ClosedStep, History, json_response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
+from bots_service.api.curve_answers import Calibration, Curve, Point
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
@@ -17,6 +18,8 @@ from bots_service.ports.keys import Scope
 
 router = guarded_router(tags=["runs"])
 
+Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
+Steps = Annotated[int, Query(ge=1, le=1000, description="Of so many of the last steps.")]
 AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this step; a cursor has precedence.")]
 
 
@@ -41,3 +44,27 @@ async def read_history(
     steps = [ClosedStep.of(receipt) for receipt in stored[:limit]]
     following = write_cursor(AfterNumber(steps[-1].step)) if len(stored) > limit else None
     return json_response(History(steps, following))
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/curve",
+    response_class=Response,
+    responses={**answers_with(Curve), **documented(*EVERY, *RUN)},
+)
+@allowed(Scope.READ)
+async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
+    """Return the run's present history in few points, for charts."""
+    found = await use_cases_of(request).read_curve(dataset, run, points)
+    return json_response(Curve([Point.of(point) for point in found]))
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/calibration",
+    response_class=Response,
+    responses={**answers_with(Calibration), **documented(*EVERY, *RUN)},
+)
+@allowed(Scope.READ)
+async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
+    """Return what was predicted before the last steps beside what came."""
+    told, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
+    return json_response(Calibration.of(told, sums))

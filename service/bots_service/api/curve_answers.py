@@ -1,0 +1,89 @@
+"""The answers for charts: a run's history in few points, and its calibration."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from bots_service.api.answers import moment
+from bots_service.core import receipt
+from bots_service.ports.records import CurvePoint
+
+
+class Point(Struct, frozen=True):
+    """Some closed steps in a row, taken together.
+
+    capability, time: after the last of them; mean_reward, brier, log_loss: means over their rollouts.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int
+    effective: int
+    effective_task_ratio: float | None
+    all_solved: int
+    none_solved: int
+    rollouts: float
+    mean_reward: float | None
+    capability: float | None
+    brier: float | None
+    log_loss: float | None
+    late: int
+    expired: int
+    time: datetime
+
+    @classmethod
+    def of(cls, point: CurvePoint) -> "Point":
+        """Return the answer for a point."""
+        return cls(
+            first_step=point.first_step,
+            last_step=point.last_step,
+            reported=point.reported,
+            effective=point.effective,
+            effective_task_ratio=point.effective / point.reported if point.reported else None,
+            all_solved=point.all_solved,
+            none_solved=point.none_solved,
+            rollouts=point.rollouts,
+            mean_reward=point.successes / point.rollouts if point.rollouts else None,
+            capability=point.capability,
+            brier=point.brier,
+            log_loss=point.log_loss,
+            late=point.late,
+            expired=point.expired,
+            time=moment(point.time),
+        )
+
+
+class Curve(Struct, frozen=True):
+    """A run's present history in few points, in order."""
+
+    points: list[Point]
+
+
+class Bin(Struct, frozen=True):
+    """Rollouts whose predicted reward lay between two numbers. The means are null where there were none."""
+
+    low: float
+    high: float
+    rollouts: float
+    mean_prediction: float | None
+    mean_reward: float | None
+
+
+class Calibration(Struct, frozen=True):
+    """What was predicted before the last steps beside what came. steps: how many of them told anything."""
+
+    steps: int
+    bins: list[Bin]
+
+    @classmethod
+    def of(cls, steps: int, sums: receipt.Calibration) -> "Calibration":
+        """Return the answer for some sums."""
+        rows = zip(sums.rollouts, sums.predicted, sums.solved, strict=True)
+        return cls(steps, [_bin(place, *row) for place, row in enumerate(rows)])
+
+
+def _bin(place: int, rollouts: float, predicted: float, solved: float) -> Bin:
+    low, high = place / receipt.BINS, (place + 1) / receipt.BINS
+    if not rollouts:
+        return Bin(low, high, rollouts, None, None)
+    return Bin(low, high, rollouts, predicted / rollouts, solved / rollouts)
