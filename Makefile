@@ -16,11 +16,11 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo test soak check bench clean setup constraints \
+.PHONY: help serve demo test test-observability soak check bench clean setup constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {split($$1, name, ":"); printf "make %-18s %s\n", name[1], $$2}' Makefile
 
 serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
 	@$(BIN)/bots serve $(ARGS)
@@ -29,9 +29,19 @@ demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 	@$(BIN)/bots demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal --cov --cov-report=)
+	$(BIN)/python -m pytest --ignore tests/observability \
+		$(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
+
+test-observability: $(VENV)/.dev build/prometheus/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
+
+# Unpacked, not installed: that would start one on this machine, and takes root.
+build/prometheus/usr/bin/prometheus:
+	mkdir -p build/prometheus
+	cd build/prometheus && (apt-get -qq download prometheus || (apt-get -qq update && apt-get -qq download prometheus)) 2>/dev/null
+	cd build/prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
 
 soak: $(VENV)/.dev ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py)

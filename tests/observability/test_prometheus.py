@@ -1,0 +1,135 @@
+"""What we ship for Prometheus, with a real one, at two services that share PostgreSQL and Redis."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.observability.prometheus import DEPLOY, EVERY_S, SOON_S, Prometheus, promtool, running_prometheus
+from tests.servers import PostgresServer, RedisServer
+from tests.serving import ServiceProcess
+
+REPORTS, TASKS = 60, 200
+RUNS = ("default", "other")
+OF_POOL = "dataset='pool'"
+
+
+@pytest.fixture(scope="module")
+def services(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis_server: RedisServer
+) -> Iterator[list[ServiceProcess]]:
+    """Two services at work: each has taken half of the reports of two runs."""
+    redis_server.client().flushall()
+    url = postgres.new_database()
+    settings = {"database_url": url, "redis_url": redis_server.url}
+    both = [ServiceProcess(tmp_path_factory.mktemp("service"), **settings) for _ in range(2)]
+    for service in both:
+        service.start()
+    train(both)
+    yield both
+    for service in both:
+        service.stop()
+    postgres.drop_database(url)
+
+
+def train(services: list[ServiceProcess]) -> None:
+    """Select from one service and report to the other, again and again."""
+    rng = random.Random(1)
+    pool = {"tasks": [{"id": f"t{number}"} for number in range(TASKS)]}
+    with httpx.Client(timeout=SOON_S) as http:
+
+        def ask(method: str, service: ServiceProcess, path: str, body: Any) -> Any:
+            return http.request(method, f"{service.url}{path}", json=body).raise_for_status().json()
+
+        ask("PUT", services[0], "/datasets/pool", pool)
+        ask("PUT", services[0], "/datasets/pool/runs/other", {"strategy": "uniform"})
+        for number in range(REPORTS):
+            here, there = services[number % 2], services[1 - number % 2]
+            about = {"dataset": "pool", "run": RUNS[number % 3 == 0]}
+            chosen = ask("POST", here, "/select", {**about, "count": 4})["tasks"]
+            outcomes = [{"task": task["id"], "successes": rng.choice([0, 3, 8]), "trials": 8} for task in chosen]
+            ask("POST", there, "/report", {**about, "outcomes": outcomes})
+
+
+@pytest.fixture(scope="module")
+def prometheus(services: list[ServiceProcess], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with running_prometheus(tmp_path_factory.mktemp("prometheus"), [service.port for service in services]) as started:
+        time.sleep(7 * EVERY_S)  # the gauges of a run are looked up every 5 s
+        yield started
+
+
+def history(service: ServiceProcess, run: str) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{service.url}/datasets/pool/runs/{run}/history?limit=1000", timeout=SOON_S)
+    steps: list[dict[str, Any]] = answer.raise_for_status().json()["history"]
+    return steps
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_configuration_and_rules_are_clean(tmp_path: Path):
+    for name in ("prometheus.yml", "alerts.yml"):
+        (tmp_path / name).write_text((DEPLOY / name).read_text())
+    (tmp_path / "bots.key").write_text("a key")
+    assert "SUCCESS" in promtool("check", "config", "prometheus.yml", folder=tmp_path)
+    assert f"{len(rules())} rules found" in promtool("check", "rules", "alerts.yml")
+
+
+def test_metrics_are_clean(services: list[ServiceProcess]):
+    for service in services:
+        text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).content
+        assert promtool("check", "metrics", told=text) == ""
+
+
+def test_both_services_are_scraped(prometheus: Prometheus):
+    assert set(prometheus.query('up{job="bots"}').values()) == {1.0}
+    assert len(prometheus.query('up{job="bots"}')) == 2
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_sum_over_replicas_is_what_the_journal_says(
+    prometheus: Prometheus, services: list[ServiceProcess], run: str
+):
+    steps = history(services[0], run)
+    labels = f"{{{OF_POOL}, run='{run}'}}"
+    for name in ("reported", "effective"):
+        (told,) = prometheus.query(f"sum(bots_{name}_tasks_total{labels})").values()
+        assert told == sum(step[name] for step in steps)
+    (ratio,) = prometheus.query(
+        f"sum(bots_effective_tasks_total{labels}) / sum(bots_reported_tasks_total{labels})"
+    ).values()
+    assert ratio == pytest.approx(sum(step["effective"] for step in steps) / sum(step["reported"] for step in steps))
+    (brier,) = prometheus.query(
+        f"sum(bots_prediction_squared_error_total{labels}) / sum(bots_rollouts_total{labels})"
+    ).values()
+    rollouts = sum(step["rollouts"] for step in steps)
+    assert brier == pytest.approx(sum(step["brier"] * step["rollouts"] for step in steps) / rollouts)
+    (calibrated,) = prometheus.query(f"sum(bots_calibration_rollouts_total{labels})").values()
+    assert calibrated == rollouts
+
+
+def test_all_replicas_tell_the_same_of_where_a_run_stands(prometheus: Prometheus):
+    for name in ("step", "uniform_effective_task_ratio", "leased_tasks", "unfolded_entries"):
+        found = prometheus.query(f"count by (run) (count by (run, __name__) (bots_{name}{{{OF_POOL}}} >= 0))")
+        assert len(found) == len(RUNS), name
+        spread = prometheus.query(f"max by (run) (bots_{name}{{{OF_POOL}}}) - min by (run) (bots_{name}{{{OF_POOL}}})")
+        assert set(spread.values()) == {0.0}, name
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_each_alert_is_understood_and_quiet_while_all_is_well(prometheus: Prometheus, rule: dict[str, Any]):
+    assert prometheus.query(rule["expr"]) == {}
+    (loaded,) = [
+        loaded
+        for group in prometheus.api("rules")["groups"]
+        for loaded in group["rules"]
+        if loaded["name"] == rule["alert"]
+    ]
+    assert (loaded["health"], loaded["state"]) == ("ok", "inactive")
