@@ -3,7 +3,7 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
 
@@ -23,6 +23,7 @@ class RunSeries:
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
 
     names: of the dataset and the run.
+    bins: the calibration's counters, those that were needed so far.
     """
 
     reports: Annotated[Counter, "Reports that were taken, each once."]
@@ -56,6 +57,7 @@ class RunSeries:
     ]
     belief_mean: Annotated[Gauge, "Quantiles of the tasks' expected success probabilities.", "quantile"]
     names: tuple[str, str] = ("", "")
+    bins: dict[int, tuple[Counter, ...]] = field(default_factory=dict)
 
     def of(self, dataset: str, run: str) -> "RunSeries":
         """Return the series of one run; its gauges tell NaN, that is nothing, until they are set."""
@@ -69,10 +71,15 @@ class RunSeries:
     def count_calibration(self, shown: Calibration) -> None:
         """Count a step's rollouts by what was predicted of them; a bin is called after its lower end."""
         for place, (rollouts, solved) in enumerate(zip(shown.rollouts, shown.solved, strict=True)):
-            if rollouts:
+            if not rollouts:
+                continue
+            if place not in self.bins:  # looking them up by their labels took longer than all else that is counted
                 labels = (*self.names, place / BINS)
-                self.calibration_rollouts.labels(*labels).inc(rollouts)
-                self.calibration_solved_rollouts.labels(*labels).inc(solved)
+                counters = (self.calibration_rollouts, self.calibration_solved_rollouts)
+                self.bins[place] = tuple(counter.labels(*labels) for counter in counters)
+            of_all, of_solved = self.bins[place]
+            of_all.inc(rollouts)
+            of_solved.inc(solved)
 
     def set_belief_mean(self, quantile: float, value: float) -> None:
         """Set one quantile of a run's expected success probabilities."""
