@@ -155,9 +155,15 @@ class RunsAtWork:
                 self._drop(names)
 
     def _has_room(self) -> bool:
-        if len(self._known.keys() - {OTHERS}) >= self._most:
+        if self._is_full() and self._clock() - self._idlest_since() > IDLE_S:  # asked by each report of the others
             self.forget_idle()
-        return len(self._known.keys() - {OTHERS}) < self._most
+        return not self._is_full()
+
+    def _is_full(self) -> bool:
+        return len(self._known) - (OTHERS in self._known) >= self._most
+
+    def _idlest_since(self) -> float:
+        return next(since for names, (_, since) in self._known.items() if names != OTHERS)
 
     def _drop(self, names: tuple[str, str]) -> None:
         del self._known[names]
