@@ -82,7 +82,8 @@ def test_configuration_and_rules_are_clean(tmp_path: Path):
     assert f"{len(rules())} rules found" in promtool("check", "rules", "alerts.yml")
 
 
-def test_metrics_are_clean(services: list[ServiceProcess]):
+def test_metrics_are_clean(prometheus: Prometheus, services: list[ServiceProcess]):
+    assert len(prometheus.query("bots_belief_mean")) == len(RUNS) * len(services) * 5  # so they are all there by now
     for service in services:
         text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).content
         assert promtool("check", "metrics", told=text) == ""

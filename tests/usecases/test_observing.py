@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bots_service.core.outlook import QUANTILES, outlook
+from bots_service.core.outlook import outlook
 from bots_service.core.state import RunState
 from bots_service.errors import StorageUnavailableError
 from bots_service.metrics.process import Metrics
@@ -41,7 +41,7 @@ async def test_it_shows_where_the_run_stands(watched: Watched):
     await watched.report(outcome("t3", 8))
     await watched.select(5)
     assert math.isnan(watched.shown("step") or 0.0)
-    assert watched.shown("belief_mean", quantile="0.5") is None
+    assert watched.shown("belief_mean", percentile="50") is None
     await watched.use.observe_runs.once()
     state, pool = await watched.state(), (await watched.opened()).dataset.pool
     assert watched.shown("step") == state.step == 2
@@ -51,7 +51,10 @@ async def test_it_shows_where_the_run_stands(watched: Watched):
     expected = outlook(state.belief, pool, 16.0)
     assert expected is not None
     assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
-    assert tuple(watched.shown("belief_mean", quantile=str(quantile)) for quantile in QUANTILES) == expected.means
+    assert (
+        tuple(watched.shown("belief_mean", percentile=percentile) for percentile in ("5", "25", "50", "75", "95"))
+        == expected.means
+    )
 
 
 async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: Watched):

@@ -15,8 +15,9 @@ from bots_service.metrics.requests import RequestMetrics
 
 log = structlog.get_logger("bots_service.access")
 
-# Called a thousand times a second by trainers and probes: a line for each that went well would cost them a tenth.
-QUIET = {"/select", "/report", "/livez", "/readyz"}
+# Called a thousand times a second by trainers, and for ever by probes and Prometheus: a line for each that went well
+# would cost trainers a tenth, and hide all others.
+QUIET = {"/select", "/report", "/livez", "/readyz", "/metrics"}
 REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
 
 

@@ -55,7 +55,7 @@ class RunSeries:
     uniform_effective_task_ratio: Annotated[
         Gauge, "Effective task ratio that uniform choice can expect, by the belief."
     ]
-    belief_mean: Annotated[Gauge, "Quantiles of the tasks' expected success probabilities.", "quantile"]
+    belief_mean: Annotated[Gauge, "Percentiles of the tasks' expected success probabilities.", "percentile"]
     names: tuple[str, str] = ("", "")
     bins: dict[int, tuple[Counter, ...]] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class RunSeries:
 
     def set_belief_mean(self, quantile: float, value: float) -> None:
         """Set one quantile of a run's expected success probabilities."""
-        self.belief_mean.labels(*self.names, quantile).set(value)
+        self.belief_mean.labels(*self.names, f"{100 * quantile:g}").set(value)  # promtool wants no label "quantile"
 
     def drop(self, dataset: str, run: str) -> None:
         """Drop the series of one run."""
