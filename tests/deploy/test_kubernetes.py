@@ -70,6 +70,17 @@ def test_probes_ask_real_routes_of_a_real_port(probe):
     assert (asked["path"] == "/readyz") == (probe == "readinessProbe")
 
 
+def test_prometheus_scrapes_a_real_route_of_the_service():
+    folder = KUBERNETES / "monitoring"
+    (named,) = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))["resources"]
+    monitor = yaml.safe_load((folder / named).read_text("utf-8"))["spec"]
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["path"] in {route.path for module in ROUTES for route in module.router.routes}
+    assert endpoint["port"] in {port["name"] for port in resources()["Service"]["spec"]["ports"]}
+    (labels,) = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text("utf-8"))["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels["pairs"].items()
+
+
 def test_ports_agree():
     (port,) = container()["ports"]
     assert str(port["containerPort"]) == configured()["BOTS_PORT"]

@@ -132,10 +132,9 @@ class RunsAtWork:
         self._known.move_to_end(names)
         return series
 
-    def idle_s(self) -> dict[tuple[str, str], float]:
-        """Return for how many seconds each run that has series of its own did nothing, by dataset and run."""
-        now = self._clock()
-        return {names: now - since for names, (_, since) in self._known.items() if names != OTHERS}
+    def last_used(self) -> dict[tuple[str, str], float]:
+        """Return when each run that has series of its own was last at work, by dataset and run."""
+        return {names: since for names, (_, since) in self._known.items() if names != OTHERS}
 
     def series(self, dataset: str, run: str) -> RunSeries | None:
         """Return the series of a run without counting it as at work; None if it has none of its own."""

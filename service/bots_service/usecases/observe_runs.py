@@ -46,7 +46,7 @@ class ObserveRuns:
             leases: knows which tasks are in flight.
             at_work: which runs are observed, and where it shows.
             every_s: time between two looks.
-            clock: seconds that only grow.
+            clock: seconds that only grow, the same as for `at_work`.
         """
         self._open_runs = open_runs
         self._catch_up = catch_up
@@ -77,12 +77,12 @@ class ObserveRuns:
 
     async def once(self) -> None:
         """Look once at the runs that were at work since the last time; what can't be seen for now stays as it was."""
-        idle_s, now = self._at_work.idle_s(), self._clock()
-        self._looked = {run: at for run, at in self._looked.items() if run in idle_s}
-        self._shown = {run: shown for run, shown in self._shown.items() if run in idle_s}
-        for (dataset, run), idle in idle_s.items():
-            since_s = now - self._looked.get((dataset, run), -IDLE_EVERY_S)
-            if since_s < min(idle, IDLE_EVERY_S):
+        last_used, now = self._at_work.last_used(), self._clock()
+        self._looked = {run: at for run, at in self._looked.items() if run in last_used}
+        self._shown = {run: shown for run, shown in self._shown.items() if run in last_used}
+        for (dataset, run), used in last_used.items():
+            looked = self._looked.get((dataset, run), -IDLE_EVERY_S)
+            if used < looked and now - looked < IDLE_EVERY_S:
                 continue  # nothing happened here since the last look
             try:
                 await self._observe(dataset, run)
