@@ -1,8 +1,6 @@
 """Notices what other replicas did where the hot store could not tell."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
@@ -10,7 +8,7 @@ from bots_service.errors import BotsError
 from bots_service.metrics.run_series import RunsAtWork
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import Head
-from bots_service.usecases.background import ended
+from bots_service.usecases.background import repeating
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
@@ -53,24 +51,11 @@ class FollowReplicas:
         self._is_needed = is_needed
         self._every_s = every_s
 
-    @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
+    def working(self) -> AbstractAsyncContextManager[None]:
         """Compare in the background."""
-        tasks = [asyncio.create_task(self._for_ever())] if self._is_needed else []
-        try:
-            yield
-        finally:
-            await ended(tasks)
-
-    async def _for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._every_s)
-            try:
-                await self.once()
-            except BotsError as error:  # SQL is away: the next time is soon
-                log.debug("replicas_not_followed", reason=str(error))
-            except Exception:
-                log.exception("replicas_not_followed")
+        if not self._is_needed:
+            return nullcontext()
+        return repeating(self.once, every_s=self._every_s, or_log="replicas_not_followed")
 
     async def once(self) -> None:
         """Compare all runs that were used since the last time.

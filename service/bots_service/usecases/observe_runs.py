@@ -1,8 +1,8 @@
 """Shows, again and again, where the runs stand that trainers use here. No scrape waits for a store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from time import monotonic
 
 import structlog
@@ -13,7 +13,7 @@ from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork, RunSeries
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
-from bots_service.usecases.background import ended
+from bots_service.usecases.background import repeating
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
@@ -58,22 +58,9 @@ class ObserveRuns:
         self._looked: dict[tuple[str, str], float] = {}  # -> when
         self._shown: dict[tuple[str, str], tuple[str, int, int]] = {}  # -> uid, epoch and seq
 
-    @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
+    def working(self) -> AbstractAsyncContextManager[None]:
         """Observe in the background."""
-        tasks = [asyncio.create_task(self._for_ever())]
-        try:
-            yield
-        finally:
-            await ended(tasks)
-
-    async def _for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._every_s)
-            try:
-                await self.once()
-            except Exception:  # what watches must not end because of what it sees
-                log.exception("runs_not_observed")
+        return repeating(self.once, every_s=self._every_s, or_log="runs_not_observed")
 
     async def once(self) -> None:
         """Look once at the runs that were at work since the last time; what can't be seen for now stays as it was."""
