@@ -40,7 +40,8 @@ test-observability: $(VENV)/.dev build/prometheus/usr/bin/prometheus ## Run the 
 # Unpacked, not installed: that would start one on this machine, and takes root.
 build/prometheus/usr/bin/prometheus:
 	mkdir -p build/prometheus
-	cd build/prometheus && (apt-get -qq download prometheus || (apt-get -qq update && apt-get -qq download prometheus)) 2>/dev/null
+	cd build/prometheus && (apt-get -qq download prometheus || (apt-get -qq update && apt-get -qq download prometheus)) \
+		2>apt.log || { cat apt.log >&2; echo "Debian's package of Prometheus is needed, and apt-get to get it" >&2; exit 1; }
 	cd build/prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
 
 soak: $(VENV)/.dev ## Run the long forms of the tests, for minutes: faults, overload, the simulator

@@ -16,7 +16,7 @@ def exposition(registry: CollectorRegistry) -> bytes:
 def merged(texts: Mapping[int, bytes]) -> bytes:
     """Return the metrics of several workers as one text, each series with the number of its worker.
 
-    By lines, for parsing them would hold up a worker's other requests for tens of milliseconds.
+    By lines, for parsing every sample would hold up this worker's other requests.
 
     Args:
         texts: by the number of the worker, what `exposition` gave there.
