@@ -11,6 +11,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service.ports.keys import Scope
 from tests.api.keyed import OPERATOR, bearer, guarded, new_key
 from tests.api.pools import make_dataset, require_problem
 
@@ -176,3 +177,24 @@ async def test_keys_made_at_once_all_work(closed: httpx.AsyncClient):
     answers = [await closed.get("/datasets", headers=bearer(one["key"])) for one in made]
 
     assert [answer.status_code for answer in answers] == [200] * 8
+
+
+async def test_a_key_tells_its_own_name_and_reach(closed: httpx.AsyncClient):
+    made = await new_key(closed, "select", "report", datasets=("guru*", "b"), expires_in_seconds=60)
+
+    told = (await closed.get("/whoami", headers=bearer(made["key"]))).json()
+
+    wanted = {name: made[name] for name in ("name", "scopes", "datasets", "expires_at")}
+    assert told == {"guarded": True, **wanted}
+
+
+async def test_the_operator_goes_by_the_name_that_the_audit_has(closed: httpx.AsyncClient):
+    told = (await closed.get("/whoami")).json()
+    everything = {"scopes": ["admin"], "datasets": ["*"], "expires_at": None}
+    assert told == {"guarded": True, "name": "BOTS_ADMIN_KEY", **everything}
+
+
+async def test_without_keys_nobody_has_a_name_and_everybody_may_do_everything(http: httpx.AsyncClient):
+    told = (await http.get("/whoami")).json()
+    everything = {"scopes": sorted(Scope), "datasets": ["*"], "expires_at": None}
+    assert told == {"guarded": False, "name": None, **everything}

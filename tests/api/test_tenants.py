@@ -54,6 +54,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "POST /keys": set(),
     "GET /keys": set(),
     "DELETE /keys/{key_id}": set(),
+    "GET /whoami": ANY,
 }
 FOR_EVERY_DATASET = {"POST /imports", "POST /prune", "GET /metrics"} | {
     route for route in OPENED_BY if "/keys" in route

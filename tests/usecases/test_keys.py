@@ -117,7 +117,8 @@ async def test_the_first_key_closes_the_service_at_once(open_service):
 
     assert not open_service.authenticate.is_open
     assert await open_service.refuses(None)
-    assert await open_service.authenticate(key) == Caller(row.id, frozenset({Scope.ADMIN}), ("*",))
+    caller = await open_service.authenticate(key)
+    assert caller == Caller(row.id, frozenset({Scope.ADMIN}), ("*",), ADMIN.name, None)
     assert open_service.keys.looks == 1
 
 

@@ -1,4 +1,4 @@
-"""The bodies of /keys."""
+"""The bodies of /keys and /whoami."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,6 +7,7 @@ from msgspec import Meta, Struct, structs
 
 from bots_service.api.answers import moment
 from bots_service.ports.keys import KeyRow, Scope
+from bots_service.usecases.authenticate import Caller
 from bots_service.usecases.create_key import KeyWish
 
 CENTURY_S = 100 * 366 * 86400.0
@@ -95,3 +96,24 @@ class ApiKeys(Struct, frozen=True):
 
     keys: list[ApiKey]
     next_cursor: str | None
+
+
+class WhoAmI(Struct, frozen=True):
+    """Who the caller is. guarded: whether keys guard the service; without them nobody has a name, and may do all."""
+
+    guarded: bool
+    name: str | None
+    scopes: list[Scope]
+    datasets: tuple[str, ...]
+    expires_at: datetime | None
+
+    @classmethod
+    def of(cls, caller: Caller) -> "WhoAmI":
+        """Return the answer for a caller."""
+        return cls(
+            guarded=caller.key is not None,
+            name=caller.name,
+            scopes=sorted(caller.scopes),
+            datasets=caller.datasets,
+            expires_at=None if caller.expires_at is None else moment(caller.expires_at),
+        )

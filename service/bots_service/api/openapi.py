@@ -44,6 +44,7 @@ BODIES: tuple[type, ...] = (
     key_bodies.KeyRequest,
     key_bodies.NewApiKey,
     key_bodies.ApiKeys,
+    key_bodies.WhoAmI,
     answers.Alive,
     answers.Readiness,
     answers.Version,

@@ -2,7 +2,8 @@
 
 What each scope opens, in one place: `read` every GET but keys and backups; `select` POST /select; `report` POST
 /report, rewinds and snapshots, which a trainer needs when it goes back to its own checkpoint. Any scope may look at a
-dataset or a run by its name and at /version, which is how a trainer finds out where it stands. `admin` opens all.
+dataset or a run by its name, at /version and at /whoami, which is how a trainer finds out where it stands. `admin`
+opens all.
 """
 
 from collections.abc import Callable, Coroutine, Iterator

@@ -29,11 +29,14 @@ class Caller:
     """Whoever sent a request.
 
     key: id of the key; None where no keys guard the service.
+    name, expires_at: the key's, in seconds since 1970, UTC; None where it has none.
     """
 
     key: str | None
     scopes: frozenset[Scope]
     datasets: tuple[str, ...]
+    name: str | None = None
+    expires_at: float | None = None
 
     def reaches(self, dataset: str) -> bool:
         """Say whether the key is good for a dataset, whether or not there is one of that name."""
@@ -68,8 +71,8 @@ class Caller:
             raise ForbiddenError(f"this takes a key for every dataset, {EVERY_DATASET!r}")
 
 
-ANYBODY = Caller(None, frozenset({Scope.ADMIN}), (EVERY_DATASET,))
-OPERATOR = Caller(STATIC_KEY, frozenset({Scope.ADMIN}), (EVERY_DATASET,))
+ANYBODY = Caller(None, frozenset(Scope), (EVERY_DATASET,))
+OPERATOR = Caller(STATIC_KEY, frozenset({Scope.ADMIN}), (EVERY_DATASET,), STATIC_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Authenticate:
             raise UnauthenticatedError("this key is unknown, expired or revoked")
         if row.rate is not None:
             await self._require_rate(row.id, row.rate)
-        return Caller(row.id, row.scopes, row.datasets)
+        return Caller(row.id, row.scopes, row.datasets, row.name, row.expires_at)
 
     async def _known(self, presented: str) -> KeyRow | None:
         """Return the key that has the id in this one. Only an id can send us to SQL, and only now and then."""

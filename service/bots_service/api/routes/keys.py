@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked, by an administrator of every dataset."""
+"""API keys: made, listed, revoked, by an administrator of every dataset; and told of to whoever has one."""
 
 from typing import Annotated
 
@@ -13,12 +13,12 @@ from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode
 from bots_service.api.idempotency import answered_once, kept
-from bots_service.api.key_bodies import ApiKey, ApiKeys, KeyRequest, NewApiKey
+from bots_service.api.key_bodies import ApiKey, ApiKeys, KeyRequest, NewApiKey, WhoAmI
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, EVERY, ONCE
-from bots_service.api.security import About, allowed, caller_of, guarded_router
+from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.errors import InvalidApiKeyError, TooManyApiKeysError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
 
@@ -90,3 +90,10 @@ async def revoke_key(request: Request, key_id: KeyId) -> Response:
         return Response(status_code=204)
 
     return await answered_once(use_cases.answers, scope, body, act)
+
+
+@router.get("/whoami", response_class=Response, responses=answers_with(WhoAmI))
+@allowed(*ANY_SCOPE, about=About.NONE)
+async def tell_caller(request: Request) -> Response:
+    """Return who the caller is, and what it may do."""
+    return json_response(WhoAmI.of(caller_of(request)))
