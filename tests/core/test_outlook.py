@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import betabinom
 
 from bots_service.core import outlook as outlook_module
-from bots_service.core.outlook import QUANTILES, outlook
+from bots_service.core.outlook import BINS, QUANTILES, outlook
 from tests.core.pools import belief, beliefs, candidates, pool, pools, tasks
 
 
@@ -28,6 +28,20 @@ def test_it_is_what_a_look_at_each_task_gives(data):
     assert found.effective_task_ratio == pytest.approx(max(expected, 0.0), rel=1e-6, abs=1e-9)
     means = alpha / (alpha + beta)
     np.testing.assert_allclose(found.means, np.quantile(means, QUANTILES, method="inverted_cdf"), rtol=1e-12)
+    counts = [0] * BINS
+    for mean in means:
+        counts[min(int(mean * BINS), BINS - 1)] += 1
+    assert found.distribution == tuple(count / len(offered) for count in counts)
+    assert sum(found.distribution) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "place"), [(1e-300, 1.0, 0), (1.0, 19.0, 1), (1.0, 1.0, 10), (19.0, 1.0, 19), (1.0, 1e-300, 19)]
+)
+def test_a_bin_holds_its_lower_end_and_the_last_one_both(alpha, beta, place):
+    found = outlook(belief([alpha], [beta]), pool([0]), 16)
+    assert found is not None
+    assert found.distribution == tuple(float(bin_ == place) for bin_ in range(BINS))
 
 
 @pytest.mark.parametrize(
@@ -51,3 +65,4 @@ def test_a_sample_stands_for_a_pool_of_too_many_kinds(monkeypatch: pytest.Monkey
     assert sampled != whole
     assert sampled.effective_task_ratio == pytest.approx(whole.effective_task_ratio, abs=0.03)  # 4 standard errors
     np.testing.assert_allclose(sampled.means, whole.means, atol=0.06)
+    np.testing.assert_allclose(sampled.distribution, whole.distribution, atol=0.06)

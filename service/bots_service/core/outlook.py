@@ -11,6 +11,7 @@ from bots_service.core.eligible import Eligible
 from bots_service.core.pool import Pool
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BINS = 20  # equal ones, of [0, 1]
 MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced ones stand for the rest
 
 
@@ -20,10 +21,12 @@ class Outlook:
 
     effective_task_ratio: the expected share of them whose rollouts neither all succeed nor all fail.
     means: the quantiles QUANTILES of their expected success probabilities.
+    distribution: the share of them whose expected success probability lies in each of the BINS; they add up to 1.
     """
 
     effective_task_ratio: float
     means: tuple[float, ...]
+    distribution: tuple[float, ...]
 
 
 def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
@@ -48,7 +51,8 @@ def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
     whole = betaln(alpha, beta)
     same = np.exp(betaln(alpha + rollouts, beta) - whole) + np.exp(betaln(alpha, beta + rollouts) - whole)
     ratio = float(np.average(1.0 - same, weights=tasks))
-    return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(alpha / (alpha + beta), tasks))
+    means = alpha / (alpha + beta)
+    return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(means, tasks), _shares(means, tasks))
 
 
 def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
@@ -57,3 +61,10 @@ def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
     reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.array(QUANTILES) * reached[-1])
     return tuple(values[order[places]].tolist())
+
+
+def _shares(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
+    """Return which share of the weight lies in each of the BINS; a value of exactly 1 is in the last."""
+    places = np.minimum((values * BINS).astype(np.intp), BINS - 1)
+    sums = np.bincount(places, weights, BINS)
+    return tuple((sums / sums.sum()).tolist())
