@@ -154,6 +154,18 @@ snapshots = Table(
     Column("blob", LargeBinary, nullable=False),
 )
 
+# What the service expected of a run's pool after entry `seq`, where it looked: the journal does not lead there.
+outlooks = Table(
+    "outlooks",
+    metadata,
+    _of_run(primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("step", Integer, nullable=False),
+    Column("uniform_effective_task_ratio", Double, nullable=False),
+    Column("distribution", LargeBinary, nullable=False),  # little-endian floats of four bytes, one a bin
+    Column("created_at", Double, nullable=False),
+)
+
 answers = Table(
     "answers",
     metadata,
