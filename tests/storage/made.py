@@ -8,16 +8,19 @@ import numpy as np
 
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
+from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
 from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.outlooks import Outlooks
 from bots_service.ports.records import DatasetFacts, DatasetRow, Draft, KeptAnswer, Once, RunRow, TaskBlock
 from bots_service.storage.database import Database
 from bots_service.storage.sql_answers import SqlAnswers
 from bots_service.storage.sql_datasets import SqlDatasets
 from bots_service.storage.sql_health import SqlHealth
 from bots_service.storage.sql_journal import SqlJournal
+from bots_service.storage.sql_outlooks import SqlOutlooks
 from bots_service.storage.sql_runs import SqlRuns
 from bots_service.storage.sql_snapshots import SqlSnapshots
 
@@ -32,6 +35,7 @@ class Stores:
     runs: Runs
     journal: Journal
     snapshots: Snapshots
+    outlooks: Outlooks
     answers: Answers
     health: Health
     database: Any
@@ -43,6 +47,7 @@ def stores_over(database: Database) -> Stores:
         runs=SqlRuns(database),
         journal=SqlJournal(database),
         snapshots=SqlSnapshots(database),
+        outlooks=SqlOutlooks(database),
         answers=SqlAnswers(database),
         health=SqlHealth(database),
         database=database,
@@ -87,6 +92,11 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
     brier = None if seq == 2 else 0.2 / seq
     shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
     return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown)
+
+
+def outlook(seed: int = 0) -> Outlook:
+    """What the service could expect: shares that four bytes hold exactly."""
+    return Outlook(seed / 7, (), tuple((seed + bin_) % 32 / 32 for bin_ in range(20)))
 
 
 def kept(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> KeptAnswer[Any]:

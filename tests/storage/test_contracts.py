@@ -6,6 +6,7 @@ from tests.storage.contracts.catalog import AnswersContract, DatasetsContract, R
 from tests.storage.contracts.journal import JournalContract, SnapshotsContract
 from tests.storage.contracts.keys import KeysContract
 from tests.storage.contracts.lineage import LineageContract
+from tests.storage.contracts.outlooks import OutlooksContract
 from tests.storage.made import Stores
 
 
@@ -30,6 +31,9 @@ class TestLineage(LineageContract): ...
 
 
 class TestSnapshots(SnapshotsContract): ...
+
+
+class TestOutlooks(OutlooksContract): ...
 
 
 class TestKeys(KeysContract): ...

@@ -102,6 +102,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.first_without_receipt(run, ENTRIES + 9)
     await journal.closing(run, ENTRIES - 20)
     await journal.history(run, ENTRIES - 50, 10)
+    await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook())
     await snapshots.newest(run, ENTRIES)
     await snapshots.after(run, ENTRIES - 20, 10)
     await snapshots.save(run, SnapshotRow(ENTRIES - 1, 0, 1, 5, "", 0.0, True), b"state")

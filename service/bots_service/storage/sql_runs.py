@@ -14,7 +14,7 @@ from bots_service.storage.database import Database
 from bots_service.storage.entries_codec import KINDS, encode_body
 from bots_service.storage.run_rows import DEFAULT_RUN, insert_run, new_uid, run_of, settings_text
 from bots_service.storage.sql_answers import answered_once
-from bots_service.storage.tables import journal, runs, snapshots
+from bots_service.storage.tables import journal, outlooks, runs, snapshots
 
 _OF_DATASET = runs.c.dataset_id == bindparam("dataset")
 _BY_NAME = select(runs).where(_OF_DATASET, runs.c.name == bindparam("run_name"))
@@ -24,6 +24,7 @@ _AFTER = (
 )
 _UPDATE = update(runs).where(runs.c.id == bindparam("run"))
 _DROP_SNAPSHOTS = delete(snapshots).where(snapshots.c.run_id == bindparam("run"))
+_DROP_OUTLOOKS = delete(outlooks).where(outlooks.c.run_id == bindparam("run"))
 _DELETE = delete(runs).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
 
 Origin = tuple[Parent, Fork, int]
@@ -89,11 +90,12 @@ class SqlRuns:
         elif standing.settings == settings and fork is None:
             return standing, False
         else:
-            # A new uid: a state folded from the old settings must not be taken for this run's.
+            # A new uid: what was made of the old settings must not be taken for this run's.
             run_id = standing.id
             values = {"uid": new_uid(), "settings": settings_text(settings)}
             connection.execute(_UPDATE.values(values), {"run": run_id})
-            connection.execute(_DROP_SNAPSHOTS, {"run": run_id})
+            for drop in (_DROP_SNAPSHOTS, _DROP_OUTLOOKS):
+                connection.execute(drop, {"run": run_id})
         if fork is not None:
             self._start_from(connection, run_id, fork)
         return run_of(connection.execute(_BY_NAME, by_name).one()), standing is None
