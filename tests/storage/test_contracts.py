@@ -7,6 +7,7 @@ from tests.storage.contracts.journal import JournalContract, SnapshotsContract
 from tests.storage.contracts.keys import KeysContract
 from tests.storage.contracts.lineage import LineageContract
 from tests.storage.contracts.outlooks import OutlooksContract
+from tests.storage.contracts.sizes import SizesContract
 from tests.storage.made import Stores
 
 
@@ -37,3 +38,6 @@ class TestOutlooks(OutlooksContract): ...
 
 
 class TestKeys(KeysContract): ...
+
+
+class TestSizes(SizesContract): ...

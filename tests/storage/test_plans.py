@@ -13,6 +13,7 @@ from bots_service.storage.database import Database, Job, Result
 from bots_service.storage.dataset_rows import facts_text
 from bots_service.storage.entries_codec import encode_body
 from bots_service.storage.run_rows import settings_text
+from bots_service.storage.sql_sizes import SqlSizes
 from bots_service.storage.tables import answers, datasets, journal, receipts, runs, snapshots
 from tests.storage import made
 from tests.storage.made import Stores
@@ -102,6 +103,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.first_without_receipt(run, ENTRIES + 9)
     await journal.closing(run, ENTRIES - 20)
     await journal.history(run, ENTRIES - 50, 10)
+    await SqlSizes(stores.database).of(run)
     await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook())
     await snapshots.newest(run, ENTRIES)
     await snapshots.after(run, ENTRIES - 20, 10)
