@@ -19,8 +19,10 @@ from bots_service.storage.sql_datasets import SqlDatasets
 from bots_service.storage.sql_health import SqlHealth
 from bots_service.storage.sql_journal import SqlJournal
 from bots_service.storage.sql_keys import SqlKeys
+from bots_service.storage.sql_outlooks import SqlOutlooks
 from bots_service.storage.sql_retention import SqlRetention
 from bots_service.storage.sql_runs import SqlRuns
+from bots_service.storage.sql_sizes import SqlSizes
 from bots_service.storage.sql_snapshots import SqlSnapshots
 from bots_service.stores import HotStores, memory_stores, open_database, open_hot_stores
 from bots_service.usecases import UseCases
@@ -38,6 +40,7 @@ from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.known_keys import KnownKeys
 from bots_service.usecases.list_datasets import ListDatasets
 from bots_service.usecases.live import LiveRuns
+from bots_service.usecases.look_at_run import LookAtRun
 from bots_service.usecases.observe_runs import ObserveRuns
 from bots_service.usecases.open_dataset import OpenDatasets
 from bots_service.usecases.open_run import OpenRuns
@@ -46,6 +49,7 @@ from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_calibration import ReadCalibration
 from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
+from bots_service.usecases.read_outlooks import ReadOutlooks
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import OK, Readiness
 from bots_service.usecases.replay import Replay
@@ -103,6 +107,7 @@ class Parts:
         self.states, self.leases = hot.states, hot.leases
         self.datasets, self.runs = SqlDatasets(database), SqlRuns(database)
         self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
+        self.outlooks, self.sizes = SqlOutlooks(database), SqlSizes(database)
         self.keys = SqlKeys(database)
         self.known_keys = KnownKeys(self.keys)
         self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
@@ -111,6 +116,9 @@ class Parts:
         self.tell_replicas = TellReplicas(self.runs, self.states)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save, replay, metrics)
+        self.look_at_run = LookAtRun(
+            self.open_runs, self.catch_up, self.journal, self.leases, self.outlooks, self.sizes, self.at_work
+        )
         self.describe = DescribeRun(self.runs, self.open_datasets, self.open_runs, self.catch_up, self.leases)
 
 
@@ -143,11 +151,12 @@ def use_cases(
         read_tasks=ReadTasks(p.open_runs, p.catch_up),
         read_history=ReadHistory(p.open_runs, p.catch_up, p.journal),
         read_curve=ReadCurve(p.open_runs, p.catch_up, p.journal),
+        read_outlooks=ReadOutlooks(p.open_runs, p.catch_up, p.outlooks),
         read_calibration=ReadCalibration(p.open_runs, p.catch_up, p.journal),
         select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
         report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
-        observe_runs=ObserveRuns(p.open_runs, p.catch_up, p.journal, p.leases, p.at_work),
+        observe_runs=ObserveRuns(p.look_at_run, p.at_work),
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
         import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
         prune=Prune(

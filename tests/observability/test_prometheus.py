@@ -59,7 +59,7 @@ def train(services: list[ServiceProcess]) -> None:
 @pytest.fixture(scope="module")
 def prometheus(services: list[ServiceProcess], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     with running_prometheus(tmp_path_factory.mktemp("prometheus"), [service.port for service in services]) as started:
-        time.sleep(7 * EVERY_S)  # the gauges of a run are looked up every 5 s
+        time.sleep(7 * EVERY_S)  # the gauges of a run are looked up every second or more seldom
         yield started
 
 

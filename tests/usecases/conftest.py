@@ -12,6 +12,7 @@ from bots_service.stores import open_hot_stores
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
+from tests.usecases.watched import Watched
 from tests.usecases.world import World, copy_database
 
 
@@ -42,6 +43,12 @@ async def world(empty: World) -> World:
     """A service with one dataset of 40 tasks."""
     await empty.import_pool()
     return empty
+
+
+@pytest.fixture
+def watched(world: World) -> Watched:
+    """The same, with metrics that can be read."""
+    return Watched.over(world)
 
 
 @pytest.fixture

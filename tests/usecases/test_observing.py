@@ -5,35 +5,15 @@ import math
 from time import monotonic
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from bots_service.core.outlook import outlook
+from bots_service.core.outlook import BINS, outlook
 from bots_service.core.state import RunState
 from bots_service.errors import StorageUnavailableError
-from bots_service.metrics.process import Metrics
-from bots_service.usecases import observe_runs
-from bots_service.usecases.observe_runs import IDLE_EVERY_S
+from bots_service.usecases import look_at_run
+from bots_service.usecases.observe_runs import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.wiring import use_cases
+from tests.usecases.watched import Watched
 from tests.usecases.world import POOL, World, outcome
-
-
-class Watched(World):
-    """A service whose metrics can be read."""
-
-    registry: CollectorRegistry
-
-    def shown(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(f"bots_{name}", {"dataset": POOL, "run": "default", **labels})
-
-
-@pytest.fixture
-def watched(world: World) -> Watched:
-    metrics = Metrics()
-    made = Watched(
-        world.folder, world.database, use_cases(world.settings, world.database, None, metrics), world.settings
-    )
-    made.registry = metrics.registry
-    return made
 
 
 async def test_it_shows_where_the_run_stands(watched: Watched):
@@ -55,6 +35,8 @@ async def test_it_shows_where_the_run_stands(watched: Watched):
         tuple(watched.shown("belief_mean", percentile=percentile) for percentile in ("5", "25", "50", "75", "95"))
         == expected.means
     )
+    shares = tuple(watched.shown("belief_share", bin=str(bin_ / BINS)) for bin_ in range(BINS))
+    assert shares == expected.distribution
 
 
 async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: Watched):
@@ -78,7 +60,7 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
         looks += 1
         return outlook(*arguments)
 
-    monkeypatch.setattr(observe_runs, "outlook", counted)
+    monkeypatch.setattr(look_at_run, "outlook", counted)
     for wanted in (1, 1, 2):
         if wanted > 1 or not looks:
             await watched.report(outcome("t1"))
@@ -91,14 +73,13 @@ async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: Watch
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
     await watched.select(1)
-    looked = watched.use.observe_runs._looked
+    seen = watched.use.observe_runs._seen[POOL, "default"]
     for later_s, is_looked_at in ((0.0, True), (IDLE_EVERY_S / 2, False), (IDLE_EVERY_S + 1, True)):
         for part in (watched.use.observe_runs, watched.use.delete_run.at_work):
             monkeypatch.setattr(part, "_clock", lambda later_s=later_s: monotonic() + later_s)
-        before = looked[POOL, "default"]
+        before = seen.looked
         await watched.use.observe_runs.once()
-        looked = watched.use.observe_runs._looked
-        assert (looked[POOL, "default"] != before) == is_looked_at
+        assert (seen.looked != before) == is_looked_at
 
 
 async def test_entries_that_the_newest_state_lacks_are_counted(watched: Watched, monkeypatch: pytest.MonkeyPatch):
@@ -142,7 +123,7 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
     if moment.startswith("before"):
         monkeypatch.setattr(leases, "leased", deleted_before)
     else:
-        monkeypatch.setattr(observe_runs, "outlook", deleted_during)
+        monkeypatch.setattr(look_at_run, "outlook", deleted_during)
     await watched.use.observe_runs.once()
     samples = [sample for family in watched.registry.collect() for sample in family.samples]
     assert [sample for sample in samples if sample.labels.get("run")] == []
@@ -172,17 +153,79 @@ async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: Watche
     assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
 
 
+async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: Watched):
+    await watched.report(outcome("t1"))
+    for strategy, before in (("thompson", "mean"), ("mean", "thompson")):
+        await watched.use.change_settings(POOL, "default", {"strategy": strategy}, None)
+        await watched.report(outcome("t1"))
+        await watched.use.observe_runs.once()
+        assert watched.shown("run_info", strategy=strategy) == 1
+        assert watched.shown("run_info", strategy=before) is None
+
+
+async def test_a_run_that_comes_back_is_shown_whole_again(watched: Watched):
+    await watched.report(outcome("t1"))
+    at_work = watched.use.delete_run.at_work
+    for _ in range(2):
+        await watched.use.observe_runs.once()
+        for name in ("step", "uniform_effective_task_ratio", "journal_entries"):
+            assert (watched.shown(name) or 0.0) > 0, name
+        at_work.forget(POOL, "default")
+        await watched.select(1)
+
+
+async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    await watched.put_run("other")
+    for run in ("default", "other"):
+        await watched.report(outcome("t1"), run=run)
+    leases = watched.use.report_outcomes.leases
+    leased, looks = leases.leased, []
+
+    async def deleting(run):
+        looks.append(run.name)
+        await watched.use.delete_run(POOL, "other", None)
+        return await leased(run)
+
+    monkeypatch.setattr(leases, "leased", deleting)
+    await watched.use.observe_runs.once()
+    assert looks == ["default"]
+    assert watched.registry.get_sample_value("bots_reports_total", {"dataset": POOL, "run": "other"}) is None
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])
+async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: Watched, took_s: float):
+    clock, rounds = Clock(), []
+    at_work = watched.use.delete_run.at_work
+    observing = ObserveRuns(watched.use.observe_runs._look, at_work, clock=clock)
+
+    def last_used() -> dict[tuple[str, str], float]:
+        rounds.append(clock.now)
+        clock.now += took_s
+        return {}
+
+    with pytest.MonkeyPatch.context() as slow:
+        slow.setattr(at_work, "last_used", last_used)
+        await observing.when_due()
+        pause_s = min(took_s / MOST_OF_TIME, MOST_PAUSE_S)
+        for part in (0.99, 1.0):
+            clock.now = max(clock.now, rounds[0] + pause_s * part)
+            await observing.when_due()
+    assert rounds[1:2] == [max(rounds[0] + took_s, rounds[0] + pause_s)]
+
+
 async def test_it_goes_on_whatever_happens(watched: Watched, monkeypatch: pytest.MonkeyPatch):
     use = watched.use
     known = use.report_outcomes.catch_up.newest_or_known
-    observing = observe_runs.ObserveRuns(
-        use.select_tasks.open_runs,
-        use.report_outcomes.catch_up,
-        use.report_outcomes.journal,
-        use.report_outcomes.leases,
-        use.delete_run.at_work,
-        every_s=0.001,
-    )
+    observing = ObserveRuns(use.observe_runs._look, use.delete_run.at_work, every_s=0.001)
     wrong = [RuntimeError("a bug")]
 
     async def faulty(self, run) -> RunState:

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bots_service.core.receipt import BINS, Calibration
 
-MOST_RUNS = 32  # with series of their own; a run has about 50
+MOST_RUNS = 32  # with series of their own; a run has about 80
 IDLE_S = 3600.0  # a run that did nothing for so long makes room for another
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
@@ -56,6 +56,14 @@ class RunSeries:
         Gauge, "Effective task ratio that uniform choice can expect, by the belief."
     ]
     belief_mean: Annotated[Gauge, "Percentiles of the tasks' expected success probabilities.", "percentile"]
+    belief_share: Annotated[Gauge, "Share of the tasks by expected success probability.", "bin"]
+    run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
+    journal_entries: Annotated[Gauge, "Entries of the journal, from where it begins."]
+    journal_bytes: Annotated[Gauge, "About how large they are in SQL, by the newest of them."]
+    journal_oldest_entry_timestamp_seconds: Annotated[Gauge, "When the first of them was appended."]
+    snapshots: Annotated[Gauge, "Stored states."]
+    snapshot_bytes: Annotated[Gauge, "How large they are in SQL."]
+    last_snapshot_timestamp_seconds: Annotated[Gauge, "When the last of them was stored."]
     names: tuple[str, str] = ("", "")
     bins: dict[int, tuple[Counter, ...]] = field(default_factory=dict)
 
@@ -84,6 +92,17 @@ class RunSeries:
     def set_belief_mean(self, quantile: float, value: float) -> None:
         """Set one quantile of a run's expected success probabilities."""
         self.belief_mean.labels(*self.names, f"{100 * quantile:g}").set(value)  # promtool wants no label "quantile"
+
+    def set_belief_shares(self, shares: Sequence[float]) -> None:
+        """Set which share of a run's tasks lies in each of so many equal bins; a bin is called after its lower end."""
+        for place, share in enumerate(shares):
+            self.belief_share.labels(*self.names, place / len(shares)).set(share)
+
+    def set_strategy(self, strategy: str) -> None:
+        """Tell how a run chooses tasks now; how it did before is told no longer."""
+        dataset, run = self.names
+        self.run_info.remove_by_labels({"dataset": dataset, "run": run})
+        self.run_info.labels(dataset, run, strategy).set(1)
 
     def drop(self, dataset: str, run: str) -> None:
         """Drop the series of one run."""

@@ -21,6 +21,7 @@ from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_calibration import ReadCalibration
 from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
+from bots_service.usecases.read_outlooks import ReadOutlooks
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
 from bots_service.usecases.report_outcomes import ReportOutcomes
@@ -56,6 +57,7 @@ class UseCases:
     read_tasks: ReadTasks
     read_history: ReadHistory
     read_curve: ReadCurve
+    read_outlooks: ReadOutlooks
     read_calibration: ReadCalibration
     select_tasks: SelectTasks
     report_outcomes: ReportOutcomes

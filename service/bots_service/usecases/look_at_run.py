@@ -1,0 +1,125 @@
+"""One look at a run: shows where it stands, and keeps in its history what is expected of its pool."""
+
+import asyncio
+import math
+from dataclasses import dataclass
+
+from bots_service.core.outlook import QUANTILES, Outlook, outlook
+from bots_service.core.state import RunState
+from bots_service.metrics.run_series import RunsAtWork, RunSeries
+from bots_service.ports.hot import Leases
+from bots_service.ports.journal import Journal
+from bots_service.ports.outlooks import Outlooks
+from bots_service.ports.sizes import RunSizes, Sizes
+from bots_service.usecases.catch_up import CatchUp
+from bots_service.usecases.open_run import OpenRun, OpenRuns
+
+MEASURED_EVERY_S = 60.0  # a run's size changes slowly
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of a run so far, and when.
+
+    series: where it shows.
+    looked, measured: when it was last looked at, and its size.
+    shown: uid, epoch and seq of the state whose outlook is shown.
+    kept: uid, epoch and step of the state whose outlook was kept last.
+    """
+
+    series: RunSeries
+    looked: float = -math.inf
+    measured: float = -math.inf
+    shown: tuple[str, int, int] | None = None
+    kept: tuple[str, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtRun:
+    """Looks at a run: its newest state, its journal's head, its leases, its size."""
+
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    journal: Journal
+    leases: Leases
+    outlooks: Outlooks
+    sizes: Sizes
+    at_work: RunsAtWork
+
+    async def __call__(self, dataset: str, name: str, seen: Seen, *, now: float) -> None:
+        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
+
+        Args:
+            dataset: the run's.
+            name: of the run.
+            seen: what was seen of it before.
+            now: seconds that only grow.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: it is gone.
+        """
+        run = await self.open_runs(dataset, name)
+        head = await self.journal.head(run.row)  # before the state, or what comes between would count as lacking
+        state = await self.catch_up.newest_or_known(run)
+        leased = await self.leases.leased(run.row)
+        if not self._is_shown(run, seen):
+            return
+        series = seen.series
+        series.step.set(state.step)
+        series.unfolded_entries.set(max(0, head.seq - state.seq))
+        series.leased_tasks.set(len(leased))
+        if state.belief.capability is not None:
+            series.capability.set(state.belief.capability)
+        version = (run.row.uid, state.epoch, state.seq)
+        if seen.shown != version:
+            series.set_strategy(state.settings.strategy)
+            await self._expect(run, state, seen)
+            seen.shown = version
+        if now - seen.measured >= MEASURED_EVERY_S:
+            sizes = await self.sizes.of(run.row)
+            if self._is_shown(run, seen):
+                show_sizes(series, sizes)
+                seen.measured = now
+
+    async def _expect(self, run: OpenRun, state: RunState, seen: Seen) -> None:
+        """Show what is expected of the pool, and keep it once a step."""
+        pool = (await self.open_runs.fitting(run, state)).dataset.pool
+        found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
+        if found is None or not self._is_shown(run, seen):
+            return
+        show_outlook(seen.series, found)
+        step = (run.row.uid, state.epoch, state.step)
+        if seen.kept != step:
+            await self.outlooks.keep(run.row, state.seq, state.step, found)
+            seen.kept = step
+
+    def _is_shown(self, run: OpenRun, seen: Seen) -> bool:
+        """Say whether the run still has its series: else it was deleted meanwhile."""
+        return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
+
+
+def show_outlook(series: RunSeries, found: Outlook) -> None:
+    """Show what is expected of a run's pool."""
+    series.uniform_effective_task_ratio.set(found.effective_task_ratio)
+    series.set_belief_shares(found.distribution)
+    for quantile, mean in zip(QUANTILES, found.means, strict=True):
+        series.set_belief_mean(quantile, mean)
+
+
+def show_sizes(series: RunSeries, found: RunSizes) -> None:
+    """Show what a run takes in SQL."""
+    series.journal_entries.set(found.entries)
+    series.journal_bytes.set(found.about_bytes)
+    series.snapshots.set(found.snapshots)
+    series.snapshot_bytes.set(found.snapshot_bytes)
+    for gauge, at in (
+        (series.journal_oldest_entry_timestamp_seconds, found.oldest_entry_at),
+        (series.last_snapshot_timestamp_seconds, found.last_snapshot_at),
+    ):
+        gauge.set(math.nan if at is None else at)
+
+
+def rollouts_of(state: RunState) -> float:
+    """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
+    totals = state.totals
+    return totals.rollouts / totals.reported if totals.reported else state.settings.rollouts_per_task

@@ -1,0 +1,152 @@
+"""What is expected of a pool becomes a part of its run's history, and what a run takes is shown."""
+
+import math
+from time import monotonic
+
+import numpy as np
+import pytest
+
+from bots_service.core.outlook import outlook
+from bots_service.errors import StorageUnavailableError, UnknownRunError
+from bots_service.usecases.look_at_run import MEASURED_EVERY_S, rollouts_of
+from bots_service.usecases.observe_runs import IDLE_EVERY_S
+from bots_service.usecases.put_run import ForkFrom
+from tests.usecases.watched import Watched
+from tests.usecases.world import POOL, outcome
+
+
+async def steps(world: Watched, points: int = 2000, run: str = "default") -> list[int]:
+    return [one.step for one in await world.use.read_outlooks(POOL, run, points)]
+
+
+async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: Watched):
+    expected = []
+    await watched.select(1)
+    for step in range(4):
+        await watched.use.observe_runs.once()
+        state, pool = await watched.state(), (await watched.opened()).dataset.pool
+        assert state.step == step
+        expected.append(outlook(state.belief, pool, rollouts_of(state)))
+        await watched.report(outcome("t1", step), outcome("t2", 16 - step))
+    kept = await watched.use.read_outlooks(POOL, "default", 2000)
+    assert [(one.seq, one.step) for one in kept] == [(step, step) for step in range(4)]
+    for one, then in zip(kept, expected, strict=True):
+        assert then is not None
+        assert one.uniform_effective_task_ratio == then.effective_task_ratio
+        np.testing.assert_array_equal(np.array(one.distribution), np.array(then.distribution, np.float32))
+
+
+async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: Watched):
+    for _ in range(3):
+        await watched.report(outcome("t1"), close_step=False)
+        await watched.use.observe_runs.once()
+    assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 0)]
+
+
+async def test_two_replicas_that_look_at_one_state_keep_one(watched: Watched):
+    await watched.report(outcome("t1"))
+    for world in (watched, watched.beside()):
+        await world.select(1)
+        await world.use.observe_runs.once()
+    assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 1)]
+
+
+async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: Watched):
+    for _ in range(3):
+        await watched.report(outcome("t1"))
+        await watched.use.observe_runs.once()
+    assert await steps(watched) == [1, 2, 3]
+    await watched.rewind(1)
+    await watched.report(outcome("t1"))
+    await watched.use.observe_runs.once()
+    kept = await watched.use.read_outlooks(POOL, "default", 2000)
+    assert [(one.seq, one.step) for one in kept] == [(1, 1), (5, 2)]
+    assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
+
+
+async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: Watched):
+    for _ in range(2):
+        await watched.report(outcome("t1"))
+    await watched.use.observe_runs.once()
+    await watched.rewind(1)
+    await watched.report(outcome("t1"))
+    await watched.use.observe_runs.once()
+    kept = await watched.use.read_outlooks(POOL, "default", 2000)
+    assert [(one.seq, one.step) for one in kept] == [(4, 2)]
+
+
+async def test_few_points_are_the_first_the_last_and_some_between(watched: Watched):
+    for _ in range(7):
+        await watched.report(outcome("t1"))
+        await watched.use.observe_runs.once()
+    assert [await steps(watched, points) for points in (1, 2, 3, 7)] == [[7], [1, 7], [1, 4, 7], list(range(1, 8))]
+
+
+async def test_a_forked_run_has_none_from_before_it(watched: Watched):
+    for _ in range(2):
+        await watched.report(outcome("t1"))
+        await watched.use.observe_runs.once()
+    await watched.use.put_run(POOL, "child", {}, ForkFrom("default", 2), None)
+    assert await steps(watched, run="child") == []
+    await watched.select(1, "child")
+    await watched.use.observe_runs.once()
+    assert await steps(watched, run="child") == [2]
+
+
+async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    async def away(*_):
+        raise StorageUnavailableError("gone")
+
+    await watched.report(outcome("t1"))
+    with monkeypatch.context() as without_sql:
+        without_sql.setattr(watched.use.read_outlooks.outlooks, "keep", away)
+        await watched.use.observe_runs.once()
+    assert watched.shown("step") == 1
+    assert await steps(watched) == []
+    await watched.use.observe_runs.once()
+    assert await steps(watched) == [1]
+
+
+async def test_outlooks_of_an_unknown_run_are_refused(watched: Watched):
+    with pytest.raises(UnknownRunError):
+        await watched.use.read_outlooks(POOL, "nobody", 10)
+
+
+async def test_what_a_run_takes_is_shown_once_a_minute(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    await watched.select(1)
+    await watched.use.observe_runs.once()
+    assert watched.shown("journal_entries") == watched.shown("snapshots") == 0
+    for name in ("journal_oldest_entry", "last_snapshot"):
+        assert math.isnan(watched.shown(f"{name}_timestamp_seconds") or 0.0)
+    for _ in range(6):
+        await watched.report(outcome("t1"))
+    for later_s, entries in ((0.0, 0), (max(MEASURED_EVERY_S, IDLE_EVERY_S) + 1, 6)):
+        monkeypatch.setattr(watched.use.observe_runs, "_clock", lambda later_s=later_s: monotonic() + later_s)
+        await watched.use.observe_runs.once()
+        assert watched.shown("journal_entries") == entries
+    journal = watched.sql("SELECT body, created_at FROM journal ORDER BY seq")
+    stored = watched.sql("SELECT bytes, created_at FROM snapshots ORDER BY seq")
+    assert watched.shown("journal_bytes") == sum(len(body) for body, _ in journal)
+    assert watched.shown("journal_oldest_entry_timestamp_seconds") == journal[0][1]
+    assert watched.shown("snapshots") == len(stored) == 1
+    assert watched.shown("snapshot_bytes") == stored[0][0]
+    assert watched.shown("last_snapshot_timestamp_seconds") == stored[-1][1]
+
+
+async def test_a_run_that_is_deleted_while_its_size_is_looked_up_leaves_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    await watched.report(outcome("t1"))
+    sizes = watched.use.observe_runs._look.sizes
+    measured = sizes.of
+
+    async def deleted_after(run):
+        found = await measured(run)
+        await watched.use.delete_run(POOL, "default", None)
+        return found
+
+    monkeypatch.setattr(sizes, "of", deleted_after)
+    await watched.use.observe_runs.once()
+    samples = [sample for family in watched.registry.collect() for sample in family.samples]
+    assert [sample for sample in samples if sample.labels.get("run")] == []
+    assert watched.sql("SELECT count(*) FROM outlooks") == [(0,)]
