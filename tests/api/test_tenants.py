@@ -45,6 +45,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/history": {"read"},
     "GET /datasets/{dataset}/runs/{run}/curve": {"read"},
     "GET /datasets/{dataset}/runs/{run}/calibration": {"read"},
+    "GET /datasets/{dataset}/runs/{run}/outlooks": {"read"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
     "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
     "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},

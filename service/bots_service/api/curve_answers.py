@@ -1,4 +1,4 @@
-"""The answers for charts: a run's history in few points, and its calibration."""
+"""The answers for charts: a run's history in few points, its calibration, and what was expected of its pool."""
 
 from datetime import datetime
 
@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from bots_service.api.answers import moment
 from bots_service.core import receipt
+from bots_service.ports.outlooks import StoredOutlook
 from bots_service.ports.records import CurvePoint
 
 
@@ -57,6 +58,30 @@ class Curve(Struct, frozen=True):
     """A run's present history in few points, in order."""
 
     points: list[Point]
+
+
+class Outlook(Struct, frozen=True):
+    """What the service expected of the tasks that are not retired, when it looked in a step.
+
+    distribution: their shares by expected success probability, in equal bins from 0 to 1.
+    """
+
+    step: int
+    uniform_effective_task_ratio: float
+    distribution: list[float]
+    time: datetime
+
+    @classmethod
+    def of(cls, outlook: StoredOutlook) -> "Outlook":
+        """Return the answer for an outlook."""
+        ratio, shares = outlook.uniform_effective_task_ratio, list(outlook.distribution)
+        return cls(outlook.step, ratio, shares, moment(outlook.created_at))
+
+
+class Outlooks(Struct, frozen=True):
+    """What was expected of the pool in the run's present history, in order."""
+
+    outlooks: list[Outlook]
 
 
 class Bin(Struct, frozen=True):

@@ -36,6 +36,7 @@ BODIES: tuple[type, ...] = (
     answers.History,
     curve_answers.Curve,
     curve_answers.Calibration,
+    curve_answers.Outlooks,
     answers.Snapshot,
     answers.Snapshots,
     backup_bodies.ImportAnswer,

@@ -1,4 +1,4 @@
-"""GET history, curve and calibration of a run: what its closed steps brought, and what was predicted of them."""
+"""GET history, curve, calibration and outlooks of a run: what its steps brought, and what was expected of them."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from bots_service.api.answers import ClosedStep, History, json_response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
-from bots_service.api.curve_answers import Calibration, Curve, Point
+from bots_service.api.curve_answers import Calibration, Curve, Outlook, Outlooks, Point
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
@@ -68,3 +68,15 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
     """Return what was predicted before the last steps beside what came."""
     told, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
     return json_response(Calibration.of(told, sums))
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/outlooks",
+    response_class=Response,
+    responses={**answers_with(Outlooks), **documented(*EVERY, *RUN)},
+)
+@allowed(Scope.READ)
+async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
+    """Return what was expected of the pool as training went on, in few points."""
+    found = await use_cases_of(request).read_outlooks(dataset, run, points)
+    return json_response(Outlooks([Outlook.of(outlook) for outlook in found]))

@@ -1,0 +1,40 @@
+"""GET outlooks over HTTP; `tests/usecases` and `tests/storage` say which there are."""
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.api.pools import RUN, make_dataset, report, require_problem, solved
+
+
+async def test_what_is_expected_of_the_pool_becomes_history_by_itself(http):
+    await make_dataset(http)
+    assert (await http.get(f"{RUN}/outlooks")).json() == {"outlooks": []}
+    await report(http, solved(1), solved(2))
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(60):
+        while not found:
+            await asyncio.sleep(0.05)
+            found = (await http.get(f"{RUN}/outlooks", params={"points": 1})).json()["outlooks"]
+    (outlook,) = found
+    assert outlook["step"] == 1
+    assert 0 < outlook["uniform_effective_task_ratio"] < 1
+    tasks = (await http.get(f"{RUN}/tasks", params={"limit": 1000})).json()["tasks"]
+    counts = [0] * 20
+    for task in tasks:
+        counts[int(task["mean"] * 20)] += 1
+    assert outlook["distribution"] == pytest.approx([count / len(tasks) for count in counts])
+    assert datetime.fromisoformat(outlook["time"]).tzinfo is not None
+
+
+@pytest.mark.parametrize("points", ["0", "2001", "many"])
+async def test_as_many_points_as_a_chart_can_have(http, points):
+    await make_dataset(http)
+    require_problem(await http.get(f"{RUN}/outlooks", params={"points": points}), 422, "invalid-request")
+
+
+async def test_a_run_that_is_not_known_has_none(http):
+    await make_dataset(http)
+    require_problem(await http.get("/datasets/guru/runs/nobody/outlooks"), 404, "unknown-run")
