@@ -147,6 +147,7 @@ class Client:
     runs = method(run_calls.runs, _each)
     delete_run = method(run_calls.delete_run, _send)
     tasks = method(run_calls.tasks, _each)
+    count_tasks = method(run_calls.count_tasks, _send)
     tasks_arrow = method(run_calls.tasks_arrow, _stream)
     history = method(run_calls.history, _each)
     rewind = method(run_calls.rewind, _send)

@@ -48,6 +48,20 @@ def page_of(kind: type[T], name: str) -> Callable[[bytes], tuple[tuple[T, ...], 
     return read
 
 
+def field_of(kind: type[T], name: str) -> Callable[[bytes], T]:
+    """Return what reads one field of an answer, of a plain type."""
+    decode = _decoder(kind)
+
+    def read(body: bytes) -> T:
+        answer = _mapping(json.loads(body), "")
+        if name not in answer:
+            raise ValueError(f"{name}: missing")
+        value: T = decode(answer[name], name)
+        return value
+
+    return read
+
+
 def nothing(body: bytes) -> None:
     """Read an answer whose status said it all."""
 

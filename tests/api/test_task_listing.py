@@ -3,7 +3,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from tests.api.pools import RUN, make_dataset, report, solved, tasks
+from tests.api.pools import RUN, make_dataset, report, require_problem, solved, tasks
 
 SORTS = ["index", "mean", "distance", "evidence", "last_step"]
 
@@ -53,6 +53,30 @@ async def test_ids_and_a_tag_narrow_the_list(tried):
     tagged = {task["id"] for task in tasks(50) if "code" in task["tags"]} - {"task-45"}
     assert {task["id"] for task in listed} == tagged
     assert all(task["tags"] == ["code"] for task in listed)
+
+
+async def test_a_search_narrows_the_list_and_tells_how_many_match(tried):
+    with_a_four = [task for task in tasks(50) if "4" in task["id"] and task["id"] != "task-45"]
+    coded = {task["id"] for task in with_a_four if "code" in task["tags"]}
+    seen: list[str] = []
+    cursor = None
+    while cursor is not None or not seen:
+        query = {"search": "4", "tag": "code", "sort": "-mean", "limit": 2, **({"cursor": cursor} if cursor else {})}
+        page = (await tried.get(f"{RUN}/tasks", params=query)).json()
+        assert page["matching"] == len(coded)
+        seen += [task["id"] for task in page["tasks"]]
+        cursor = page["next_cursor"]
+    assert len(seen) == len(coded)
+    assert set(seen) == coded
+    everyone = (await tried.get(f"{RUN}/tasks", params={"limit": 1})).json()
+    assert everyone["matching"] == 50 - 2
+    none = (await tried.get(f"{RUN}/tasks", params={"search": "task-4task"})).json()
+    assert none == {"tasks": [], "matching": 0, "next_cursor": None}
+
+
+@pytest.mark.parametrize("search", ["", "x" * 129])
+async def test_a_search_for_nothing_or_for_too_much_is_refused(tried, search):
+    require_problem(await tried.get(f"{RUN}/tasks", params={"search": search}), 422, "invalid-request")
 
 
 async def test_a_task_tells_its_interval_and_when_it_was_tried(tried):

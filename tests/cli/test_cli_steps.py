@@ -50,6 +50,15 @@ def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, pool):
         assert readable.strip()
 
 
+def test_tasks_are_found_by_a_part_of_their_id(bots, client, pool):
+    found = bots("tasks", pool, "--search", "P2", "--json").json
+    assert ([task["id"] for task in found["tasks"]], found["matching"]) == (["p2"], 1)
+    assert client.count_tasks(pool, ids=["p2", "p3"], search="p") == 2
+    assert bots("tasks", pool, "--limit", 1, "--json").json["matching"] == len(ROWS)
+    assert f"1 of {len(ROWS)} tasks" in bots.ok("tasks", pool, "--limit", 1)
+    assert "no such task" in bots.ok("tasks", pool, "--search", "p2p")
+
+
 def test_history_shows_the_last_steps_unless_told_otherwise(bots, client, pool):
     for _ in range(3):
         client.report(pool, [Outcome.counts("p1", 1, 2)])

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core import task_ids
 from bots_service.core.task_ids import TaskIds
 
 ids = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6), max_size=20)
@@ -90,3 +91,27 @@ def test_taking_ids_equals_looking_each_up():
     order = np.array([3, 0, 2, 1, 3], np.int32)
     assert packed.take(order) == [ids[task] for task in order]
     assert packed.take(np.empty(0, np.int32)) == []
+
+
+def lowered(text: str) -> str:
+    """Return the text with ASCII letters, and no others, in lower case."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
+
+
+@given(
+    st.lists(st.text("aAbB\u00e9\u00c9\u0130\x00", max_size=5), max_size=12),
+    st.text("aAb\u00e9\u00c9\x00", min_size=1, max_size=4),
+)
+def test_a_search_finds_the_ids_that_contain_the_text(kept, text):
+    found = TaskIds.of(kept).containing(text)
+    assert found.tolist() == [task for task, task_id in enumerate(kept) if lowered(text) in lowered(task_id)]
+    assert found.dtype == np.int32
+    assert not found.flags.writeable
+
+
+def test_a_search_finds_every_id_however_many_there_are(monkeypatch):
+    monkeypatch.setattr(task_ids, "SEARCHED", 7)
+    kept = [f"math-{number}" for number in range(1000)]
+    for text in ("7", "MATH", "-99", "9math", "0" * 128):
+        wanted = [task for task, task_id in enumerate(kept) if text.lower() in task_id]
+        assert TaskIds.of(kept).containing(text).tolist() == wanted

@@ -227,6 +227,20 @@ async def test_tasks_are_found_by_tag_and_by_id(world: World):
     assert [flaw.where for flaw in refused.value.flaws] == [("query", "ids", 1), ("query", "ids", 2)]
 
 
+async def test_tasks_are_found_by_a_part_of_their_id_and_counted_before_they_are_paged(world: World):
+    await world.use.retire_tasks(POOL, ["t11"], None)
+    teens = [task for task in range(TASKS) if "1" in str(task) and task != 11]
+    assert await all_pages(world, {"search": "T1", "sort": "-index"}, 3) == [
+        task for task in reversed(teens) if str(task).startswith("1")
+    ]
+    assert await all_pages(world, {"search": "1", "tag": "rare"}, 2) == [1, 21, 31]
+    assert await all_pages(world, {"search": "1", "ids": ("t21", "t2")}, 2) == [21]
+    assert await all_pages(world, {"search": "t1t"}, 2) == []
+    for limit, after in ((3, None), (100, None), (3, (float(teens[4]), teens[4]))):
+        page = await world.use.read_tasks(POOL, "default", Query(search="1", limit=limit, after=after))
+        assert page.matching == len(teens)
+
+
 async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(read_tasks_module, "CHUNK", 16)
     await world.use.retire_tasks(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Unpack
 
 from bots_client._call import Call, Pages, given, listed, path, written
-from bots_client._decode import into, nothing
+from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import GivenSettings, strings
 from bots_client._models import HistoryStep, Run, Snapshot, TaskBelief
@@ -71,6 +71,7 @@ def tasks(
     *,
     ids: Iterable[str] = (),
     tag: str | None = None,
+    search: str | None = None,
     sort: str | None = None,
     limit: int | None = None,
 ) -> Pages[TaskBelief]:
@@ -81,12 +82,33 @@ def tasks(
         run: whose belief.
         ids: only these; empty: all.
         tag: only tasks that bear it.
+        search: only tasks whose id contains it; "a" and "A" are the same.
         sort: index (as the pool was given), mean, distance (to the target), evidence or last_step; "-mean" descends.
         limit: at most so many; None: all (for a large pool `tasks_arrow` is quicker).
     """
-    chosen = [("ids", task) for task in strings(ids, name="ids")]
     where = path("datasets", dataset, "runs", run, "tasks")
-    return listed(TaskBelief, "tasks", where, limit, *chosen, ("tag", tag), ("sort", sort))
+    return listed(TaskBelief, "tasks", where, limit, *_chosen(ids, tag, search), ("sort", sort))
+
+
+def count_tasks(
+    dataset: str,
+    run: str = "default",
+    *,
+    ids: Iterable[str] = (),
+    tag: str | None = None,
+    search: str | None = None,
+) -> Call[int]:
+    """Say how many tasks `tasks` would go through.
+
+    Args:
+        dataset: the pool.
+        run: whose belief.
+        ids: only these; empty: all.
+        tag: only tasks that bear it.
+        search: only tasks whose id contains it; "a" and "A" are the same.
+    """
+    where = path("datasets", dataset, "runs", run, "tasks")
+    return Call("GET", where, field_of(int, "matching"), (*_chosen(ids, tag, search), ("limit", "1")))
 
 
 def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = ARROW_DEADLINE_S) -> Call[bytes]:
@@ -142,3 +164,8 @@ def snapshots(dataset: str, run: str = "default", *, limit: int | None = None) -
         limit: at most so many; None: all.
     """
     return listed(Snapshot, "snapshots", path("datasets", dataset, "runs", run, "snapshots"), limit)
+
+
+def _chosen(ids: Iterable[str], tag: str | None, search: str | None) -> tuple[tuple[str, str], ...]:
+    """Return which tasks are meant, as a query."""
+    return (*(("ids", task) for task in strings(ids, name="ids")), *given(tag=tag, search=search).items())

@@ -105,9 +105,10 @@ class Task(Struct, frozen=True, gc=False):
 
 
 class Tasks(Struct, frozen=True):
-    """A page of tasks."""
+    """A page of tasks. matching: how many the query is about, on all pages."""
 
     tasks: list[Task]
+    matching: int
     next_cursor: str | None
 
 

@@ -1,11 +1,14 @@
 """`bots tasks`, `bots history`, `bots rewind`, `bots snapshot`: what a run believes, and how it came to that."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
 from bots_service.cli.output import count, moment, number, show, table
+
+if TYPE_CHECKING:
+    from bots_client import TaskBelief
 
 STEPS_SHOWN = 20
 
@@ -13,8 +16,12 @@ STEPS_SHOWN = 20
 def tasks(
     dataset: Dataset,
     ids: Annotated[list[str] | None, typer.Argument(help="Only these tasks.", show_default=False)] = None,
+    *,
     run: RunName = "default",
     tag: Annotated[str | None, typer.Option(help="Only tasks that bear it.", show_default=False)] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Only tasks whose id contains it; a and A are the same.", show_default=False)
+    ] = None,
     sort: Annotated[
         str | None,
         typer.Option(
@@ -27,22 +34,29 @@ def tasks(
 ) -> None:
     """Show what a run believes about its tasks."""
     with connected(url) as client:
-        found = list(client.tasks(dataset, run, ids=ids or (), tag=tag, sort=sort, limit=limit))
-    rows = (
-        (
-            one.id,
-            number(one.mean),
-            " to ".join(number(bound) for bound in one.interval) if one.interval else "-",
-            number(one.evidence, 1),
-            "-" if one.last_step is None else count(one.last_step),
-            ", ".join(one.tags),
-        )
-        for one in found
-    )
+        found = list(client.tasks(dataset, run, ids=ids or (), tag=tag, search=search, sort=sort, limit=limit))
+        matching = len(found)
+        if matching == limit:  # there may be more than are shown
+            matching = client.count_tasks(dataset, run, ids=ids or (), tag=tag, search=search)
+    rows = map(_believed, found)
+    columns = "task  >mean  >90 % within  >evidence  >last step  tags"
+    caption = f"{count(len(found))} of {count(matching)} tasks"
     show(
-        {"tasks": found},
-        lambda: table("task  >mean  >90 % within  >evidence  >last step  tags", rows),
+        {"tasks": found, "matching": matching},
+        lambda: table(columns, rows, caption=caption) if found else "no such task",
         as_json=as_json,
+    )
+
+
+def _believed(task: "TaskBelief") -> tuple[str, ...]:
+    """Return the row of a task."""
+    return (
+        task.id,
+        number(task.mean),
+        " to ".join(number(bound) for bound in task.interval) if task.interval else "-",
+        number(task.evidence, 1),
+        "-" if task.last_step is None else count(task.last_step),
+        ", ".join(task.tags),
     )
 
 

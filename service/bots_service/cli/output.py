@@ -48,17 +48,18 @@ def plain(value: object) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def table(columns: str, rows: Iterable[Iterable[str]]) -> "Table":
+def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = None) -> "Table":
     """Return a table.
 
     Args:
         columns: their titles, separated by two blanks; ">" before a title aligns its column to the right.
         rows: a text for each column.
+        caption: stands below.
     """
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
     for title in columns.split("  "):
         made.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
     for row in rows:

@@ -6,6 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.task_sets import is_first
+
+SEARCHED = 65_536  # ids looked through at once: what a search holds beside the ids stays small, and in the cache
 
 
 class TaskIds(Sequence[str]):
@@ -69,6 +72,32 @@ class TaskIds(Sequence[str]):
             if self._text[starts[asked] : ends[asked]].decode() != task_id:
                 found[asked] = self._at(task_id, int(wanted[asked]), int(places[asked]))
         return frozen(np.array(found, np.int32))
+
+    def containing(self, text: str) -> Tasks:
+        """Return the tasks whose id contains this text, sorted; the case of ASCII letters does not matter.
+
+        Looks through a million ids of 12 characters in 5 to 40 ms, the longer the more often the text's first byte is
+        found.
+
+        Args:
+            text: at least one character.
+        """
+        # In UTF-8 a character's bytes stand nowhere but where the character does, and lower() changes ASCII alone.
+        part = np.frombuffer(text.encode().lower(), np.uint8)
+        pieces = (self._containing(part, first) for first in range(0, len(self), SEARCHED))
+        return frozen(np.concatenate([np.empty(0, np.int32), *pieces]))
+
+    def _containing(self, part: NDArray[np.uint8], first: int) -> Tasks:
+        """Return those of the tasks from `first` on, at most SEARCHED, whose id contains these bytes."""
+        ends = self._ends[first : first + SEARCHED + 1]
+        whole = np.frombuffer(self._text[ends[0] : ends[-1]].lower(), np.uint8)
+        hits = np.flatnonzero(whole[: max(len(whole) - len(part) + 1, 0)] == part[0])
+        for place, byte in enumerate(part[1:], 1):
+            hits = hits[whole[hits + place] == byte]
+        hits += ends[0]
+        tasks = ends.searchsorted(hits, "right") - 1
+        tasks = tasks[hits + len(part) <= ends[tasks + 1]]  # not the end of one id and the beginning of the next
+        return (first + tasks[is_first(tasks)]).astype(np.int32)
 
     def _at(self, task_id: str, wanted: int, place: int) -> int:
         """Return the task of this id, looking from `place` on where the hashes are the wanted one; -1 if none is."""

@@ -25,12 +25,14 @@ class Query:
 
     ids: only these, in the given order of the sort; empty for all.
     tag: only tasks that carry it; None for all.
+    search: only tasks whose id contains it, whatever the case of ASCII letters; None for all.
     sort: "index", "mean", "distance", "evidence" or "last_step", with a leading "-" for descending.
     after: value and index of the last task of the page before; None for the first page.
     """
 
     ids: tuple[str, ...] = ()
     tag: str | None = None
+    search: str | None = None
     sort: str = "index"
     after: tuple[float, int] | None = None
     limit: int = 100
@@ -38,10 +40,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some tasks with what is believed of them. next: what `after` must be for the next page."""
+    """Some tasks with what is believed of them.
+
+    matching: how many tasks the query is about, on all pages.
+    next: what `after` must be for the next page.
+    """
 
     dataset: OpenDataset
     table: TaskTable
+    matching: int
     next: tuple[float, int] | None
 
 
@@ -60,8 +67,7 @@ class ReadTasks:
             InvalidInputError: an id, a tag or a sort is not known.
         """
         opened, state = await self.open_runs.using(dataset, run, self._newest)
-        tasks = matching(query, opened.dataset)
-        return await asyncio.to_thread(page, query, opened.dataset, state, tasks)
+        return await asyncio.to_thread(page, query, opened.dataset, state)
 
     async def whole(self, dataset: str, run: str) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
         """Return the dataset, and all its tasks in pieces, by index, of one state.
@@ -99,20 +105,39 @@ def matching(query: Query, dataset: OpenDataset) -> Tasks:
         raise InvalidInputError("the tag is unknown", (flaw,))
     tasks = np.arange(len(pool), dtype=np.int32) if query.tag is None else pool.tags[query.tag]
     if query.ids:
-        wanted = dataset.ids.find(query.ids)
-        flaws = [
-            Flaw(("query", "ids", place), f"no task {query.ids[place][:80]!r}")
-            for place in np.flatnonzero(wanted < 0).tolist()
-        ]
-        if flaws:
-            raise InvalidTasksError("no such tasks", tuple(flaws[:20]))
-        asked = united(wanted)
-        tasks = asked[contained(asked, (tasks,))]
+        tasks = _common(_named(query.ids, dataset), tasks)
+    if query.search is not None:
+        tasks = _common(dataset.ids.containing(query.search), tasks)
     return without(tasks, pool.retired)
 
 
-def page(query: Query, dataset: OpenDataset, state: RunState, tasks: Tasks) -> TaskPage:
-    """Return the tasks of one page, in the order asked for."""
+def _named(ids: tuple[str, ...], dataset: OpenDataset) -> Tasks:
+    """Return the tasks of these ids, sorted.
+
+    Raises:
+        InvalidTasksError: an id is not known.
+    """
+    wanted = dataset.ids.find(ids)
+    missing = np.flatnonzero(wanted < 0).tolist()
+    if missing:
+        flaws = [Flaw(("query", "ids", place), f"no task {ids[place][:80]!r}") for place in missing[:20]]
+        raise InvalidTasksError("no such tasks", tuple(flaws))
+    return united(wanted)
+
+
+def _common(some: Tasks, others: Tasks) -> Tasks:
+    """Return the tasks that are in both sets, sorted as both are."""
+    return some[contained(some, (others,))]
+
+
+def page(query: Query, dataset: OpenDataset, state: RunState) -> TaskPage:
+    """Return the tasks of one page, in the order asked for.
+
+    Raises:
+        InvalidInputError: an id, the tag or the sort is not known.
+    """
+    tasks = matching(query, dataset)
+    count = len(tasks)
     values: Floats = ordered(query.sort, state, dataset.pool, tasks)
     if query.after is not None:
         value, index = query.after
@@ -127,4 +152,4 @@ def page(query: Query, dataset: OpenDataset, state: RunState, tasks: Tasks) -> T
     order = candidates[np.lexsort((tasks[candidates], values[candidates]))][: query.limit]
     more = len(tasks) > len(order)
     last = (float(values[order[-1]]), int(tasks[order[-1]])) if more else None
-    return TaskPage(dataset, task_table(state, dataset.pool, tasks[order]), last)
+    return TaskPage(dataset, task_table(state, dataset.pool, tasks[order]), count, last)

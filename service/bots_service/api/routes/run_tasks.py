@@ -24,6 +24,10 @@ router = guarded_router(tags=["runs"])
 
 Ids = Annotated[list[str], Query(max_length=1000, description="Only these tasks.")]
 OneTag = Annotated[str | None, Query(max_length=64, description="Only tasks that carry this tag.")]
+Search = Annotated[
+    str | None,
+    Query(min_length=1, max_length=128, description="Only tasks whose id contains this; a and A are the same."),
+]
 Sort = Annotated[
     str,
     Query(
@@ -37,6 +41,7 @@ Accept = Annotated[str, Header(description=f"{arrow.MEDIA_TYPE} streams the whol
 async def task_query(
     ids: Ids = [],  # noqa: B006  # FastAPI copies it
     tag: OneTag = None,
+    search: Search = None,
     sort: Sort = "index",
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -52,7 +57,7 @@ async def task_query(
         if last.sort != sort:
             raise broken_cursor()
         after = (last.value, last.index)
-    return TaskQuery(tuple(ids), tag, sort, after, limit)
+    return TaskQuery(tuple(ids), tag, search, sort, after, limit)
 
 
 @router.get(
@@ -79,4 +84,4 @@ async def list_tasks(
     page = await use_cases.read_tasks(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
-    return json_response(Tasks(rows, following))
+    return json_response(Tasks(rows, page.matching, following))
