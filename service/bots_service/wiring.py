@@ -49,6 +49,7 @@ from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_calibration import ReadCalibration
 from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
+from bots_service.usecases.read_journal import ReadJournal
 from bots_service.usecases.read_outlooks import ReadOutlooks
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import OK, Readiness
@@ -153,6 +154,7 @@ def use_cases(
         read_curve=ReadCurve(p.open_runs, p.catch_up, p.journal),
         read_outlooks=ReadOutlooks(p.open_runs, p.catch_up, p.outlooks),
         read_calibration=ReadCalibration(p.open_runs, p.catch_up, p.journal),
+        read_journal=ReadJournal(p.open_runs, p.catch_up, p.journal),
         select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
         report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),

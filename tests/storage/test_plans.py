@@ -94,6 +94,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await stores.answers.find("PUT /7", "k")
     await journal.after(run, ENTRIES - 5, ENTRIES, 100)
     await journal.after(run, ENTRIES - 5)
+    await journal.before(run, ENTRIES - 5, 10)
     await asyncio.gather(*(journal.append(run, made.draft(f"new-{number}")) for number in range(9)))
     await journal.append(run, Draft(Rewind(ENTRIES - 9, ENTRIES - 9), 3))
     await journal.head(run)

@@ -77,6 +77,15 @@ async def test_receipts_that_sql_lost_are_made_again(world: World):
     assert (await world.rewind(2)).state.step == 2  # finding the step needs them too
 
 
+async def test_a_journal_tells_the_step_after_each_entry_even_where_sql_lost_it(world: World):
+    await some_reports(world, 3)
+    await world.rewind(1)
+    world.sql("DELETE FROM receipts WHERE seq > 1")
+    for reader in (world, world.beside()):
+        listed = await reader.use.read_journal(POOL, "default", None, 100)
+        assert [(logged.step, logged.closed) for logged in listed] == [(1, False), (3, True), (2, True), (1, True)]
+
+
 async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: World):
     first = [await world.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(7)]
     again = await world.reopened()

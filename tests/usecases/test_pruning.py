@@ -83,6 +83,18 @@ async def test_states_histories_and_later_reports_are_the_same_as_without(
     await empty.close()
 
 
+async def test_the_journal_lists_what_is_left(world: World):
+    await reports(world, 12)
+    await world.rewind(8)
+    await reports(world, 14, first=12)
+    pruned = (await pruner(world)())[0].seq
+    assert pruned > 13
+    listed = await world.use.read_journal(POOL, "default", None, 100)
+    left = [seq for seq in range(27, 0, -1) if seq > pruned or seq == 13]  # a rewind stays
+    assert [logged.entry.seq for logged in listed] == left
+    assert [logged.is_hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
+
+
 async def test_what_was_pruned_is_refused_by_name(world: World):
     await reports(world, 23)
     await pruner(world)()

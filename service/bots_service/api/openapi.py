@@ -7,7 +7,15 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from bots_service.api import answers, backup_bodies, curve_answers, key_bodies, requests, training_answers
+from bots_service.api import (
+    answers,
+    backup_bodies,
+    curve_answers,
+    journal_answers,
+    key_bodies,
+    requests,
+    training_answers,
+)
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
@@ -37,6 +45,7 @@ BODIES: tuple[type, ...] = (
     curve_answers.Curve,
     curve_answers.Calibration,
     curve_answers.Outlooks,
+    journal_answers.JournalPage,
     answers.Snapshot,
     answers.Snapshots,
     backup_bodies.ImportAnswer,

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
+from bots_service.ports.journal_records import LoggedEntry
 from bots_service.ports.records import Appended, CurvePoint, Draft, Head, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
 
 
@@ -25,6 +26,10 @@ class Journal(Protocol):
 
     async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:
         """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""
+        ...
+
+    async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
+        """Return entries of the whole journal that stand before `seq` (None: all), the newest first; unless pruned."""
         ...
 
     async def head(self, run: RunRow) -> Head:

@@ -8,11 +8,13 @@ from sqlalchemy import Connection, bindparam, select
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
+from bots_service.ports.journal_records import LoggedEntry
 from bots_service.ports.records import Appended, CurvePoint, Draft, Head, RunRow, StoredReceipt
 from bots_service.storage.append_batch import Encoded, append_all, encoded, entry_of
 from bots_service.storage.curves import curve
 from bots_service.storage.database import Database
 from bots_service.storage.gathering import Gathering
+from bots_service.storage.journal_pages import entries_before
 from bots_service.storage.receipt_rows import (
     Kept,
     closed_steps,
@@ -79,6 +81,11 @@ class SqlJournal:
             return near
         values = {"run": run.id, "after": seq, "up_to": last, "most": limit}
         return await self._database.read(lambda connection: list(map(entry_of, connection.execute(_AFTER, values))))
+
+    async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
+        """Return entries of the whole journal that stand before `seq` (None: all), the newest first; unless pruned."""
+        before = _NO_END if seq is None else seq
+        return await self._database.read(lambda connection: entries_before(connection, run.id, before, limit))
 
     async def head(self, run: RunRow) -> Head:
         """Return where the run stands."""

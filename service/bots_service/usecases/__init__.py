@@ -21,6 +21,7 @@ from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_calibration import ReadCalibration
 from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
+from bots_service.usecases.read_journal import ReadJournal
 from bots_service.usecases.read_outlooks import ReadOutlooks
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
@@ -59,6 +60,7 @@ class UseCases:
     read_curve: ReadCurve
     read_outlooks: ReadOutlooks
     read_calibration: ReadCalibration
+    read_journal: ReadJournal
     select_tasks: SelectTasks
     report_outcomes: ReportOutcomes
     follow_replicas: FollowReplicas

@@ -16,14 +16,22 @@ from tests.storage.made import Stores
 
 @dataclass
 class SlowHistory:
-    """Keeps, after each entry, the whole list of (step, seq) that closed in the history as it then stood."""
+    """Keeps, after each entry, the whole list of (step, seq) that closed in the history as it then stood.
+
+    visible: after each entry, the entries of that history.
+    steps: after each entry, how many steps had closed.
+    """
 
     first_step: int = 0
     first_seq: int = 0
     after: list[list[tuple[int, int]]] = field(default_factory=list)
+    visible: list[set[int]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
 
     def __post_init__(self):
         self.after = [[] for _ in range(self.first_seq + 1)]
+        self.visible = [set(range(1, seq + 1)) for seq in range(self.first_seq + 1)]
+        self.steps = [self.first_step] * (self.first_seq + 1)
 
     @property
     def present(self) -> list[tuple[int, int]]:
@@ -37,16 +45,21 @@ class SlowHistory:
         return {self.first_step: self.first_seq, **dict(self.present)}.get(step)
 
     def close(self) -> None:
-        self.after.append([*self.present, (self.step + 1, len(self.after))])
+        self._add([*self.present, (self.step + 1, len(self.after))], self.visible[-1])
 
     def stay(self) -> None:
-        self.after.append(self.present)
+        self._add(self.present, self.visible[-1])
 
     def rewind(self, step: int) -> int:
         to_seq = self.closing(step)
         assert to_seq is not None
-        self.after.append(self.after[to_seq])
+        self._add(self.after[to_seq], self.visible[to_seq])
         return to_seq
+
+    def _add(self, closed: list[tuple[int, int]], visible: set[int]) -> None:
+        self.visible.append({*visible, len(self.after)})
+        self.after.append(closed)
+        self.steps.append(self.step)
 
 
 async def act(stores: Stores, run: RunRow, model: SlowHistory, action: tuple[str, int]) -> None:
@@ -76,6 +89,20 @@ async def compare_curve(stores: Stores, run: RunRow, read: list[StoredReceipt], 
         ]
         points = await stores.journal.curve(run, up_to, width)
         assert [plain(point) for point in points] == expected
+
+
+async def compare_journal(stores: Stores, run: RunRow, model: SlowHistory) -> None:
+    """The whole journal comes backwards, page by page, and tells what was hidden."""
+    pages = [await stores.journal.before(run, None, 4)]
+    while pages[-1]:
+        pages.append(await stores.journal.before(run, pages[-1][-1].entry.seq, 4))
+    read = [logged for page in pages for logged in page]
+    last = len(model.after) - 1
+    assert [logged.entry.seq for logged in read] == list(range(last, 0, -1))
+    assert {logged.entry.seq for logged in read if not logged.is_hidden} == model.visible[-1]
+    kept = [logged for logged in read if logged.entry.seq > model.first_seq]
+    assert [logged.step for logged in kept] == [model.steps[logged.entry.seq] for logged in kept]
+    assert all(logged.closed == ((logged.step, logged.entry.seq) in model.after[logged.entry.seq]) for logged in kept)
 
 
 def plain(point: CurvePoint) -> tuple[Any, ...]:
@@ -115,6 +142,7 @@ async def compare(stores: Stores, run: RunRow, model: SlowHistory) -> None:
     assert [(kept.receipt.step, kept.receipt.seq) for kept in read] == model.present
     for width in (1, 3):
         await compare_curve(stores, run, read, width)
+    await compare_journal(stores, run, model)
     middle = model.step // 2
     page = await stores.journal.history(run, middle, 3)
     assert [kept.receipt.seq for kept in page] == [seq for step, seq in model.present if step > middle][:3]

@@ -1,4 +1,4 @@
-"""GET history, curve, calibration and outlooks of a run: what its steps brought, and what was expected of them."""
+"""GET history, curve, calibration, outlooks and journal of a run: what its steps brought, and what was expected."""
 
 from typing import Annotated
 
@@ -9,6 +9,7 @@ from starlette.responses import Response
 from bots_service.api.answers import ClosedStep, History, json_response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.curve_answers import Calibration, Curve, Outlook, Outlooks, Point
+from bots_service.api.journal_answers import JournalEntry, JournalPage
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
@@ -80,3 +81,19 @@ async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, po
     """Return what was expected of the pool as training went on, in few points."""
     found = await use_cases_of(request).read_outlooks(dataset, run, points)
     return json_response(Outlooks([Outlook.of(outlook) for outlook in found]))
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/journal",
+    response_class=Response,
+    responses={**answers_with(JournalPage), **documented(*EVERY, *RUN)},
+)
+@allowed(Scope.READ)
+async def read_journal(
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 50, cursor: Cursor = None
+) -> Response:
+    """Return all that ever changed the run, the newest first; what a rewind took out of its present history too."""
+    before = None if cursor is None else read_cursor(cursor, AfterNumber).number
+    logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1)
+    following = write_cursor(AfterNumber(logged[limit - 1].entry.seq)) if len(logged) > limit else None
+    return json_response(JournalPage([JournalEntry.of(one) for one in logged[:limit]], following))
