@@ -1,16 +1,47 @@
 """Metrics as text: of this process, or of all workers of a service, told apart by a label."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+import prometheus_client
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry
+from prometheus_client.utils import floatToGoString
+
+# When each series began: as many series again, for what nobody looks at.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LABEL = b"worker"
+ENDINGS = {"counter": "_total", "info": "_info"}  # of the names of families, where their samples have them
+ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+KNOWN_LABELS = (
+    8192  # sets of labels whose text is kept: 32 runs with 16 tags have about 1000, routes and statuses as many
+)
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """Return one process's metrics in Prometheus's text format."""
-    return generate_latest(registry)
+    """Return one process's metrics in Prometheus's text format.
+
+    The same text as prometheus_client's own, which writes each sample's labels anew and so holds up other requests for
+    longer. Knows counters, gauges, histograms and infos.
+    """
+    lines = []
+    for family in registry.collect():
+        name = family.name + ENDINGS.get(family.type, "")
+        says = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+        kind = "gauge" if family.type == "info" else family.type
+        lines.append(f"# HELP {name} {says}\n# TYPE {name} {kind}\n")
+        for sample in family.samples:
+            value = floatToGoString(sample.value)  # type: ignore[no-untyped-call]  # its authors left the type out
+            lines.append(f"{sample.name}{_labels(tuple(sample.labels.items()))} {value}\n")
+    return "".join(lines).encode()
+
+
+@lru_cache(maxsize=KNOWN_LABELS)
+def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+    """Return labels as they stand behind a name."""
+    said = ",".join(f'{name}="{value.translate(ESCAPED)}"' for name, value in sorted(labels))
+    return f"{{{said}}}" if said else ""
 
 
 def merged(texts: Mapping[int, bytes]) -> bytes:

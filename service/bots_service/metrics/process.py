@@ -4,7 +4,6 @@ import platform
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, Info, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -13,9 +12,6 @@ from bots_service import __version__
 from bots_service.metrics.exposition import exposition
 from bots_service.metrics.requests import RequestMetrics
 from bots_service.metrics.training import TrainingMetrics
-
-# When each series began: as many series again, for what nobody looks at.
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
 
 
 class Metrics:
