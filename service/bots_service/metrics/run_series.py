@@ -3,13 +3,13 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
-from bots_service.core.receipt import BINS, Calibration
+from bots_service.metrics.run_counts import CountedRuns, RunCounts
 
 MOST_RUNS = 32  # with series of their own; a run has about 80
 IDLE_S = 3600.0  # a run that did nothing for so long makes room for another
@@ -23,29 +23,10 @@ class RunSeries:
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
 
     names: of the dataset and the run.
-    bins: the calibration's counters, those that were needed so far.
+    counts: of this run.
+    counted: of all runs.
     """
 
-    reports: Annotated[Counter, "Reports that were taken, each once."]
-    duplicate_reports: Annotated[Counter, "Reports that had come before, and counted then."]
-    fenced_reports: Annotated[Counter, "Reports on selections from before a rewind."]
-    late_outcomes: Annotated[Counter, "Outcomes that came after their step, with less weight."]
-    expired_outcomes: Annotated[Counter, "Outcomes that came too late to count."]
-    steps: Annotated[Counter, "Steps that closed."]
-    reported_tasks: Annotated[Counter, "Tasks of closed steps, each once a step."]
-    effective_tasks: Annotated[Counter, "Those of them that were solved at times."]
-    all_solved_tasks: Annotated[Counter, "Those of them that were always solved."]
-    none_solved_tasks: Annotated[Counter, "Those of them that were never solved."]
-    rollouts: Annotated[Counter, "Rollouts of closed steps."]
-    solved_rollouts: Annotated[Counter, "Their rewards, added up."]
-    prediction_squared_error: Annotated[Counter, "Squared error of the predicted rewards, over all rollouts."]
-    prediction_log_loss: Annotated[Counter, "Log loss of the predicted rewards, over all rollouts."]
-    calibration_rollouts: Annotated[Counter, "Rollouts of closed steps by the predicted reward.", "bin"]
-    calibration_solved_rollouts: Annotated[Counter, "Their rewards, added up.", "bin"]
-    selections: Annotated[Counter, "Selections that were made, each once."]
-    selected_tasks: Annotated[Counter, "Tasks that were handed out."]
-    reused_tasks: Annotated[Counter, "Those of them that were in flight already."]
-    degraded_answers: Annotated[Counter, "Selects and reports that were answered without the shared store."]
     last_report_timestamp_seconds: Annotated[Gauge, "When the last report was taken."]
     last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made."]
     capability: Annotated[Gauge, "Where the model stands along the reference models."]
@@ -64,30 +45,17 @@ class RunSeries:
     snapshots: Annotated[Gauge, "Stored states."]
     snapshot_bytes: Annotated[Gauge, "How large they are in SQL."]
     last_snapshot_timestamp_seconds: Annotated[Gauge, "When the last of them was stored."]
+    counted: CountedRuns
     names: tuple[str, str] = ("", "")
-    bins: dict[int, tuple[Counter, ...]] = field(default_factory=dict)
+    counts: RunCounts = field(default_factory=RunCounts)
 
     def of(self, dataset: str, run: str) -> "RunSeries":
         """Return the series of one run; its gauges tell NaN, that is nothing, until they are set."""
         own = {name: getattr(self, name) for name in METRICS}
         for name in METRICS.keys() - LABELLED:
             own[name] = own[name].labels(dataset, run)
-            if isinstance(own[name], Gauge):
-                own[name].set(math.nan)
-        return RunSeries(**own, names=(dataset, run))
-
-    def count_calibration(self, shown: Calibration) -> None:
-        """Count a step's rollouts by what was predicted of them; a bin is called after its lower end."""
-        for place, (rollouts, solved) in enumerate(zip(shown.rollouts, shown.solved, strict=True)):
-            if not rollouts:
-                continue
-            if place not in self.bins:  # looking them up by their labels took longer than all else that is counted
-                labels = (*self.names, place / BINS)
-                counters = (self.calibration_rollouts, self.calibration_solved_rollouts)
-                self.bins[place] = tuple(counter.labels(*labels) for counter in counters)
-            of_all, of_solved = self.bins[place]
-            of_all.inc(rollouts)
-            of_solved.inc(solved)
+            own[name].set(math.nan)
+        return replace(self, **own, names=(dataset, run), counts=self.counted.begin(dataset, run))
 
     def set_belief_mean(self, quantile: float, value: float) -> None:
         """Set one quantile of a run's expected success probabilities."""
@@ -108,6 +76,7 @@ class RunSeries:
         """Drop the series of one run."""
         for name in METRICS:
             getattr(self, name).remove_by_labels({"dataset": dataset, "run": run})
+        self.counted.drop(dataset, run)
 
 
 METRICS = {
@@ -122,7 +91,7 @@ def run_series(registry: CollectorRegistry) -> RunSeries:
     for name, hint in METRICS.items():
         says, *labels = hint.__metadata__
         made[name] = hint.__origin__(f"bots_{name}", says, ["dataset", "run", *labels], registry=registry)
-    return RunSeries(**made)
+    return RunSeries(**made, counted=CountedRuns(registry))
 
 
 class RunsAtWork:

@@ -30,40 +30,28 @@ class TrainingMetrics:
     def reported(self, dataset: str, run: str, receipt: Receipt, *, duplicate: bool, degraded: bool) -> None:
         """Count a report that was acknowledged."""
         series = self.runs(dataset, run)
-        if degraded:
-            series.degraded_answers.inc()
+        counts = series.counts
+        counts.degraded_answers += degraded
         if duplicate:
-            series.duplicate_reports.inc()
+            counts.duplicate_reports += 1
             return
-        series.reports.inc()
+        counts.reports += 1
+        counts.late_outcomes += receipt.late
+        counts.expired_outcomes += receipt.expired
         series.last_report_timestamp_seconds.set(time.time())
-        series.late_outcomes.inc(receipt.late)
-        series.expired_outcomes.inc(receipt.expired)
-        if not receipt.closed:
-            return
-        step = receipt.tally
-        series.steps.inc()
-        series.reported_tasks.inc(step.reported)
-        series.effective_tasks.inc(step.effective)
-        series.all_solved_tasks.inc(step.all_solved)
-        series.none_solved_tasks.inc(step.none_solved)
-        series.rollouts.inc(step.rollouts)
-        series.solved_rollouts.inc(step.successes)
-        series.prediction_squared_error.inc((receipt.brier or 0.0) * step.rollouts)
-        series.prediction_log_loss.inc((receipt.log_loss or 0.0) * step.rollouts)
-        if receipt.calibration is not None:
-            series.count_calibration(receipt.calibration)
+        if receipt.closed:
+            counts.count_step(receipt)
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""
-        self.runs(dataset, run).fenced_reports.inc()
+        self.runs(dataset, run).counts.fenced_reports += 1
 
     def selected(self, dataset: str, run: str, *, tasks: int, reused: int, degraded: bool) -> None:
         """Count a selection that was made."""
         series = self.runs(dataset, run)
-        series.selections.inc()
-        series.selected_tasks.inc(tasks)
-        series.reused_tasks.inc(reused)
+        counts = series.counts
+        counts.selections += 1
+        counts.selected_tasks += tasks
+        counts.reused_tasks += reused
+        counts.degraded_answers += degraded
         series.last_selection_timestamp_seconds.set(time.time())
-        if degraded:
-            series.degraded_answers.inc()

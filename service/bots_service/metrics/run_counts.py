@@ -1,0 +1,116 @@
+"""What is counted of runs, as plain numbers: instruments of prometheus_client would lock for each of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, get_origin, get_type_hints
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from bots_service.core.arrays import Floats
+from bots_service.core.receipt import BINS, Receipt
+
+BIN_NAMES = [str(place / BINS) for place in range(BINS)]  # of a calibration, each after its lower end
+
+
+def _no_bins() -> Floats:
+    return np.zeros(BINS)
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """What is counted of one run. Only the event loop counts, so no number is lost though nothing is locked.
+
+    Each metric is called after its field, and carries what it says of itself and its label besides dataset and run.
+    """
+
+    reports: Annotated[float, "Reports that were taken, each once."] = 0.0
+    duplicate_reports: Annotated[float, "Reports that had come before, and counted then."] = 0.0
+    fenced_reports: Annotated[float, "Reports on selections from before a rewind."] = 0.0
+    late_outcomes: Annotated[float, "Outcomes that came after their step, with less weight."] = 0.0
+    expired_outcomes: Annotated[float, "Outcomes that came too late to count."] = 0.0
+    steps: Annotated[float, "Steps that closed."] = 0.0
+    reported_tasks: Annotated[float, "Tasks of closed steps, each once a step."] = 0.0
+    effective_tasks: Annotated[float, "Those of them that were solved at times."] = 0.0
+    all_solved_tasks: Annotated[float, "Those of them that were always solved."] = 0.0
+    none_solved_tasks: Annotated[float, "Those of them that were never solved."] = 0.0
+    rollouts: Annotated[float, "Rollouts of closed steps."] = 0.0
+    solved_rollouts: Annotated[float, "Their rewards, added up."] = 0.0
+    prediction_squared_error: Annotated[float, "Squared error of the predicted rewards, over all rollouts."] = 0.0
+    prediction_log_loss: Annotated[float, "Log loss of the predicted rewards, over all rollouts."] = 0.0
+    calibration_rollouts: Annotated[Floats, "Rollouts of closed steps by the predicted reward.", "bin"] = field(
+        default_factory=_no_bins
+    )
+    calibration_solved_rollouts: Annotated[Floats, "Their rewards, added up.", "bin"] = field(default_factory=_no_bins)
+    selections: Annotated[float, "Selections that were made, each once."] = 0.0
+    selected_tasks: Annotated[float, "Tasks that were handed out."] = 0.0
+    reused_tasks: Annotated[float, "Those of them that were in flight already."] = 0.0
+    degraded_answers: Annotated[float, "Selects and reports that were answered without the shared store."] = 0.0
+
+    def count_step(self, receipt: Receipt) -> None:
+        """Count the step that an entry closed."""
+        step = receipt.tally
+        self.steps += 1
+        self.reported_tasks += step.reported
+        self.effective_tasks += step.effective
+        self.all_solved_tasks += step.all_solved
+        self.none_solved_tasks += step.none_solved
+        self.rollouts += step.rollouts
+        self.solved_rollouts += step.successes
+        self.prediction_squared_error += (receipt.brier or 0.0) * step.rollouts
+        self.prediction_log_loss += (receipt.log_loss or 0.0) * step.rollouts
+        if receipt.calibration is not None:
+            self.calibration_rollouts += receipt.calibration.rollouts
+            self.calibration_solved_rollouts += receipt.calibration.solved
+
+    def series(self, metric: str) -> Iterable[tuple[Sequence[str], float]]:
+        """Return a metric's values, each with its label besides dataset and run; bins that nothing fell into lack."""
+        value = getattr(self, metric)
+        match LABELS[metric]:
+            case ("bin",):
+                return [
+                    ((BIN_NAMES[place],), float(value[place])) for place in np.flatnonzero(self.calibration_rollouts)
+                ]
+            case _:
+                return [((), value)]
+
+
+_HINTS = get_type_hints(RunCounts, include_extras=True)
+SAYS = {name: hint.__metadata__[0] for name, hint in _HINTS.items() if get_origin(hint) is Annotated}
+LABELS = {name: hint.__metadata__[1:] for name, hint in _HINTS.items() if name in SAYS}
+
+
+class CountedRuns(Collector):
+    """The counts of all runs that have series, told whenever Prometheus asks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Know no run yet."""
+        self._counts: dict[tuple[str, str], RunCounts] = {}
+        registry.register(self)
+
+    def begin(self, dataset: str, run: str) -> RunCounts:
+        """Return the counts of a run that begins, or begins anew: all 0."""
+        counts = self._counts[dataset, run] = RunCounts()
+        return counts
+
+    def drop(self, dataset: str, run: str) -> None:
+        """Tell nothing of a run any more."""
+        self._counts.pop((dataset, run), None)
+
+    def describe(self) -> list[CounterMetricFamily]:
+        """Return all families without values."""
+        return [
+            CounterMetricFamily(f"bots_{name}", says, labels=["dataset", "run", *LABELS[name]])
+            for name, says in SAYS.items()
+        ]
+
+    def collect(self) -> list[CounterMetricFamily]:
+        """Return all families with what was counted so far."""
+        families = self.describe()
+        for family, metric in zip(families, SAYS, strict=True):
+            for names, counts in self._counts.items():
+                for own, value in counts.series(metric):
+                    family.add_metric([*names, *own], value)
+        return families
