@@ -71,6 +71,25 @@ async def test_predictions_are_told_by_bins_beside_what_came(http: httpx.AsyncCl
     assert told == {"rollouts": {"0.5": 32.0}, "solved_rollouts": {"0.5": 16.0}}
 
 
+async def test_closed_steps_are_told_by_tag(http: httpx.AsyncClient):
+    await make_dataset(http)
+    outcomes = [(0, 16.0), (1, 0.0), (2, 4.0), (3, 8.0), (4, 16.0)]
+    await report(http, *(solved(task, successes) for task, successes in outcomes[:2]), close_step=False)
+    await report(http, *(solved(task, successes) for task, successes in outcomes[2:]))
+    listed = (await http.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]
+    tags = {task["id"]: task["tags"] for task in listed}
+    for tag in ("math", "code"):
+        own = [successes for task, successes in outcomes if tag in tags[f"task-{task}"]]
+        expected = {
+            "reported_tasks": len(own),
+            "effective_tasks": sum(0 < successes < 16 for successes in own),
+            "rollouts": 16 * len(own),
+            "solved_rollouts": sum(own),
+        }
+        told = {name: await value(http, f"bots_tag_{name}_total", **OF_RUN, tag=tag) for name in expected}
+        assert told == expected, tag
+
+
 async def test_what_counts_for_nothing_or_less_is_told_apart(http: httpx.AsyncClient):
     await make_dataset(http)
     first = await select(http, 2)

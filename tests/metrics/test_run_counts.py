@@ -7,8 +7,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from bots_service.core.receipt import BINS, Receipt, calibration, tally
+from bots_service.core.tag_sums import TagSums
 from bots_service.metrics.exposition import exposition
 from bots_service.metrics.run_counts import LABELS, SAYS, CountedRuns, RunCounts
+from bots_service.metrics.run_series import MOST_RUNS
 from bots_service.metrics.training import TrainingMetrics
 from tests.core.journals import evidence_of
 
@@ -16,11 +18,17 @@ NAMES = ("pool", "a run")
 MEANS = np.array([0.05, 0.31, 0.38, 1.0])
 
 
-def receipt(seq: int) -> Receipt:
+def receipt(seq: int, tags: TagSums | None = None) -> Receipt:
     """Return the receipt of a closed step of four tasks."""
     evidence = evidence_of((0, 0.0, seq), (1, 1.5, 0.5), (2, seq, 2.0), (3, 4.0, 0.0))
     shown = calibration(MEANS, evidence)
-    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown)
+    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, tags)
+
+
+def by_tag(**reported: float) -> TagSums:
+    """Return the sums of a step with so many tasks by tag, each tried twice, of which half were solved."""
+    tasks = np.array(list(reported.values()))
+    return TagSums(tuple(reported), tasks, tasks, 2 * tasks, tasks)
 
 
 @pytest.fixture
@@ -28,11 +36,18 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
+def tags(registry: CollectorRegistry, metric: str) -> dict[tuple[str, str], float]:
+    """Return what was counted by run and tag."""
+    (family,) = [family for family in registry.collect() if family.name == f"bots_tag_{metric}"]
+    return {(sample.labels["run"], sample.labels["tag"]): sample.value for sample in family.samples}
+
+
 def test_counts_read_as_instruments_would_that_counted_the_same(registry: CollectorRegistry):
     counts = CountedRuns(registry).begin(*NAMES)
     steps = [receipt(1), receipt(2)]
     for step in steps:
         counts.count_step(step)
+        counts.count_tags(by_tag(math=3.0, code=1.0))
     theirs = CollectorRegistry()
     for metric, says in SAYS.items():
         counter = Counter(f"bots_{metric}", says, ["dataset", "run", *LABELS[metric]], registry=theirs)
@@ -45,6 +60,7 @@ def expected(metric: str, steps: list[Receipt]) -> list[tuple[tuple[str, ...], f
     """Return the values of a metric by its own label, summed up plainly."""
     shown = [step.calibration for step in steps if step.calibration is not None]
     bins = sorted({int(mean * BINS) if mean < 1 else BINS - 1 for mean in MEANS})
+    of_tags = {"reported_tasks": 1, "effective_tasks": 1, "rollouts": 2, "solved_rollouts": 1}
     sums = {
         "steps": len(steps),
         "rollouts": sum(step.tally.rollouts for step in steps),
@@ -61,12 +77,14 @@ def expected(metric: str, steps: list[Receipt]) -> list[tuple[tuple[str, ...], f
             return [((str(place / BINS),), sum(one.rollouts[place] for one in shown)) for place in bins]
         case ["calibration", "solved_rollouts"]:
             return [((str(place / BINS),), sum(one.solved[place] for one in shown)) for place in bins]
+        case ["tag", rest]:
+            return [((tag,), len(steps) * tasks * of_tags[rest]) for tag, tasks in (("math", 3), ("code", 1))]
         case _:
             return [((), sums.get(metric, 0))]
 
 
 def test_every_number_is_told():
-    assert set(get_type_hints(RunCounts)) == SAYS.keys()
+    assert set(get_type_hints(RunCounts)) - {"tags"} == SAYS.keys()
 
 
 def test_a_report_counts_once_and_a_step_when_it_closes(registry: CollectorRegistry):
@@ -76,3 +94,29 @@ def test_a_report_counts_once_and_a_step_when_it_closes(registry: CollectorRegis
     counts = training.runs(*NAMES).counts
     assert (counts.reports, counts.duplicate_reports, counts.degraded_answers) == (1, 2, 2)
     assert (counts.steps, counts.late_outcomes, counts.expired_outcomes) == (1, 2, 1)
+
+
+def test_a_step_is_counted_by_tag_in_the_run_that_closed_it(registry: CollectorRegistry):
+    training = TrainingMetrics(registry)
+    for run, step in (("x", by_tag(math=3.0, code=1.0)), ("x", by_tag(math=1.0, code=0.0)), ("y", None)):
+        training.reported("pool", run, receipt(1, step), duplicate=False, degraded=False)
+    assert tags(registry, "reported_tasks") == {("x", "math"): 4, ("x", "code"): 1}
+    assert tags(registry, "rollouts") == {("x", "math"): 8, ("x", "code"): 2}
+    training.runs.forget("pool", "x")
+    assert tags(registry, "reported_tasks") == {}
+
+
+def test_a_tag_that_is_told_apart_no_longer_gives_its_series_up(registry: CollectorRegistry):
+    counts = CountedRuns(registry).begin("pool", "x")
+    counts.count_tags(by_tag(math=3.0, code=1.0))
+    counts.count_tags(by_tag(proof=5.0, math=1.0))
+    assert tags(registry, "solved_rollouts") == {("x", "proof"): 5, ("x", "math"): 4}
+
+
+def test_runs_that_share_their_series_have_none_by_tag(registry: CollectorRegistry):
+    training = TrainingMetrics(registry)
+    for number in range(MOST_RUNS + 3):
+        step = receipt(1, by_tag(**{f"tag-{number}": 1.0}))
+        training.reported("pool", f"run-{number}", step, duplicate=False, degraded=False)
+    own = {(f"run-{number}", f"tag-{number}"): 1.0 for number in range(MOST_RUNS)}
+    assert tags(registry, "reported_tasks") == own

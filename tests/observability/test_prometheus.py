@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,30 +18,37 @@ from tests.serving import ServiceProcess
 REPORTS, TASKS = 60, 200
 RUNS = ("default", "other")
 OF_POOL = "dataset='pool'"
+# Every third task has a tag of its own kind, which of many kinds; all but every fifth have a common one.
+TAGS = {
+    f"t{number}": [f"kind-{number % 20}"] * (number % 3 == 0) + ["common"] * (number % 5 > 0) for number in range(TASKS)
+}
 
 
 @pytest.fixture(scope="module")
 def services(
     tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis_server: RedisServer
 ) -> Iterator[list[ServiceProcess]]:
-    """Two services at work: each has taken half of the reports of two runs."""
+    """Two services that share their stores."""
     redis_server.client().flushall()
     url = postgres.new_database()
     settings = {"database_url": url, "redis_url": redis_server.url}
     both = [ServiceProcess(tmp_path_factory.mktemp("service"), **settings) for _ in range(2)]
     for service in both:
         service.start()
-    train(both)
     yield both
     for service in both:
         service.stop()
     postgres.drop_database(url)
 
 
-def train(services: list[ServiceProcess]) -> None:
-    """Select from one service and report to the other, again and again."""
-    rng = random.Random(1)
-    pool = {"tasks": [{"id": f"t{number}"} for number in range(TASKS)]}
+Outcome = tuple[str, str, int]  # run, task, successes
+
+
+@pytest.fixture(scope="module")
+def reported(services: list[ServiceProcess]) -> list[Outcome]:
+    """Select from one service and report to the other, again and again: each takes half of the reports of two runs."""
+    rng, reported = random.Random(1), list[Outcome]()
+    pool = {"tasks": [{"id": task, "tags": tags} for task, tags in TAGS.items()]}
     with httpx.Client(timeout=SOON_S) as http:
 
         def ask(method: str, service: ServiceProcess, path: str, body: Any) -> Any:
@@ -54,10 +62,16 @@ def train(services: list[ServiceProcess]) -> None:
             chosen = ask("POST", here, "/select", {**about, "count": 4})["tasks"]
             outcomes = [{"task": task["id"], "successes": rng.choice([0, 3, 8]), "trials": 8} for task in chosen]
             ask("POST", there, "/report", {**about, "outcomes": outcomes})
+            reported += [(about["run"], outcome["task"], outcome["successes"]) for outcome in outcomes]
+    return reported
 
 
 @pytest.fixture(scope="module")
-def prometheus(services: list[ServiceProcess], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(
+    services: list[ServiceProcess],
+    reported: list[Outcome],  # so that there is something to scrape
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Prometheus]:
     with running_prometheus(tmp_path_factory.mktemp("prometheus"), [service.port for service in services]) as started:
         time.sleep(7 * EVERY_S)  # the gauges of a run are looked up every second or more seldom
         yield started
@@ -114,6 +128,27 @@ def test_the_sum_over_replicas_is_what_the_journal_says(
     assert brier == pytest.approx(sum(step["brier"] * step["rollouts"] for step in steps) / rollouts)
     (calibrated,) = prometheus.query(f"sum(bots_calibration_rollouts_total{labels})").values()
     assert calibrated == rollouts
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_sum_over_replicas_by_tag_is_what_was_reported(prometheus: Prometheus, reported: list[Outcome], run: str):
+    carriers = Counter(tag for tags in TAGS.values() for tag in tags)
+    apart = sorted(carriers, key=lambda tag: (-carriers[tag], tag))[:16]
+    expected: dict[str, Counter[str]] = {}
+    for _, task, successes in (outcome for outcome in reported if outcome[0] == run):
+        for tag in {tag if tag in apart else "(other)" for tag in TAGS[task]}:
+            step = {
+                "reported_tasks": 1,
+                "effective_tasks": 0 < successes < 8,
+                "rollouts": 8,
+                "solved_rollouts": successes,
+            }
+            for name, value in step.items():
+                expected.setdefault(name, Counter())[tag] += value
+    for name, by_tag in expected.items():
+        told = prometheus.query(f"sum by (tag) (bots_tag_{name}_total{{{OF_POOL}, run='{run}'}})")
+        assert {dict(labels)["tag"]: value for labels, value in told.items() if value} == +by_tag, name
+        assert {dict(labels)["tag"] for labels in told} == {*apart, "(other)"}
 
 
 def test_all_replicas_tell_the_same_of_where_a_run_stands(prometheus: Prometheus):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Floats, Tasks, frozen
+from bots_service.core.tag_sums import ToldTags, told_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
 # the pool and 4 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
@@ -111,6 +112,16 @@ class Pool:
     def is_grouped(self) -> bool:
         """Whether all tasks are grouped by profile already; the first who asks for that waits for a look at each."""
         return "members" in vars(self)
+
+    @cached_property
+    def told_tags(self) -> ToldTags:
+        """The tags that are told apart, and who carries them."""
+        return told_tags(self.tags, len(self))
+
+    @property
+    def knows_told_tags(self) -> bool:
+        """Whether all tasks were looked at for their tags, or have none; else the first who asks waits for that."""
+        return not self.tags or "told_tags" in vars(self)
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.

@@ -1,11 +1,12 @@
 """What folding one entry did: derived from the journal, so it can be told again after any crash."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bots_service.core.arrays import Floats, ordered_sum
 from bots_service.core.evidence import Evidence
+from bots_service.core.tag_sums import TagSums
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
@@ -51,6 +52,7 @@ class Receipt:
     expired: pieces that came so late that they count for nothing.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
+    tags: the closed step by tag; None where no task has tags, and in a receipt from SQL, which does not keep it.
     """
 
     seq: int
@@ -64,6 +66,7 @@ class Receipt:
     brier: float | None = None
     log_loss: float | None = None
     calibration: Calibration | None = None
+    tags: TagSums | None = field(default=None, compare=False)
 
 
 def tally(evidence: Evidence) -> Tally:

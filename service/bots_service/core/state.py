@@ -13,6 +13,7 @@ from bots_service.core.open_step import OpenStep, nothing_open
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
 from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.tag_sums import sums_by_tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,8 @@ def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState,
     closed = _close_step(state, pool, evidence, step_tally)
     receipt = _receipt(closed, step_tally, late=late, expired=expired)
     shown = calibration(predicted, evidence)
-    return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown)
+    tags = sums_by_tag(pool.told_tags, evidence) if pool.tags else None
+    return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown, tags=tags)
 
 
 def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:

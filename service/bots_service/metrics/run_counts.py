@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from bots_service.core.arrays import Floats
 from bots_service.core.receipt import BINS, Receipt
+from bots_service.core.tag_sums import TagSums
 
 BIN_NAMES = [str(place / BINS) for place in range(BINS)]  # of a calibration, each after its lower end
 
@@ -19,11 +20,17 @@ def _no_bins() -> Floats:
     return np.zeros(BINS)
 
 
+def _no_tags() -> Floats:
+    return np.zeros(0)
+
+
 @dataclass(slots=True)
 class RunCounts:
     """What is counted of one run. Only the event loop counts, so no number is lost though nothing is locked.
 
     Each metric is called after its field, and carries what it says of itself and its label besides dataset and run.
+
+    tags: that are told apart, in the order of what is counted of them.
     """
 
     reports: Annotated[float, "Reports that were taken, each once."] = 0.0
@@ -44,10 +51,19 @@ class RunCounts:
         default_factory=_no_bins
     )
     calibration_solved_rollouts: Annotated[Floats, "Their rewards, added up.", "bin"] = field(default_factory=_no_bins)
+    tag_reported_tasks: Annotated[Floats, "Tasks of closed steps by tag, each once a step.", "tag"] = field(
+        default_factory=_no_tags
+    )
+    tag_effective_tasks: Annotated[Floats, "Those of them that were solved at times.", "tag"] = field(
+        default_factory=_no_tags
+    )
+    tag_rollouts: Annotated[Floats, "Their rollouts.", "tag"] = field(default_factory=_no_tags)
+    tag_solved_rollouts: Annotated[Floats, "Their rewards, added up.", "tag"] = field(default_factory=_no_tags)
     selections: Annotated[float, "Selections that were made, each once."] = 0.0
     selected_tasks: Annotated[float, "Tasks that were handed out."] = 0.0
     reused_tasks: Annotated[float, "Those of them that were in flight already."] = 0.0
     degraded_answers: Annotated[float, "Selects and reports that were answered without the shared store."] = 0.0
+    tags: tuple[str, ...] = ()
 
     def count_step(self, receipt: Receipt) -> None:
         """Count the step that an entry closed."""
@@ -65,6 +81,22 @@ class RunCounts:
             self.calibration_rollouts += receipt.calibration.rollouts
             self.calibration_solved_rollouts += receipt.calibration.solved
 
+    def count_tags(self, step: TagSums) -> None:
+        """Count a closed step by tag."""
+        if step.names != self.tags:
+            self._tell_apart(step.names)
+        self.tag_reported_tasks += step.reported
+        self.tag_effective_tasks += step.effective
+        self.tag_rollouts += step.rollouts
+        self.tag_solved_rollouts += step.solved
+
+    def _tell_apart(self, tags: tuple[str, ...]) -> None:
+        """Count other tags from now on: tasks were appended, and some tags became more frequent than others."""
+        for metric in (metric for metric, labels in LABELS.items() if labels == ("tag",)):
+            known = dict(zip(self.tags, getattr(self, metric).tolist(), strict=True))
+            setattr(self, metric, np.array([known.get(tag, 0.0) for tag in tags]))
+        self.tags = tags
+
     def series(self, metric: str) -> Iterable[tuple[Sequence[str], float]]:
         """Return a metric's values, each with its label besides dataset and run; bins that nothing fell into lack."""
         value = getattr(self, metric)
@@ -73,6 +105,8 @@ class RunCounts:
                 return [
                     ((BIN_NAMES[place],), float(value[place])) for place in np.flatnonzero(self.calibration_rollouts)
                 ]
+            case ("tag",):
+                return [((tag,), at) for tag, at in zip(self.tags, value.tolist(), strict=True)]
             case _:
                 return [((), value)]
 

@@ -5,7 +5,7 @@ import time
 from prometheus_client import CollectorRegistry, Histogram
 
 from bots_service.core.receipt import Receipt
-from bots_service.metrics.run_series import RunsAtWork, run_series
+from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -41,6 +41,8 @@ class TrainingMetrics:
         series.last_report_timestamp_seconds.set(time.time())
         if receipt.closed:
             counts.count_step(receipt)
+            if receipt.tags is not None and series.names != OTHERS:  # runs of many datasets have too many tags
+                counts.count_tags(receipt.tags)
 
     def fenced(self, dataset: str, run: str) -> None:
         """Count a report that was refused because its run was rewound."""

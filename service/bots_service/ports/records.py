@@ -79,8 +79,9 @@ class OpenDataset:
     @property
     def nbytes(self) -> int:
         """About how much memory it takes."""
-        grouped = self.pool.profile_of.nbytes * 2
-        return self.ids.nbytes + self.pool.references.nbytes + grouped + sum(t.nbytes for t in self.pool.tags.values())
+        grouped, tags = self.pool.profile_of.nbytes * 2, self.pool.tags.values()
+        tagged = sum(tasks.nbytes for tasks in tags) + bool(tags) * self.pool.profile_of.nbytes
+        return self.ids.nbytes + self.pool.references.nbytes + grouped + tagged
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import structlog
 
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
-from bots_service.errors import StorageUnavailableError, UnknownStepError
+from bots_service.errors import BotsError, StorageUnavailableError, UnknownStepError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Reach, States
 from bots_service.ports.hot_records import Published
@@ -131,6 +131,23 @@ class CatchUp:
         if receipt is None:
             receipt = (await self._refolded(run, seq - 1, seq))[-1]
         return receipt
+
+    async def by_tag(self, run: OpenRun, receipt: Receipt, since: RunState) -> Receipt:
+        """Return a receipt with its step by tag, which SQL does not keep, where another replica folded the entry.
+
+        Args:
+            run: the run.
+            receipt: of an entry.
+            since: a state from before that entry, the newer the better.
+        """
+        if not receipt.closed or receipt.tags is not None or not run.dataset.pool.tags:
+            return receipt
+        try:
+            pages = [made async for _, made in self.replay.folds(run, since, receipt.seq)]
+        except BotsError as error:  # it is counted as a whole all the same, and nobody's report may fail for that
+            log.warning("step_not_told_by_tag", run=run.row.name, seq=receipt.seq, reason=str(error))
+            return receipt
+        return pages[-1][-1]
 
     async def mend_receipts(self, run: OpenRun) -> RunState:
         """Make receipts again that a crash kept from SQL, for they follow from the journal; return the newest state."""

@@ -98,7 +98,7 @@ class Replay:
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with self.metrics.fold_seconds.time():
-                if _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
+                if pool.knows_told_tags and _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)

@@ -113,6 +113,8 @@ class ReportOutcomes:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
             raise
         receipt = await self.catch_up.receipt(run, appended.entry.seq)
+        if not appended.duplicate:
+            receipt = await self.catch_up.by_tag(run, receipt, since=state)
         await self.leases.release(run.row, tasks)
         return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
 

@@ -1,0 +1,86 @@
+"""What is counted of runs by tag, once whoever folds."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+from structlog.testing import capture_logs
+
+from bots_service.usecases.dataset_builder import DatasetHeader
+from tests.usecases.replicas import Replica
+from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream, until
+
+TAGS = dict(zip(block().ids, block().tags, strict=True))
+
+
+def reported(*worlds: World) -> Counter[str]:
+    """Return how many reported tasks were counted by tag, in all processes together."""
+    found: Counter[str] = Counter()
+    for world in worlds:
+        series = world.use.report_outcomes.metrics.runs.series(POOL, "default")
+        if series is not None:
+            found.update(dict(zip(series.counts.tags, series.counts.tag_reported_tasks.tolist(), strict=True)))
+    return found
+
+
+def expected(*tasks: str) -> Counter[str]:
+    return Counter(tag for task in tasks for tag in TAGS[task])
+
+
+async def test_tasks_count_by_tag_when_their_step_closes(world: World):
+    await world.report(outcome("t0"), outcome("t1"), close_step=False)
+    assert reported(world) == {}
+    await world.report(outcome("t2"), key="once")
+    await world.report(outcome("t2"), key="once")
+    assert reported(world) == expected("t0", "t1", "t2") == {"even": 2, "odd": 1, "rare": 1}
+
+
+async def test_what_replicas_report_at_once_counts_once(replicas: tuple[Replica, Replica]):
+    await replicas[0].use.change_settings(POOL, "default", {"tasks_per_step": 4}, None)
+    pairs = [(f"t{number}", f"t{number + 1}") for number in range(0, TASKS, 2)]
+    await asyncio.gather(
+        *(replicas[place % 2].report(*map(outcome, pair)) for place, pair in enumerate(pairs)),
+    )
+    assert (await replicas[0].state()).totals.reported == TASKS
+    assert reported(*replicas) == expected(*TAGS)
+
+
+async def test_a_step_that_another_replica_folds_first_counts_by_tag_where_it_was_reported(
+    replicas: tuple[Replica, Replica],
+):
+    here, there = replicas
+    await here.select(1)  # so it knows the state from before
+    await there.report(outcome("t0"))
+    row, catch_up = await here.row(), here.use.report_outcomes.catch_up
+
+    async def is_committed() -> bool:
+        return (await catch_up.journal.head(row)).seq == 2
+
+    async with catch_up.live(row.id).folding:
+        reporting = asyncio.create_task(here.report(outcome("t1")))
+        await until(is_committed)
+        await there.follow()
+        await there.use.report_outcomes.catch_up.live(row.id).settled()
+    await reporting
+    assert 2 not in catch_up.live(row.id).receipts  # what it was acknowledged with came from SQL
+    assert (reported(there), reported(here)) == (expected("t0"), expected("t1"))
+
+
+async def test_a_report_does_not_fail_where_its_step_can_not_be_told_by_tag(world: World):
+    before = await world.state()
+    receipt = replace(await world.report(outcome("t0")), tags=None)
+    world.sql("DELETE FROM journal")
+    cold = world.beside()
+    run = await cold.opened()
+    with capture_logs() as logs:
+        assert await cold.use.report_outcomes.catch_up.by_tag(run, receipt, before) is receipt
+    assert [line["event"] for line in logs] == ["step_not_told_by_tag"]
+
+
+async def test_a_dataset_without_tags_counts_nothing_by_tag(empty: World):
+    plain = replace(block(count=3), tags=[()] * 3)
+    await empty.use.import_dataset(POOL, DatasetHeader(("weak", "strong")), stream(plain), never)
+    receipt = await empty.report(outcome("t0"))
+    assert receipt.closed
+    assert receipt.tags is None
+    assert reported(empty) == {}
