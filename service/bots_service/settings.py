@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 GIB = 2**30
+OTLP_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")  # what opens the collector is a header, never in the URL
 ADMIN_KEY = re.compile("[!-~]{16,512}")
 
 
@@ -36,8 +37,18 @@ class Settings(BaseSettings):
     cache_bytes: int = Field(2 * GIB, ge=2**20, description="Memory for open datasets, and as much again for states.")
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
     max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON or Parquet body.")
+    otlp_endpoint: str | None = Field(None, description="URL of an OpenTelemetry collector; unset: no traces.")
+    trace_share: float = Field(1.0, ge=0, le=1, description="Share of requests traced where the caller did not say.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines are written.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is written.")
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _is_http(cls, url: str | None) -> str | None:
+        """Refuse what is no URL that spans can be posted to."""
+        if url is not None and not OTLP_URL.fullmatch(url):
+            raise ValueError("it is http:// or https:// and a collector's host, such as http://127.0.0.1:4318")
+        return url
 
     @field_validator("admin_key")
     @classmethod

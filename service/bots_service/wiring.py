@@ -1,12 +1,14 @@
 """The composition root: the only place that names concrete classes together. Opens and closes them."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
+from bots_service.errors import BotsError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.settings import Settings
@@ -63,28 +65,61 @@ from bots_service.usecases.select_tasks import SelectTasks
 from bots_service.usecases.take_snapshot import TakeSnapshot
 from bots_service.usecases.tell_replicas import TellReplicas
 
+if TYPE_CHECKING:
+    from bots_service.tracing import OtlpTracer
+
+
+class TracingMissingError(BotsError):
+    """Traces were asked for, and the library that sends them is not installed."""
+
 
 def build_app(settings: Settings) -> FastAPI:
-    """Return the application; its stores are opened when it starts, and closed when it ends."""
+    """Return the application; its stores are opened when it starts, and closed when it ends.
+
+    Raises:
+        TracingMissingError: traces were asked for, and the library that sends them is not installed.
+    """
     limits = Limits(settings.request_timeout_s, settings.max_concurrent, settings.max_waiting)
-    metrics = Metrics()
+    metrics, tracer = Metrics(), tracer_of(settings)
     return create_app(
-        lambda: open_use_cases(settings, metrics),
+        lambda: open_use_cases(settings, metrics, tracer),
         max_upload_bytes=settings.max_upload_bytes,
         schema=head(),
         limits=limits,
         metrics=metrics,
+        tracer=tracer,
     )
 
 
+def tracer_of(settings: Settings) -> "OtlpTracer | None":
+    """Return what sends traces where the settings say, None where they say nothing.
+
+    Raises:
+        TracingMissingError: the library for it is not installed.
+    """
+    if settings.otlp_endpoint is None:
+        return None
+    try:
+        from bots_service.tracing import OtlpTracer  # not above: who traces nothing loads none of it
+    except ModuleNotFoundError as error:
+        raise TracingMissingError(
+            f"BOTS_OTLP_ENDPOINT needs {error.name}, which is not installed; "
+            "pip install 'bots-service[tracing]', or unset it"
+        ) from error
+    return OtlpTracer(settings.otlp_endpoint, share=settings.trace_share)
+
+
 @asynccontextmanager
-async def open_use_cases(settings: Settings, metrics: Metrics) -> AsyncIterator[UseCases]:
+async def open_use_cases(
+    settings: Settings, metrics: Metrics, tracer: "OtlpTracer | None" = None
+) -> AsyncIterator[UseCases]:
     """Open the stores, bring the database's tables to the newest revision, and hand out what the API may call.
 
     Raises:
         StorageUnavailableError: the database can't be opened, or another process has it.
     """
-    async with open_database(settings) as database, open_hot_stores(settings) as hot:
+    sending = nullcontext() if tracer is None else aclosing(tracer)
+    async with sending, open_database(settings) as database, open_hot_stores(settings) as hot:
         opened = use_cases(settings, database, hot, metrics)
         watch(opened.readiness, metrics)
         async with AsyncExitStack() as background:

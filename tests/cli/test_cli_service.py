@@ -1,5 +1,6 @@
 """`bots serve` and `bots migrate`."""
 
+import json
 import os
 import re
 import signal
@@ -71,3 +72,29 @@ def test_help_comes_quickly_as_it_loads_nothing_heavy(tmp_path):
     code = "import sys; from bots_service.cli import app; print(*sys.modules)"
     loaded = subprocess.run([BOTS[0], "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "scipy", "pyarrow", "fastapi", "sqlalchemy", "pydantic", "httpx"} & set(loaded)
+
+
+def test_the_log_is_json_or_for_people_as_an_option_says(serving, tmp_path):
+    _, url = serving("--port", "0", "--log-format", "json", "--log-level", "debug")
+    with Client(url) as client:
+        client.version()
+    greeting, *lines = (tmp_path / "said").read_text().splitlines()
+    assert greeting.startswith("BOTS listens on ")
+    told = [json.loads(line) for line in lines]
+    assert [line["route"] for line in told if line["event"] == "request"] == ["/version"]
+
+
+def test_a_missing_library_for_traces_is_told_before_anything_is_served(tmp_path):
+    without = "import sys; sys.modules['opentelemetry.exporter'] = None; from bots_service.__main__ import main; main()"
+    done = subprocess.run(
+        [BOTS[0], "-c", without, "serve", "--port", "0"],
+        cwd=tmp_path,
+        env=clean_environment(BOTS_OTLP_ENDPOINT="http://127.0.0.1:4318"),
+        capture_output=True,
+        text=True,
+        timeout=SOON_S,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("bots: "), done.stderr
+    assert "pip install 'bots-service[tracing]'" in done.stderr

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from starlette.routing import Match
 from bots_service import __version__
 from bots_service.api import docs, openapi
 from bots_service.api.line import Line
-from bots_service.api.middleware import RequestScope
+from bots_service.api.middleware import RequestScope, RequestTracer
 from bots_service.api.overload import Admission, Limits, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.routes import (
@@ -53,6 +54,15 @@ ROUTES = (
     docs,
 )
 
+# FastAPI's own traces would hold queries and the messages of exceptions, so what users sent; ours hold neither.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+
 
 def create_app(
     open_use_cases: Callable[[], AbstractAsyncContextManager[UseCases]],
@@ -61,6 +71,7 @@ def create_app(
     schema: str,
     limits: Limits,
     metrics: Metrics,
+    tracer: RequestTracer | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -70,6 +81,7 @@ def create_app(
         schema: the revision of the database's tables, for /version.
         limits: of training requests.
         metrics: count requests, and are told at /metrics.
+        tracer: traces requests; None: they are not traced.
     """
 
     @asynccontextmanager
@@ -88,14 +100,14 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
+        telemetry=NO_TELEMETRY,
     )
     app.state.max_upload_bytes = max_upload_bytes
     app.state.schema = schema
     for module in ROUTES:
         app.include_router(module.router)
-    app.state.metrics = metrics
-    app.state.metrics_of_all = None
-    _surround(app, limits, metrics.requests)
+    app.state.metrics, app.state.metrics_of_all = metrics, None
+    _surround(app, limits, metrics.requests, tracer)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -104,12 +116,12 @@ def create_app(
     return app
 
 
-def _surround(app: FastAPI, limits: Limits, metrics: RequestMetrics) -> None:
+def _surround(app: FastAPI, limits: Limits, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
     """Put what happens around every request in front of the routes; the last one added is the outermost."""
     app.state.line = line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     metrics.watch_line(lambda: line.working, lambda: line.waiting)
     app.add_middleware(Admission, line=line, limits=limits)
-    app.add_middleware(RequestScope, metrics=metrics)
+    app.add_middleware(RequestScope, metrics=metrics, tracer=tracer)
     app.add_middleware(Refusal, line=line, metrics=metrics)
 
 

@@ -1,17 +1,13 @@
 """One line in the log for each act of an administrator: who did what to what, and what became of it. Never a key."""
 
-import re
-
 import structlog
 from starlette.requests import Request
 from starlette.types import Scope
 
+from bots_service.api.named import without_key
 from bots_service.api.security import GuardedRoute
 
 log = structlog.get_logger("bots_service.audit")
-
-LONGEST_NAME = 128  # a refused request may name anything
-WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # put where its id belongs
 
 
 def log_act(scope: Scope, status: int) -> None:
@@ -24,7 +20,7 @@ def log_act(scope: Scope, status: int) -> None:
         return
     state = scope.get("state", {})
     caller = state.get("caller")
-    named = {name: WHOLE_KEY.sub(r"\1*", value)[:LONGEST_NAME] for name, value in scope.get("path_params", {}).items()}
+    named = {name: without_key(value) for name, value in scope.get("path_params", {}).items()}
     key = None if caller is None else caller.key
     log.info("audit", act=route.name, key=key, status=status, **{**named, **state.get("audited", {})})
 

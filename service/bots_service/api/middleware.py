@@ -3,6 +3,9 @@
 import re
 import time
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -10,15 +13,46 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.audit import log_act
+from bots_service.api.named import TOLD
 from bots_service.api.problems import INTERNAL, problem_response
-from bots_service.metrics.requests import RequestMetrics
+from bots_service.metrics.requests import CLIENT_LEFT, METHODS, RequestMetrics
+from bots_service.spans import Fact, Tracer, TraceSpan, Work, working
 
 log = structlog.get_logger("bots_service.access")
 
 # Called a thousand times a second by trainers, and for ever by probes and Prometheus: a line for each that went well
 # would cost trainers a tenth, and hide all others.
 QUIET = {"/select", "/report", "/livez", "/readyz", "/metrics"}
+TRAINING = {"/select", "/report"}
+PROBES = {"/livez", "/readyz", "/metrics"}  # asked for ever by machines that nobody waits for: never traced
+SLOW_S = 1.0  # a trainer's GPUs stand still that long; the line tells where the time went
 REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
+
+
+class RequestSpan(TraceSpan, Protocol):
+    """The span of a whole request."""
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id in hexadecimal."""
+        ...
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the trace will be sent."""
+        ...
+
+    def rename(self, name: str) -> None:
+        """Give it another name."""
+        ...
+
+
+class RequestTracer(Tracer, Protocol):
+    """Makes the spans of requests, and those below them."""
+
+    def request(self, method: str, headers: Mapping[str, str]) -> RequestSpan:
+        """Begin the span of a request, in its caller's trace if the headers name one."""
+        ...
 
 
 class RequestScope:
@@ -27,9 +61,10 @@ class RequestScope:
     The line in the log names the route's template, never the query or a header.
     """
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -46,7 +81,9 @@ class RequestScope:
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        span = self._span(scope)
+        tracer = self._tracer if span is not None and span.is_sampled else None
+        with bound(request_id, span), working(tracer) as work:
             try:
                 await self._app(scope, receive, send_named)
             except Exception:
@@ -58,8 +95,15 @@ class RequestScope:
             finally:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], template_of(scope), status, seconds)
-                _log_access(scope, status, seconds)
+                _log_access(scope, status, seconds, work)
                 log_act(scope, status)
+                if span is not None:
+                    _end(span, scope, status, {"request_id": request_id, **work.facts})
+
+    def _span(self, scope: Scope) -> RequestSpan | None:
+        if self._tracer is None or scope["path"] in PROBES:
+            return None
+        return self._tracer.request(scope["method"], Headers(scope=scope))
 
 
 def request_id_of(scope: Scope) -> str:
@@ -74,14 +118,40 @@ def template_of(scope: Scope) -> str | None:
     return template
 
 
-def _log_access(scope: Scope, status: int, seconds: float) -> None:
+@contextmanager
+def bound(request_id: str, span: RequestSpan | None) -> Iterator[None]:
+    """Put what names the request on every line that is logged until the end."""
+    names = {"request_id": request_id} if span is None else {"request_id": request_id, "trace_id": span.trace_id}
+    with structlog.contextvars.bound_contextvars(**names):
+        try:
+            yield
+        finally:
+            structlog.contextvars.unbind_contextvars(*TOLD)
+
+
+def _log_access(scope: Scope, status: int, seconds: float, work: Work) -> None:
     template = template_of(scope)
     if not status:
         write = log.info  # the client went away before it was answered
     elif status >= 500:
         write = log.error
-    elif status >= 400:
+    elif status >= 400 or (template in TRAINING and seconds > SLOW_S):
         write = log.warning
     else:
         write = log.debug if template in QUIET else log.info
-    write("request", method=scope["method"], route=template, status=status, ms=round(seconds * 1000, 2))
+    parts = {f"{name.replace(' ', '_')}_ms": _ms(spent) for name, spent in work.seconds.items()}
+    write("request", method=scope["method"], route=template, status=status, ms=_ms(seconds), **parts)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 2)
+
+
+def _end(span: RequestSpan, scope: Scope, status: int, facts: Mapping[str, Fact]) -> None:
+    """End a request's span, with what is known only now."""
+    template = template_of(scope)
+    method = scope["method"] if scope["method"] in METHODS else "_OTHER"  # the conventions' word
+    span.rename(f"{method} {template}" if template else method)
+    told = {"http.request.method": method, "http.response.status_code": status or CLIENT_LEFT}
+    span.tell({**told, **facts} if template is None else {**told, "http.route": template, **facts})
+    span.end(str(status) if status >= 500 else None)

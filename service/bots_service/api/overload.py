@@ -16,6 +16,7 @@ from bots_service.api.pace import Pace
 from bots_service.api.problems import answer_error
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 from bots_service.metrics.requests import RequestMetrics
+from bots_service.spans import Span
 
 log = structlog.get_logger("bots_service.overload")
 
@@ -159,7 +160,8 @@ class Entry:
 
     async def _take_turn(self) -> None:
         if self._line is not None and not self._has_turn:
-            await self._line.take()
+            with Span("turn"):
+                await self._line.take()
             self._has_turn = True
 
     def _restart(self) -> None:

@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute, APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bots_service.api.named import presented_key, tell_names
 from bots_service.api.parameters import use_cases_of
 from bots_service.ports.keys import Scope
 from bots_service.usecases.authenticate import Caller
@@ -90,6 +91,7 @@ class GuardedRoute(APIRoute):
         async def answer(request: Request) -> Response:
             caller = await use_cases_of(request).authenticate(presented_key(request))
             request.state.caller = caller
+            tell_names(request, request.path_params)  # not before: strangers write no names into the log
             caller.require_scope(scopes)
             if guard.about is About.PATH:
                 caller.require_dataset(request.path_params["dataset"])
@@ -133,12 +135,6 @@ def guarded(router: APIRouter) -> Iterator[GuardedRoute]:
         if not isinstance(route, GuardedRoute):
             raise ValueError(f"{getattr(route, 'path', route)} has no guard: make it with a router of guarded_router()")
         yield route
-
-
-def presented_key(request: Request) -> str | None:
-    """Return the key that came with the request, None without one."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else None
 
 
 def caller_of(request: Request) -> Caller:

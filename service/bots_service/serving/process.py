@@ -7,6 +7,7 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import Processor
 
 from bots_service.settings import Settings
 
@@ -39,25 +40,32 @@ def keep_freed_memory() -> None:
 def set_up_logs(settings: Settings) -> None:
     """Write log lines to stderr: for people, or one JSON object a line."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    logging.basicConfig(
-        level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
-    )
     # Tracebacks without local variables: those hold users' data, and rendering them took 4 s of the event loop.
-    rendering = (
+    rendering: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
         else [
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
         ]
     )
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *rendering,
-        ],
+        processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    _set_up_libraries_logs(max(level, logging.WARNING), shared, rendering)
+
+
+def _set_up_libraries_logs(level: int, shared: list[Processor], rendering: list[Processor]) -> None:
+    """Write what libraries log like our own lines: who parses those expects nothing else."""
+    handler = logging.StreamHandler(sys.stderr)
+    formatting = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]
+    shared = [*shared, structlog.stdlib.add_logger_name]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=formatting, foreign_pre_chain=shared))
+    logging.basicConfig(level=level, handlers=[handler])

@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from bots_service.errors import StorageUnavailableError
+from bots_service.spans import Span
 from bots_service.storage.redis_client import client_of, refusal
 from bots_service.storage.redis_pipeline import Argument, Failure, RedisPipeline, Script
 
@@ -95,6 +96,10 @@ class RedisConnection:
         """
         if self.is_away:
             raise RedisAwayError
+        with Span("redis", script=script.name):
+            return await self._run(script, keys, arguments)
+
+    async def _run(self, script: Script, keys: list[str], arguments: tuple[Argument, ...]) -> list[Any]:
         outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Failure) and not isinstance(outcome, ResponseError) and not self.is_away:
             # What broke one connection broke those that wait, too. A refusal would only come again.

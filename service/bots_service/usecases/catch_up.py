@@ -14,6 +14,7 @@ from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Reach, States
 from bots_service.ports.hot_records import Published
 from bots_service.ports.journal import Journal
+from bots_service.spans import Span
 from bots_service.usecases.live import REMEMBERED_RECEIPTS, LiveRuns
 from bots_service.usecases.open_run import OpenRun
 from bots_service.usecases.replay import Replay
@@ -72,7 +73,7 @@ class CatchUp:
             seq: the entry.
             mark: what the hot store said before the run's head was read, where it had no state to trust.
         """
-        with self.metrics.catch_up_seconds.time():
+        with Span("catch up", self.metrics.catch_up_seconds, seq=seq):
             return await self._through(run, seq, mark)
 
     async def _through(self, run: OpenRun, seq: int, mark: str | None) -> RunState:
@@ -85,7 +86,8 @@ class CatchUp:
                     return known.state
                 state, receipts = await self._up_to(run, known.state)
                 # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
-                reach = await self.states.publish(run.row, state, known.mark if mark is None else mark)
+                with Span("publish", seq=state.seq):
+                    reach = await self.states.publish(run.row, state, known.mark if mark is None else mark)
                 if reach is not Reach.OUTDATED:
                     live.remember(receipts)  # what a report is acknowledged with, so not before either
                     live.degraded = reach is Reach.ALONE

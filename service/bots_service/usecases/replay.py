@@ -14,6 +14,7 @@ from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.journal import Journal, Snapshots
+from bots_service.spans import Span
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 log = structlog.get_logger(__name__)
@@ -97,7 +98,7 @@ class Replay:
                 raise await self.lacking(run, state.seq + 1, f"ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
-            with self.metrics.fold_seconds.time():
+            with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
                 if pool.knows_told_tags and _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
                     state, receipts = fold(state, entries, pool, bases)
                 else:

@@ -16,6 +16,7 @@ from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import Draft, Once
+from bots_service.spans import Span
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.selection_id import Origin, read_id
@@ -108,14 +109,17 @@ class ReportOutcomes:
         body = Report(evidence, None if origin is None else origin.step, news.close_step)
         epoch = None if origin is None else origin.epoch
         try:
-            appended = await self.journal.append(run.row, Draft(body, run.dataset.pool.profiles, epoch, once))
+            with Span("append", count=len(news.outcomes)) as span:
+                appended = await self.journal.append(run.row, Draft(body, run.dataset.pool.profiles, epoch, once))
+                span.tell(seq=appended.entry.seq)
         except StaleEpochError:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
             raise
         receipt = await self.catch_up.receipt(run, appended.entry.seq)
         if not appended.duplicate:
             receipt = await self.catch_up.by_tag(run, receipt, since=state)
-        await self.leases.release(run.row, tasks)
+        with Span("release"):
+            await self.leases.release(run.row, tasks)
         return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
 
     async def _settings_state(self, run: OpenRun, outcomes: list[Outcome]) -> RunState:

@@ -15,6 +15,7 @@ from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.hot_records import Taken
 from bots_service.ports.records import Once, OpenDataset, Selection
+from bots_service.spans import Span
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.live import LiveRuns
 from bots_service.usecases.open_run import OpenRun, OpenRuns
@@ -117,21 +118,22 @@ class SelectTasks:
         try:
             excluded = check_wish(wish, run.dataset)
             origin = Origin(state.epoch, state.step, state.seq, begun.ordinal)
-            with self.metrics.draw_seconds.time():
+            with Span("draw", self.metrics.draw_seconds, count=wish.count, seq=state.seq):
                 drawn = await _drawn(wish, state, run.dataset.pool, leased, excluded, origin)
         except InvalidInputError:
             if is_sure:
                 raise
             return Taken(stale=True)  # another replica may have changed the dataset
-        return await self.leases.take(
-            run.row,
-            _selection(run, state, origin, drawn, degraded=begun.degraded),
-            begun,
-            seconds=state.settings.lease_seconds,
-            key=key,
-            fingerprint=fingerprint,
-            reuse=drawn.reused > 0,
-        )
+        with Span("lease", count=len(drawn.tasks)):
+            return await self.leases.take(
+                run.row,
+                _selection(run, state, origin, drawn, degraded=begun.degraded),
+                begun,
+                seconds=state.settings.lease_seconds,
+                key=key,
+                fingerprint=fingerprint,
+                reuse=drawn.reused > 0,
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from bots_service.api.answers import json_response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode
 from bots_service.api.direct_route import DirectRoute
+from bots_service.api.named import tell_names
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import documented
@@ -42,6 +43,7 @@ async def select_tasks(request: Request) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode(_SELECT, await body.whole())
+    tell_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     require_dataset(request, wanted.dataset)
     wish = Wish(
         dataset=wanted.dataset,
