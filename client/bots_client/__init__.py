@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 from bots_client._async_client import AsyncClient
 from bots_client._backup_models import Imported, ImportedRun, PrunedRun, Pruning
+from bots_client._chart_models import Calibration, CalibrationBin, Curve, CurvePoint
 from bots_client._client import Client
 from bots_client._errors import (
     AuthenticationError,
@@ -51,8 +52,12 @@ __all__ = [
     "AsyncClient",
     "AuthenticationError",
     "BotsClientError",
+    "Calibration",
+    "CalibrationBin",
     "Client",
     "ConflictError",
+    "Curve",
+    "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
     "FieldError",

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from bots_client._call import Call, Pages, Reply
-from bots_client._calls import backup_calls, dataset_calls, key_calls, run_calls, service_calls, step_calls
+from bots_client._calls import backup_calls, chart_calls, dataset_calls, key_calls, run_calls, service_calls, step_calls
 from bots_client._config import headers_of, url_of, uses_environment
 from bots_client._errors import ServiceError, UnreachableError
 from bots_client._exchange import Exchange
@@ -153,6 +153,8 @@ class Client:
     rewind = method(run_calls.rewind, _send)
     snapshot = method(run_calls.snapshot, _send)
     snapshots = method(run_calls.snapshots, _each)
+    curve = method(chart_calls.curve, _send)
+    calibration = method(chart_calls.calibration, _send)
 
     select = method(step_calls.select, _send)
     report = method(step_calls.report, _send)

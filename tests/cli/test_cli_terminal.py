@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from bots_client import Task
+from bots_client import Outcome, Task
 from tests.cli.running import BOTS, clean_environment
 
 ESCAPE = "\x1b"
@@ -150,3 +150,12 @@ def test_a_closed_pipe_ends_a_command_quietly(bots, pool):
         )
     assert done.returncode == 1
     assert done.stderr == b""
+
+
+def test_a_curve_is_a_line_on_a_terminal_only(bots, client, pool, on_terminal):
+    client.report(pool, [Outcome.counts("x", 1, 2)])
+    client.report(pool, [Outcome.counts("x", 2, 2)])
+    terminal = on_terminal("curve", pool)
+    assert terminal.end() == 0
+    assert "ETR █▁" in terminal.shown
+    assert "█" not in bots.ok("curve", pool)

@@ -2,7 +2,7 @@
 
 import typer
 
-from bots_service.cli import backups, beliefs, datasets, keys, runs, service, steps
+from bots_service.cli import backups, beliefs, charts, datasets, keys, runs, service, steps
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
@@ -25,6 +25,8 @@ app.command()(steps.select)
 app.command()(steps.report)
 app.command()(beliefs.tasks)
 app.command()(beliefs.history)
+app.command()(charts.curve)
+app.command()(charts.calibration)
 app.command()(beliefs.rewind)
 app.command()(beliefs.snapshot)
 app.command()(backups.export)

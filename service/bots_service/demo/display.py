@@ -65,8 +65,13 @@ def sparkline(course: Course, steps: int, color: str) -> Text:
             break
         if reported:
             level = sum(course.effective[first:end]) / reported
-            marks += LEVELS[min(int(level * len(LEVELS)), len(LEVELS) - 1)]
+            marks += mark(level)
     return Text(marks, style=color)
+
+
+def mark(level: float) -> str:
+    """Return one character of a sparkline, for a level in [0, 1]."""
+    return LEVELS[min(int(level * len(LEVELS)), len(LEVELS) - 1)]
 
 
 def closing_table(replays: Iterable[Replay]) -> RenderableType:

@@ -1,0 +1,54 @@
+"""What charts of a run are made of, as frozen values."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """Some closed steps in a row, taken together.
+
+    capability, time: after the last of them; mean_reward, brier, log_loss: means over their rollouts.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int = 0
+    effective: int = 0
+    effective_task_ratio: float | None = None
+    all_solved: int = 0
+    none_solved: int = 0
+    rollouts: float = 0.0
+    mean_reward: float | None = None
+    capability: float | None = None
+    brier: float | None = None
+    log_loss: float | None = None
+    late: int = 0
+    expired: int = 0
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A run's present history in few points, in order."""
+
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """Rollouts whose predicted reward lay between `low` and `high`; the means are None where there were none."""
+
+    low: float
+    high: float
+    rollouts: float = 0.0
+    mean_prediction: float | None = None
+    mean_reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What was predicted before the last steps beside what came. steps: how many of them told anything."""
+
+    steps: int
+    bins: tuple[CalibrationBin, ...]
