@@ -52,6 +52,7 @@ from bots_service.usecases.read_calibration import ReadCalibration
 from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_journal import ReadJournal
+from bots_service.usecases.read_leases import ReadLeases
 from bots_service.usecases.read_outlooks import ReadOutlooks
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import OK, Readiness
@@ -145,6 +146,7 @@ class Parts:
         self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
         self.outlooks, self.sizes = SqlOutlooks(database), SqlSizes(database)
         self.keys = SqlKeys(database)
+        self.keys, self.retention = SqlKeys(database), SqlRetention(database)
         self.known_keys = KnownKeys(self.keys)
         self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
         self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes)
@@ -164,7 +166,6 @@ def use_cases(
     """Return the use cases over one database, and this process's memory where no hot stores are given."""
     hot = hot or memory_stores(settings)
     p = Parts(settings, database, hot, (metrics or Metrics()).training)
-    retention = SqlRetention(database)
     return UseCases(
         datasets=p.datasets,
         answers=SqlAnswers(database),
@@ -190,6 +191,7 @@ def use_cases(
         read_outlooks=ReadOutlooks(p.open_runs, p.catch_up, p.outlooks),
         read_calibration=ReadCalibration(p.open_runs, p.catch_up, p.journal),
         read_journal=ReadJournal(p.open_runs, p.catch_up, p.journal),
+        read_leases=ReadLeases(p.open_runs, p.catch_up, p.leases),
         select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
         report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
@@ -197,7 +199,7 @@ def use_cases(
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
         import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
         prune=Prune(
-            retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, settings.keep_journal_days
+            p.retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, settings.keep_journal_days
         ),
     )
 

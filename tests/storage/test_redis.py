@@ -180,6 +180,16 @@ class TestRedisLeases(LeasesContract):
         begun = await hot.begin()
         assert (begun.ordinal, begun.leased.tolist()) == (1, [2])
 
+    async def test_redis_says_when_leases_end_whatever_clock_a_replica_has(
+        self, hot: Replica, redis_server: RedisServer
+    ):
+        await hot.publish(state_at(1))
+        await hot.select(1, 2, seconds=1000)
+        clock = Clock()
+        clock.advance(123_456)
+        async with replica(redis_server.url, clock) as other:
+            assert await other.lease_ends() == pytest.approx({1: 1000, 2: 1000}, abs=60)
+
     @pytest.mark.parametrize("seed", range(3))
     async def test_replicas_that_select_at_once_share_no_task(self, hot: Replica, other: Replica, seed: int):
         await hot.publish(state_at(1))

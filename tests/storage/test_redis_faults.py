@@ -85,6 +85,20 @@ class TestAway:
         assert begun.previous[1].tasks.tolist() == [3, 4]
         assert (await hot.begin()).leased.tolist() == [1, 3]
 
+    async def test_while_redis_hangs_a_replica_tells_of_the_leases_that_it_knows(
+        self, hot: Replica, server: RedisServer
+    ):
+        await hot.publish(state_at(4))
+        await hot.select(1, 2, seconds=1000)
+        server.hang()
+        async with asyncio.timeout(GIVE_UP_S):
+            assert await hot.lease_ends() == pytest.approx({1: 1000, 2: 1000}, abs=100)
+            assert (await hot.take(await hot.begin(), 2, 3, seconds=5000)).selection is not None
+            assert await hot.lease_ends() == pytest.approx({1: 1000, 2: 5000, 3: 5000}, abs=100)
+        server.resume()
+        await back(hot)
+        assert await hot.lease_ends() == pytest.approx({1: 1000, 2: 5000, 3: 5000}, abs=200)
+
     async def test_after_an_outage_no_run_is_believed_before_it_was_published_again(
         self, hot: Replica, server: RedisServer
     ):

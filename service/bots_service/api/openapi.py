@@ -13,6 +13,7 @@ from bots_service.api import (
     curve_answers,
     journal_answers,
     key_bodies,
+    lease_answers,
     requests,
     training_answers,
 )
@@ -46,6 +47,7 @@ BODIES: tuple[type, ...] = (
     curve_answers.Calibration,
     curve_answers.Outlooks,
     journal_answers.JournalPage,
+    lease_answers.Leases,
     answers.Snapshot,
     answers.Snapshots,
     backup_bodies.ImportAnswer,

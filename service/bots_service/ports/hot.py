@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.state import RunState
-from bots_service.ports.hot_records import Begun, Published, Taken
+from bots_service.ports.hot_records import Begun, LeaseEnds, Published, Taken
 from bots_service.ports.records import RunRow, Selection
 
 
@@ -104,6 +104,10 @@ class Leases(Protocol):
 
     async def leased(self, run: RunRow) -> Tasks:
         """Return the tasks in flight, sorted."""
+        ...
+
+    async def ends(self, run: RunRow) -> LeaseEnds:
+        """Return the tasks in flight, and when the lease of each ends."""
         ...
 
     async def forget(self, run: RunRow) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.state import RunState
 from bots_service.ports.records import Selection
 
@@ -34,6 +34,19 @@ class Begun:
     turn: int = 0
     degraded: bool = False
     previous: tuple[str, Selection] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnds:
+    """The tasks in flight.
+
+    tasks: sorted.
+    left_s: seconds until the lease of each ends, above 0, by the clock of whoever ends it; the same for tasks that were
+    leased together.
+    """
+
+    tasks: Tasks
+    left_s: Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.state import RunState
 from bots_service.core.task_sets import contained, united
-from bots_service.ports.hot_records import Begun, Taken
+from bots_service.ports.hot_records import Begun, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
 from bots_service.storage.memory_states import version
 
@@ -163,6 +163,12 @@ class MemoryLeases:
     async def leased(self, run: RunRow) -> Tasks:
         """Return the tasks in flight, sorted."""
         return self._in_flight(run).tasks
+
+    async def ends(self, run: RunRow) -> LeaseEnds:
+        """Return the tasks in flight, and when the lease of each ends."""
+        now = self._clock()
+        in_flight = self._in_flight(run)
+        return LeaseEnds(in_flight.tasks, frozen(in_flight.ends - now))
 
     async def forget(self, run: RunRow) -> None:
         """End all leases of the run, and forget its selections."""

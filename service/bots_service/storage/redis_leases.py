@@ -12,14 +12,14 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.state import RunState
 from bots_service.core.task_sets import united
 from bots_service.errors import DamagedStateError
-from bots_service.ports.hot_records import Begun, Taken
+from bots_service.ports.hot_records import Begun, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
 from bots_service.storage.memory_leases import REMEMBERED_S, MemoryLeases
 from bots_service.storage.memory_states import version
 from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
 from bots_service.storage.redis_pipeline import Script
 from bots_service.storage.redis_selections import MOST_BYTES, decode_selection, encode_selection, key_digest
-from bots_service.storage.redis_views import KNOWN_RUNS, RedisViews, View, facts_of, keys, view_of
+from bots_service.storage.redis_views import KNOWN_RUNS, RedisViews, View, facts_of, joined, keys, view_of
 
 log = structlog.get_logger(__name__)
 
@@ -147,12 +147,14 @@ class RedisLeases:
 
     async def leased(self, run: RunRow) -> Tasks:
         """Return the tasks in flight, sorted."""
-        mine = await self._alone.leased(run)
-        try:
+        return (await self.ends(run)).tasks
+
+    async def ends(self, run: RunRow) -> LeaseEnds:
+        """Return the tasks in flight, and when the lease of each ends."""
+        mine, view = await self._alone.ends(run), self._views.get(run)
+        with contextlib.suppress(RedisAwayError):
             view, _ = await self._asked(run, None, reserve=False)
-        except RedisAwayError:
-            return _both(self._views.leased(run), mine)
-        return _both(view.leased, mine)
+        return mine if view is None else joined(view.ends_after(self._views.clock()), mine)
 
     async def forget(self, run: RunRow) -> None:
         """End all leases of the run, and forget its selections; where Redis is away, once it is back."""

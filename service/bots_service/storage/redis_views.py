@@ -12,6 +12,7 @@ import numpy as np
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.state import RunState
 from bots_service.core.task_sets import contained, united
+from bots_service.ports.hot_records import LeaseEnds
 from bots_service.ports.records import RunRow
 from bots_service.storage.memory_states import version
 
@@ -56,6 +57,11 @@ class View:
         places = np.searchsorted(others.leased, tasks)
         ends = np.insert(others.ends, places, until)
         return replace(self, leased=frozen(np.insert(others.leased, places, tasks)), ends=ends)
+
+    def ends_after(self, now: float) -> LeaseEnds:
+        """Return the leases that end later than now."""
+        stays = self.ends > now
+        return LeaseEnds(frozen(self.leased[stays]), self.ends[stays] - now)
 
 
 class RedisViews:
@@ -140,6 +146,16 @@ def view_of(facts: Facts, now_ms: bytes, leases: list[bytes], asked_at: float) -
     tasks, ends = np.array(leases[::2], np.int32), np.array(leases[1::2], np.float64)
     order = np.argsort(tasks)
     return View(facts, frozen(tasks[order]), (ends[order] - float(now_ms)) / 1000 + asked_at)
+
+
+def joined(one: LeaseEnds, other: LeaseEnds) -> LeaseEnds:
+    """Return the leases of both; of a task that has two, the one that ends later."""
+    tasks = united(one.tasks, other.tasks)
+    left_s = np.zeros(len(tasks))
+    for leased in (one, other):
+        places = np.searchsorted(tasks, leased.tasks)
+        left_s[places] = np.maximum(left_s[places], leased.left_s)
+    return LeaseEnds(frozen(tasks), frozen(left_s))
 
 
 def keys(run: RunRow, selection: str | None = None) -> list[str]:

@@ -22,6 +22,7 @@ from bots_service.usecases.read_calibration import ReadCalibration
 from bots_service.usecases.read_curve import ReadCurve
 from bots_service.usecases.read_history import ReadHistory
 from bots_service.usecases.read_journal import ReadJournal
+from bots_service.usecases.read_leases import ReadLeases
 from bots_service.usecases.read_outlooks import ReadOutlooks
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
@@ -61,6 +62,7 @@ class UseCases:
     read_outlooks: ReadOutlooks
     read_calibration: ReadCalibration
     read_journal: ReadJournal
+    read_leases: ReadLeases
     select_tasks: SelectTasks
     report_outcomes: ReportOutcomes
     follow_replicas: FollowReplicas

@@ -67,6 +67,10 @@ class Hot:
         leased: list[int] = (await self.leases.leased(run_row())).tolist()
         return leased
 
+    async def lease_ends(self) -> dict[int, float]:
+        ends = await self.leases.ends(run_row())
+        return dict(zip(ends.tasks.tolist(), ends.left_s.tolist(), strict=True))
+
     async def release(self, *tasks: int) -> None:
         await self.leases.release(run_row(), np.array(tasks, np.int32))
 
@@ -185,6 +189,22 @@ class LeasesContract:
         assert (await hot.begin()).leased.tolist() == [2]
         assert (await hot.select(1)).selection is not None
         assert await hot.leased() == [1, 2]
+
+    async def test_leases_tell_when_they_end_those_taken_together_alike(self, hot: Hot):
+        await hot.publish(state_at(1))
+        assert await hot.lease_ends() == {}
+        await hot.select(7, 2, 9, seconds=1000)
+        hot.clock.advance(400)
+        await hot.select(5, seconds=2000)
+        await hot.select(9, seconds=3000, reuse=True)
+        ends = await hot.lease_ends()
+        wanted = {2: 600, 5: 2000, 7: 600, 9: 3000}
+        assert list(ends) == list(wanted)
+        assert ends == pytest.approx(wanted, abs=60)
+        assert ends[2] == ends[7]
+        await hot.release(7)
+        hot.clock.advance(1000)
+        assert await hot.lease_ends() == pytest.approx({5: 1000, 9: 2000}, abs=60)
 
     async def test_a_lease_that_ends_before_the_taking_refuses_the_selection(self, hot: Hot):
         await hot.publish(state_at(1))

@@ -1,4 +1,4 @@
-"""Runs: made, read, changed, rewound, deleted."""
+"""Runs: made, read, changed, rewound, deleted; and the tasks that they have in flight."""
 
 import msgspec
 from starlette.requests import Request
@@ -9,6 +9,7 @@ from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode
 from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.lease_answers import Leases
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import documented
@@ -134,3 +135,15 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
         return Response(status_code=204)
 
     return await answered_once(use_cases.answers, scope, body, act)
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/leases",
+    response_class=Response,
+    responses={**answers_with(Leases), **documented(*EVERY, *RUN)},
+)
+@allowed(Scope.READ)
+async def read_leases(request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100) -> Response:
+    """Return the tasks in flight by when their leases end, the soonest first."""
+    leased, groups = await use_cases_of(request).read_leases(dataset, run, limit)
+    return json_response(Leases.of(leased, groups))
