@@ -149,7 +149,7 @@ class Parts:
         self.keys, self.retention = SqlKeys(database), SqlRetention(database)
         self.known_keys = KnownKeys(self.keys)
         self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
-        self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes)
+        self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes, cache=metrics.caches.datasets)
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         self.tell_replicas = TellReplicas(self.runs, self.states)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
@@ -171,7 +171,7 @@ def use_cases(
         answers=SqlAnswers(database),
         readiness=Readiness({"sql": SqlHealth(database), **hot.health}),
         keys=p.keys,
-        authenticate=Authenticate(p.known_keys, hot.limits, admin_digest(settings)),
+        authenticate=Authenticate(p.known_keys, hot.limits, p.metrics.caches.keys, admin_digest(settings)),
         create_key=CreateKey(p.keys, p.known_keys),
         revoke_key=RevokeKey(p.keys, p.known_keys),
         list_datasets=ListDatasets(p.datasets),

@@ -90,6 +90,14 @@ async def test_closed_steps_are_told_by_tag(http: httpx.AsyncClient):
         assert told == expected, tag
 
 
+async def test_a_dataset_that_is_open_is_a_hit(http: httpx.AsyncClient):
+    await make_dataset(http)
+    before = {name: await value(http, f"bots_cache_{name}_total", cache="datasets") for name in ("hits", "misses")}
+    await select(http, 1)
+    assert await value(http, "bots_cache_hits_total", cache="datasets") > before["hits"]
+    assert await value(http, "bots_cache_misses_total", cache="datasets") == before["misses"]
+
+
 async def test_what_counts_for_nothing_or_less_is_told_apart(http: httpx.AsyncClient):
     await make_dataset(http)
     first = await select(http, 2)

@@ -130,7 +130,7 @@ def _parts(
         "at_work": metrics.runs,
     }
     parts["save"] = parts["save_snapshot"] = SaveSnapshot(parts["snapshots"], every=snapshot_every, clock=clock)
-    parts["open_datasets"] = OpenDatasets(parts["datasets"], max_bytes=2**30)
+    parts["open_datasets"] = OpenDatasets(parts["datasets"], max_bytes=2**30, cache=metrics.caches.datasets)
     parts["open_runs"] = OpenRuns(parts["runs"], parts["open_datasets"])
     for name, kind in (
         ("tell_replicas", TellReplicas),

@@ -1,16 +1,40 @@
-"""What is counted of runs by tag, once whoever folds."""
+"""What is counted of runs by tag, once whoever folds, and how often what was asked for was in memory."""
 
 import asyncio
 from collections import Counter
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter as Instrument
 from structlog.testing import capture_logs
 
+from bots_service.metrics.process import Metrics
 from bots_service.usecases.dataset_builder import DatasetHeader
+from bots_service.wiring import use_cases
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream, until
 
 TAGS = dict(zip(block().ids, block().tags, strict=True))
+
+
+class Counted(World):
+    """A service of which can be read what it counts."""
+
+    registry: CollectorRegistry
+
+    def looks(self, cache: str) -> tuple[float | None, float | None]:
+        """Return how many looks at a cache found what they wanted, and how many did not."""
+        hits, misses = (f"bots_cache_{found}_total" for found in ("hits", "misses"))
+        return tuple(self.registry.get_sample_value(name, {"cache": cache}) for name in (hits, misses))  # type: ignore[return-value]  # two
+
+
+def beside(world: World) -> Counted:
+    """Return another process over the same database, that knows nothing yet."""
+    metrics = Metrics()
+    use = use_cases(world.settings, world.database, None, metrics)
+    made = Counted(world.folder, world.database, use, world.settings)
+    made.registry = metrics.registry
+    return made
 
 
 def reported(*worlds: World) -> Counter[str]:
@@ -84,3 +108,41 @@ async def test_a_dataset_without_tags_counts_nothing_by_tag(empty: World):
     assert receipt.closed
     assert receipt.tags is None
     assert reported(empty) == {}
+
+
+async def test_a_dataset_is_read_once_and_found_open_ever_after(world: World):
+    cold = beside(world)
+    assert cold.looks("datasets") == (0, 0)
+    await cold.opened()
+    assert cold.looks("datasets") == (0, 1)
+    for _ in range(3):
+        await cold.opened()
+    assert cold.looks("datasets") == (3, 1)
+
+
+async def test_selections_and_folds_count_whether_the_state_was_there(world: World):
+    await world.report(outcome("t0"))
+    cold = beside(world)
+    await cold.select(1)
+    assert cold.looks("states") == (
+        0,
+        2,
+    )  # the selection had none to draw from, for there was none to fold the journal into
+    await cold.select(1)
+    await cold.report(outcome("t1"))
+    assert cold.looks("states") == (2, 2)
+
+
+async def test_a_state_that_only_another_replica_holds_is_no_hit(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await here.report(outcome("t0"))
+    states = there.use.report_outcomes.metrics.caches.states
+    for turn, misses in ((0, 1), (1, 1)):
+        await there.select(1)
+        assert (told(states.hits), told(states.misses)) == (turn, misses)
+
+
+def told(counter: Instrument) -> float:
+    (family,) = counter.collect()
+    (sample,) = family.samples
+    return sample.value

@@ -5,6 +5,7 @@ import time
 from prometheus_client import CollectorRegistry, Histogram
 
 from bots_service.core.receipt import Receipt
+from bots_service.metrics.caches import Caches
 from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -13,6 +14,7 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 class TrainingMetrics:
     """What selects and reports leave behind in this process.
 
+    runs: what is told of each run; caches: how often they had what was asked for.
     draw_seconds, fold_seconds, catch_up_seconds: how long the parts of the work took.
     """
 
@@ -23,6 +25,7 @@ class TrainingMetrics:
             return Histogram(f"bots_{name}_duration_seconds", says, registry=registry, buckets=BUCKETS_S)
 
         self.runs = RunsAtWork(run_series(registry))
+        self.caches = Caches(registry)
         self.draw_seconds = histogram("draw", "Time of one draw.")
         self.fold_seconds = histogram("fold", "Time of folding some entries, one or a page of them.")
         self.catch_up_seconds = histogram("catch_up", "Time from a committed entry to a published state.")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
+from bots_service.metrics.caches import Cache
 from bots_service.ports.keys import EVERY_DATASET, KeyRow, Rate, RateLimits, Scope
 from bots_service.usecases.known_keys import KnownKeys
 
@@ -79,11 +80,13 @@ OPERATOR = Caller(STATIC_KEY, frozenset({Scope.ADMIN}), (EVERY_DATASET,), STATIC
 class Authenticate:
     """Tell who calls, from memory: a request costs a hash and a comparison, and a key with a rate its count.
 
+    cache: counts how often a key was known.
     admin_digest: of the key that the operator set, None without one.
     """
 
     known: KnownKeys
     limits: RateLimits
+    cache: Cache
     admin_digest: bytes | None
     clock: Callable[[], float] = time.time
 
@@ -120,7 +123,9 @@ class Authenticate:
         shape = SHAPE.fullmatch(presented)
         if shape is None:
             return None
-        if self.known.get(shape[1]) is None:
+        is_known = self.known.get(shape[1]) is not None
+        self.cache.looked_up(found=is_known)
+        if not is_known:
             await self.known.look_again()
         return self.known.get(shape[1])
 

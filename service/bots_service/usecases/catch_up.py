@@ -98,7 +98,9 @@ class CatchUp:
     async def _nearest(self, run: OpenRun, seq: int) -> Published:
         """Return the state to fold entry `seq` into; where entries before it are missing, what others published."""
         known = self.states.known(run.row)
-        if known is not None and known.state is not None and known.state.seq >= seq - 1:
+        is_near = known is not None and known.state is not None and known.state.seq >= seq - 1
+        self.metrics.caches.states.looked_up(found=is_near)
+        if known is not None and is_near:
             return known
         newest = await self.states.newest(run.row)
         return newest if newest.state is not None or known is None else known

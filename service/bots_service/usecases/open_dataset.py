@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 
+from bots_service.metrics.caches import Cache
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import DatasetRow, OpenDataset
 from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader, opened
@@ -11,15 +12,17 @@ from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader,
 class OpenDatasets:
     """Datasets by name, loaded when first asked for; the least recently used go when memory is short."""
 
-    def __init__(self, datasets: Datasets, *, max_bytes: int) -> None:
+    def __init__(self, datasets: Datasets, *, max_bytes: int, cache: Cache) -> None:
         """Open datasets from a store.
 
         Args:
             datasets: where they are kept.
             max_bytes: how much memory the open ones may take; the one in use always stays.
+            cache: counts how often a dataset was open.
         """
         self._datasets = datasets
         self._max_bytes = max_bytes
+        self._cache = cache
         self._open: OrderedDict[str, OpenDataset] = OrderedDict()
         self._loading = asyncio.Lock()
         self._changed: set[str] = set()  # while one was loading
@@ -31,6 +34,7 @@ class OpenDatasets:
             UnknownDatasetError: there is none of that name.
         """
         known = self._open.get(name)
+        self._cache.looked_up(found=known is not None)
         if known is not None:
             self._open.move_to_end(name)
             return known

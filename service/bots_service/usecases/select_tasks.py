@@ -97,6 +97,7 @@ class SelectTasks:
                     selection = _again(taken.previous, once)
                     return selection, (await self.open_runs.knowing(run, selection.tasks)).dataset, True
                 if taken.selection is not None:
+                    self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
                 if taken.stale:
                     state = None
