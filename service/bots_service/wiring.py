@@ -145,7 +145,6 @@ class Parts:
         self.datasets, self.runs = SqlDatasets(database), SqlRuns(database)
         self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
         self.outlooks, self.sizes = SqlOutlooks(database), SqlSizes(database)
-        self.keys = SqlKeys(database)
         self.keys, self.retention = SqlKeys(database), SqlRetention(database)
         self.known_keys = KnownKeys(self.keys)
         self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
@@ -198,10 +197,13 @@ def use_cases(
         observe_runs=ObserveRuns(p.look_at_run, p.at_work),
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
         import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
-        prune=Prune(
-            p.retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, settings.keep_journal_days
-        ),
+        prune=prune(p, settings.keep_journal_days),
     )
+
+
+def prune(p: Parts, keep_days: float | None) -> Prune:
+    """Return what removes old journal entries, by itself where days are given."""
+    return Prune(p.retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, keep_days)
 
 
 def watch(readiness: Readiness, metrics: Metrics) -> None:
