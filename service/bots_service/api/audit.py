@@ -20,7 +20,7 @@ def log_act(scope: Scope, status: int) -> None:
         return
     state = scope.get("state", {})
     caller = state.get("caller")
-    named = {name: without_key(value) for name, value in scope.get("path_params", {}).items()}
+    named = {name: without_key(Request(scope), value) for name, value in scope.get("path_params", {}).items()}
     key = None if caller is None else caller.key
     log.info("audit", act=route.name, key=key, status=status, **{**named, **state.get("audited", {})})
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import structlog
 from starlette.requests import Request
 
+from bots_service.api.parameters import use_cases_of
 from bots_service.spans import tell_request
 
 LONGEST_NAME = 128  # a refused request may name anything
@@ -13,21 +14,16 @@ WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # put where
 TOLD = ("dataset", "run")
 
 
-def presented_key(request: Request) -> str | None:
-    """Return the key that came with the request, None without one."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else None
-
-
-def without_key(name: str) -> str:
+def without_key(request: Request, name: str) -> str:
     """Return a name as it may be told."""
+    if use_cases_of(request).authenticate.is_operators(name):
+        return "*"
     return WHOLE_KEY.sub(r"\1*", name)[:LONGEST_NAME]
 
 
 def tell_names(request: Request, names: Mapping[str, str]) -> None:
     """Put the dataset and the run, where they are named, on everything that is told of this request from now on."""
-    key = presented_key(request)
-    told = {name: without_key(names[name]) for name in TOLD if name in names and names[name] != key}
+    told = {name: without_key(request, names[name]) for name in TOLD if name in names}
     if told:
         structlog.contextvars.bind_contextvars(**told)
         tell_request(told)

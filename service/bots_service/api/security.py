@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute, APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.named import presented_key, tell_names
+from bots_service.api.named import tell_names
 from bots_service.api.parameters import use_cases_of
 from bots_service.ports.keys import Scope
 from bots_service.usecases.authenticate import Caller
@@ -135,6 +135,12 @@ def guarded(router: APIRouter) -> Iterator[GuardedRoute]:
         if not isinstance(route, GuardedRoute):
             raise ValueError(f"{getattr(route, 'path', route)} has no guard: make it with a router of guarded_router()")
         yield route
+
+
+def presented_key(request: Request) -> str | None:
+    """Return the key that came with the request, None without one."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
 
 
 def caller_of(request: Request) -> Caller:

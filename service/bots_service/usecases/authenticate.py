@@ -95,6 +95,13 @@ class Authenticate:
         """Whether no keys guard the service. Revoked and expired ones do: losing the last key opens nothing."""
         return self.admin_digest is None and not self.known.exist
 
+    def is_operators(self, key: str) -> bool:
+        """Say whether this is the key that the operator set."""
+        return self._is_operators(digest_of(key))
+
+    def _is_operators(self, digest: bytes) -> bool:
+        return self.admin_digest is not None and hmac.compare_digest(digest, self.admin_digest)
+
     async def __call__(self, presented: str | None) -> Caller:
         """Return who sent this key.
 
@@ -107,7 +114,7 @@ class Authenticate:
         if presented is None:
             raise UnauthenticatedError("keys guard this service; send Authorization: Bearer KEY")
         digest = digest_of(presented)
-        if self.admin_digest is not None and hmac.compare_digest(digest, self.admin_digest):
+        if self._is_operators(digest):
             return OPERATOR
         row = await self._known(presented)
         # The same work for an id that nobody has.
