@@ -29,7 +29,8 @@ from bots_client._errors import (
     UnreachableError,
 )
 from bots_client._inputs import GivenSettings, Outcome, Task
-from bots_client._key_models import ApiKey, NewApiKey, RateLimit
+from bots_client._journal_models import JournalEntry
+from bots_client._key_models import ApiKey, NewApiKey, RateLimit, WhoAmI
 from bots_client._models import (
     Dataset,
     Fork,
@@ -68,6 +69,7 @@ __all__ = [
     "Imported",
     "ImportedRun",
     "InvalidRequestError",
+    "JournalEntry",
     "NewApiKey",
     "NotFoundError",
     "Outcome",
@@ -91,5 +93,6 @@ __all__ = [
     "Totals",
     "UnreachableError",
     "Version",
+    "WhoAmI",
     "__version__",
 ]

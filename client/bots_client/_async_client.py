@@ -147,6 +147,7 @@ class AsyncClient:
     count_tasks = method(run_calls.count_tasks, _send)
     tasks_arrow = method(run_calls.tasks_arrow, _stream)
     history = method(run_calls.history, _each)
+    journal = method(run_calls.journal, _each)
     rewind = method(run_calls.rewind, _send)
     snapshot = method(run_calls.snapshot, _send)
     snapshots = method(run_calls.snapshots, _each)
@@ -163,6 +164,7 @@ class AsyncClient:
     create_key = method(key_calls.create_key, _send)
     keys = method(key_calls.keys, _each)
     revoke_key = method(key_calls.revoke_key, _send)
+    whoami = method(key_calls.whoami, _send)
 
     version = method(service_calls.version, _send)
     is_ready = method(service_calls.is_ready, _probe)

@@ -150,6 +150,7 @@ class Client:
     count_tasks = method(run_calls.count_tasks, _send)
     tasks_arrow = method(run_calls.tasks_arrow, _stream)
     history = method(run_calls.history, _each)
+    journal = method(run_calls.journal, _each)
     rewind = method(run_calls.rewind, _send)
     snapshot = method(run_calls.snapshot, _send)
     snapshots = method(run_calls.snapshots, _each)
@@ -166,6 +167,7 @@ class Client:
     create_key = method(key_calls.create_key, _send)
     keys = method(key_calls.keys, _each)
     revoke_key = method(key_calls.revoke_key, _send)
+    whoami = method(key_calls.whoami, _send)
 
     version = method(service_calls.version, _send)
     is_ready = method(service_calls.is_ready, _probe)

@@ -40,3 +40,18 @@ class NewApiKey(ApiKey):
     """
 
     key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoAmI:
+    """Whoever calls.
+
+    guarded: whether keys guard the service; without them nobody has a name, and everybody may do everything.
+    scopes, datasets: as of an `ApiKey`.
+    """
+
+    guarded: bool
+    scopes: tuple[str, ...]
+    datasets: tuple[str, ...]
+    name: str | None = None
+    expires_at: datetime | None = None

@@ -49,6 +49,10 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     line = bots("datasets", "show", "other", BOTS_API_KEY=made["key"]).assert_one_line(1)
     assert "does not reach dataset 'other', only guru*, b?; set BOTS_API_KEY to a key that may" in line
 
+    mine = bots("whoami", BOTS_API_KEY=made["key"])
+    assert re.search(r"name\s+trainer 7\s+scopes\s+report, select\s+datasets\s+guru\*, b\?", mine.out)
+    assert bots("whoami", "--json").json["name"] == "BOTS_ADMIN_KEY"
+
     listed = bots("keys", "list")
     assert re.search(rf"{made['id']}\s+trainer 7\s+report, select\s+guru\*, b\?\s+50/s, 80 at once", listed.out)
     assert made["key"][-64:] not in listed.out + bots("keys", "list", "--json").out

@@ -59,6 +59,29 @@ def test_tasks_are_found_by_a_part_of_their_id(bots, client, pool):
     assert "no such task" in bots.ok("tasks", pool, "--search", "p2p")
 
 
+def test_the_journal_tells_all_that_changed_a_run(bots, client, pool):
+    assert "empty" in bots.ok("journal", pool)
+    client.report(pool, [Outcome.counts("p1", 1, 2), Outcome.counts("p2", 1, 4)])
+    client.update_run(pool, target=0.25)
+    client.rewind(pool, 0)
+    listed = bots("journal", pool, "--json").json["entries"]
+    assert [(one["seq"], one["kind"], one["hidden"]) for one in listed] == [
+        (3, "rewind", False),
+        (2, "settings", True),
+        (1, "report", True),
+    ]
+    assert (listed[0]["to_step"], listed[1]["changed"]) == (0, {"target": 0.25})
+    readable = bots.ok("journal", pool)
+    for told in ("back to step 0", "target=0.25", "6 rollouts of 2 tasks, closed a step"):
+        assert told in readable
+    assert len(bots("journal", pool, "--limit", 1, "--json").json["entries"]) == 1
+
+
+def test_nobody_has_a_name_where_no_keys_guard_the_service(bots):
+    assert bots("whoami", "--json").json["guarded"] is False
+    assert "everybody may do everything" in bots.ok("whoami")
+
+
 def test_history_shows_the_last_steps_unless_told_otherwise(bots, client, pool):
     for _ in range(3):
         client.report(pool, [Outcome.counts("p1", 1, 2)])

@@ -102,6 +102,19 @@ HISTORY_STEP: dict[str, Any] = {
     "late": 0,
     "time": "2026-01-02T03:04:05Z",
 }
+JOURNAL_ENTRY: dict[str, Any] = {
+    "seq": 2,
+    "epoch": 0,
+    "step": 1,
+    "kind": "settings",
+    "tasks": None,
+    "rollouts": None,
+    "closed": None,
+    "to_step": None,
+    "changed": {"seed": 7, "target": 0.25, "strategy": "mean", "reward_range": [-1.0, 1.0], "tasks_per_step": None},
+    "hidden": True,
+    "time": "2026-01-02T03:04:05Z",
+}
 SNAPSHOT: dict[str, Any] = {
     "seq": 13,
     "epoch": 0,
@@ -119,6 +132,13 @@ API_KEY: dict[str, Any] = {
     "created_at": "2026-01-02T03:04:05Z",
     "expires_at": "2026-02-02T03:04:05Z",
     "revoked_at": None,
+}
+WHOAMI: dict[str, Any] = {
+    "guarded": True,
+    "name": "trainer 7",
+    "scopes": ["report", "select"],
+    "datasets": ["guru*"],
+    "expires_at": None,
 }
 NEW_API_KEY: dict[str, Any] = {**API_KEY, "key": "bots_0123456789abcdef_secret"}
 VERSION: dict[str, Any] = {"version": "0.1.0", "python": "3.11.7", "numpy": "2.4.0", "schema": 3}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from bots_client import RateLimit
-from tests.client.answers import API_KEY, NEW_API_KEY, page
+from tests.client.answers import API_KEY, NEW_API_KEY, WHOAMI, page
 from tests.client.scripted_server import answer
 
 
@@ -28,3 +28,11 @@ def test_keys_are_listed_without_what_makes_them_keys(serve, connect):
 
     assert (found.name, found.rate_limit, found.revoked_at) == ("trainer 7", None, None)
     assert not hasattr(found, "key")
+
+
+def test_the_caller_is_read_in_full(serve, connect):
+    caller = connect(serve(answer({**WHOAMI, "expires_at": API_KEY["expires_at"]}))).whoami()
+
+    assert (caller.guarded, caller.name, caller.datasets) == (True, "trainer 7", ("guru*",))
+    assert caller.scopes == ("report", "select")
+    assert caller.expires_at == datetime(2026, 2, 2, 3, 4, 5, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked. They take a key with scope admin for every dataset."""
+"""API keys: made, listed, revoked, with a key of scope admin for every dataset; and the one that calls."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from bots_client._call import Call, Pages, given, listed, path, written
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import strings
-from bots_client._key_models import ApiKey, NewApiKey
+from bots_client._key_models import ApiKey, NewApiKey, WhoAmI
 
 
 def create_key(
@@ -61,3 +61,8 @@ def revoke_key(key_id: str) -> Call[None]:
     if "_" in key_id:
         raise InvalidRequestError("that is a whole key; pass its id, the part between its underscores")
     return written("DELETE", path("keys", key_id), nothing)
+
+
+def whoami() -> Call[WhoAmI]:
+    """Say who calls: what the key in use is called, and what it may do."""
+    return Call("GET", path("whoami"), into(WhoAmI))

@@ -7,6 +7,7 @@ from bots_client._call import Call, Pages, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import GivenSettings, strings
+from bots_client._journal_models import JournalEntry
 from bots_client._models import HistoryStep, Run, Snapshot, TaskBelief
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
@@ -140,6 +141,17 @@ def history(
     """
     where = path("datasets", dataset, "runs", run, "history")
     return listed(HistoryStep, "history", where, limit, ("after_step", after_step))
+
+
+def journal(dataset: str, run: str = "default", *, limit: int | None = None) -> Pages[JournalEntry]:
+    """Go through all that ever changed a run, newest first; what a rewind took out of its history too.
+
+    Args:
+        dataset: the pool.
+        run: whose journal.
+        limit: at most so many; None: all.
+    """
+    return listed(JournalEntry, "entries", path("datasets", dataset, "runs", run, "journal"), limit)
 
 
 def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:

@@ -6,6 +6,7 @@ from bots_service.cli import backups, beliefs, charts, datasets, keys, runs, ser
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
+from bots_service.cli.journal import journal
 
 app = typer.Typer(
     name="bots",
@@ -27,12 +28,14 @@ app.command()(beliefs.tasks)
 app.command()(beliefs.history)
 app.command()(charts.curve)
 app.command()(charts.calibration)
+app.command()(journal)
 app.command()(beliefs.rewind)
 app.command()(beliefs.snapshot)
 app.command()(backups.export)
 app.command("import")(backups.import_)
 app.command()(backups.prune)
 app.add_typer(keys.app, name="keys")
+app.command()(keys.whoami)
 app.command()(service.migrate)
 app.command()(doctor)
 app.command()(service.version)

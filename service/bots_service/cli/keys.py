@@ -1,4 +1,4 @@
-"""`bots keys`: who may use the service, and for what."""
+"""`bots keys`, `bots whoami`: who may use the service, and for what."""
 
 import re
 from datetime import UTC, datetime
@@ -99,6 +99,20 @@ def revoke(
     with connected(url) as client:
         client.revoke_key(id_)
     show({"revoked": id_}, lambda: f"key {id_} is revoked", as_json=as_json)
+
+
+def whoami(url: Url = None, as_json: AsJson = False) -> None:
+    """Show what the key in BOTS_API_KEY is called, and what it may do."""
+    with connected(url) as client:
+        found = client.whoami()
+    rows = {
+        "name": found.name or "-",
+        "scopes": ", ".join(found.scopes),
+        "datasets": ", ".join(found.datasets),
+        "good until": moment(found.expires_at),
+    }
+    nothing = "no keys guard the service: everybody may do everything"
+    show(found, lambda: sheet(rows) if found.guarded else nothing, as_json=as_json)
 
 
 def described(key: "ApiKey") -> dict[str, str]:
