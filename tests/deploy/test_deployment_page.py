@@ -23,7 +23,7 @@ def test_every_setting_is_told_in_the_command_lines_page():
 )
 def test_the_variables_that_are_named_exist(path):
     named = set(NAMES.findall((ROOT / path).read_text("utf-8")))
-    assert named - OF_COMPOSE <= SETTINGS | set(environment_example())
+    assert named - OF_COMPOSE - OF_THE_CLIENT <= SETTINGS | set(environment_example())
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code():

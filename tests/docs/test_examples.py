@@ -26,6 +26,7 @@ NOT_RUN: list[tuple[str, str]] = [
     ("README.md", "it needs your PostgreSQL and Redis"),
     ("docs/deployment.md", "installs into a folder of the system"),
     ("docs/deployment.md", "needs a Docker engine"),
+    ("docs/deployment.md", "needs a Docker engine"),
     ("docs/deployment.md", "needs a Docker engine and a cluster"),
     ("docs/deployment.md", "needs a PostgreSQL and a Redis, and serves until it is stopped"),
     ("docs/deployment.md", "needs a cluster"),

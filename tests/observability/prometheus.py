@@ -1,6 +1,7 @@
 """A real Prometheus in a process of its own."""
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -65,15 +66,21 @@ class Prometheus:
 
 
 @contextmanager
-def running_prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
-    """Start it with the configuration that we ship, for services on these ports of this machine."""
+def running_prometheus(folder: Path, ports: Sequence[int], *, quicker: int = 1) -> Iterator[Prometheus]:
+    """Start it with what we ship, for services on these ports of this machine.
+
+    Args:
+        folder: for its files.
+        ports: where the services listen.
+        quicker: so many times sooner alerts fire; see `quickened`.
+    """
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
     (job,) = config["scrape_configs"]
     del job["dns_sd_configs"], job["authorization"]
     job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    shutil.copy(DEPLOY / "alerts.yml", folder)
+    (folder / "alerts.yml").write_text(quickened((DEPLOY / "alerts.yml").read_text(), quicker))
     address = f"127.0.0.1:{free_port()}"
     command = [tool("prometheus"), f"--web.listen-address={address}", f"--storage.tsdb.path={folder / 'data'}"]
     with (folder / "prometheus.log").open("wb") as log:
@@ -84,6 +91,21 @@ def running_prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheu
     finally:
         process.terminate()
         process.wait(SOON_S)
+
+
+def quickened(rules: str, quicker: int) -> str:
+    """Return rules with every length of time divided: ranges, waiting times, and seconds since something happened.
+
+    Nothing else is changed: how many tasks or what share it takes stays as it is.
+    """
+
+    def shorter(match: re.Match[str]) -> str:
+        seconds = float(match["number"]) * {"s": 1, "m": 60, "h": 3600}[match["unit"] or "s"]
+        return f"{match['before']}{seconds / quicker * 1000:.0f}ms{match['after']}"
+
+    rules = re.sub(r"(?P<before>\[)(?P<number>\d+)(?P<unit>[smh])(?P<after>\])", shorter, rules)
+    rules = re.sub(r"(?P<before>\bfor: )(?P<number>\d+)(?P<unit>[smh])(?P<after>)", shorter, rules)
+    return re.sub(r"(\btime\(\) - .+ > )(\d+)", lambda match: f"{match[1]}{int(match[2]) / quicker:g}", rules)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

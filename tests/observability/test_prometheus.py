@@ -1,9 +1,6 @@
 """What we ship for Prometheus, with a real one, at two services that share PostgreSQL and Redis."""
 
-import random
-import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,70 +8,11 @@ import httpx
 import pytest
 import yaml
 
-from tests.observability.prometheus import DEPLOY, EVERY_S, SOON_S, Prometheus, promtool, running_prometheus
-from tests.servers import PostgresServer, RedisServer
+from tests.observability.load import ASTRAY, RUNS, TAGS, TRIALS, Load
+from tests.observability.prometheus import DEPLOY, SOON_S, Prometheus, promtool
 from tests.serving import ServiceProcess
 
-REPORTS, TASKS = 60, 200
-RUNS = ("default", "other")
 OF_POOL = "dataset='pool'"
-# Every third task has a tag of its own kind, which of many kinds; all but every fifth have a common one.
-TAGS = {
-    f"t{number}": [f"kind-{number % 20}"] * (number % 3 == 0) + ["common"] * (number % 5 > 0) for number in range(TASKS)
-}
-
-
-@pytest.fixture(scope="module")
-def services(
-    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis_server: RedisServer
-) -> Iterator[list[ServiceProcess]]:
-    """Two services that share their stores."""
-    redis_server.client().flushall()
-    url = postgres.new_database()
-    settings = {"database_url": url, "redis_url": redis_server.url}
-    both = [ServiceProcess(tmp_path_factory.mktemp("service"), **settings) for _ in range(2)]
-    for service in both:
-        service.start()
-    yield both
-    for service in both:
-        service.stop()
-    postgres.drop_database(url)
-
-
-Outcome = tuple[str, str, int]  # run, task, successes
-
-
-@pytest.fixture(scope="module")
-def reported(services: list[ServiceProcess]) -> list[Outcome]:
-    """Select from one service and report to the other, again and again: each takes half of the reports of two runs."""
-    rng, reported = random.Random(1), list[Outcome]()
-    pool = {"tasks": [{"id": task, "tags": tags} for task, tags in TAGS.items()]}
-    with httpx.Client(timeout=SOON_S) as http:
-
-        def ask(method: str, service: ServiceProcess, path: str, body: Any) -> Any:
-            return http.request(method, f"{service.url}{path}", json=body).raise_for_status().json()
-
-        ask("PUT", services[0], "/datasets/pool", pool)
-        ask("PUT", services[0], "/datasets/pool/runs/other", {"strategy": "uniform"})
-        for number in range(REPORTS):
-            here, there = services[number % 2], services[1 - number % 2]
-            about = {"dataset": "pool", "run": RUNS[number % 3 == 0]}
-            chosen = ask("POST", here, "/select", {**about, "count": 4})["tasks"]
-            outcomes = [{"task": task["id"], "successes": rng.choice([0, 3, 8]), "trials": 8} for task in chosen]
-            ask("POST", there, "/report", {**about, "outcomes": outcomes})
-            reported += [(about["run"], outcome["task"], outcome["successes"]) for outcome in outcomes]
-    return reported
-
-
-@pytest.fixture(scope="module")
-def prometheus(
-    services: list[ServiceProcess],
-    reported: list[Outcome],  # so that there is something to scrape
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Prometheus]:
-    with running_prometheus(tmp_path_factory.mktemp("prometheus"), [service.port for service in services]) as started:
-        time.sleep(7 * EVERY_S)  # the gauges of a run are looked up every second or more seldom
-        yield started
 
 
 def history(service: ServiceProcess, run: str) -> list[dict[str, Any]]:
@@ -97,7 +35,9 @@ def test_configuration_and_rules_are_clean(tmp_path: Path):
 
 
 def test_metrics_are_clean(prometheus: Prometheus, services: list[ServiceProcess]):
-    assert len(prometheus.query("bots_belief_mean")) == len(RUNS) * len(services) * 5  # so they are all there by now
+    assert (
+        len(prometheus.query("bots_belief_mean")) == len((*RUNS, ASTRAY)) * len(services) * 5
+    )  # so they are all there by now
     for service in services:
         text = httpx.get(f"{service.url}/metrics", timeout=SOON_S).content
         assert promtool("check", "metrics", told=text) == ""
@@ -131,16 +71,16 @@ def test_the_sum_over_replicas_is_what_the_journal_says(
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_the_sum_over_replicas_by_tag_is_what_was_reported(prometheus: Prometheus, reported: list[Outcome], run: str):
+def test_the_sum_over_replicas_by_tag_is_what_was_reported(prometheus: Prometheus, load: Load, run: str):
     carriers = Counter(tag for tags in TAGS.values() for tag in tags)
     apart = sorted(carriers, key=lambda tag: (-carriers[tag], tag))[:16]
     expected: dict[str, Counter[str]] = {}
-    for _, task, successes in (outcome for outcome in reported if outcome[0] == run):
+    for task, successes in load.reported[run]:
         for tag in {tag if tag in apart else "(other)" for tag in TAGS[task]}:
             step = {
                 "reported_tasks": 1,
-                "effective_tasks": 0 < successes < 8,
-                "rollouts": 8,
+                "effective_tasks": 0 < successes < TRIALS,
+                "rollouts": TRIALS,
                 "solved_rollouts": successes,
             }
             for name, value in step.items():
@@ -154,7 +94,7 @@ def test_the_sum_over_replicas_by_tag_is_what_was_reported(prometheus: Prometheu
 def test_all_replicas_tell_the_same_of_where_a_run_stands(prometheus: Prometheus):
     for name in ("step", "uniform_effective_task_ratio", "leased_tasks", "unfolded_entries"):
         found = prometheus.query(f"count by (run) (count by (run, __name__) (bots_{name}{{{OF_POOL}}} >= 0))")
-        assert len(found) == len(RUNS), name
+        assert len(found) == len((*RUNS, ASTRAY)), name
         spread = prometheus.query(f"max by (run) (bots_{name}{{{OF_POOL}}}) - min by (run) (bots_{name}{{{OF_POOL}}})")
         assert set(spread.values()) == {0.0}, name
 

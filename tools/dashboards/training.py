@@ -1,0 +1,190 @@
+"""The dashboard for training teams: what selecting gains, where each run stands, and whether its belief is right."""
+
+from tools.dashboards.belief import BELIEF, ODDITIES
+from tools.dashboards.board import Row, dashboard, variable, window
+from tools.dashboards.of_runs import OF, a_minute, grown, newest, share
+from tools.dashboards.panels import Panel, Steps
+
+EFFECTIVE: Steps = (
+    (None, "red"),
+    (0.2, "orange"),
+    (0.4, "green"),
+)  # below a fifth BotsEffectiveTaskRatioCollapsed fires
+OUTCOMES = {"taught something": "green", "always solved": "blue", "never solved": "orange"}
+GAIN: Steps = ((None, "red"), (1.0, "orange"), (1.2, "green"))
+
+UNIFORM = newest("uniform_effective_task_ratio")
+RATIO = share("effective_tasks", "reported_tasks")
+USUAL_UNIFORM = f"avg_over_time(({UNIFORM} > 0)[$__range:])"
+SAVED = (
+    f"{grown('rollouts', '$__range')}"
+    f" * ({share('effective_tasks', 'reported_tasks', '$__range')} / {USUAL_UNIFORM} - 1)"
+)
+# One of them where replicas don't agree yet, or Prometheus would refuse to answer.
+STRATEGY = f"on (run) group_left (strategy) topk by (run) (1, max by (run, strategy) (bots_run_info{{{OF}}}))"
+
+GAINS = Row(
+    "What selecting gains",
+    [
+        Panel(
+            "Effective task ratio",
+            {"{{run}}": RATIO},
+            "Share of the tasks that were solved at times: the ones that teach. Below a fifth nearly all rollouts are"
+            " wasted: see Outcomes whether the pool is too easy or too hard by now, or the verifier broke.",
+            "percentunit",
+            kind="stat",
+            height=5,
+            steps=EFFECTIVE,
+        ),
+        Panel(
+            "Against uniform choice",
+            {"{{run}}": f"{RATIO} / ({UNIFORM} > 0)"},
+            "How many times as many tasks teach as uniform choice could expect by the present belief. Near 1 selecting"
+            " no longer pays: nearly all tasks are of use, or none. Below 1: look at the calibration.",
+            "suffix: times",
+            kind="stat",
+            height=5,
+            steps=GAIN,
+        ),
+        Panel(
+            "Rollouts saved",
+            {"{{run}}": SAVED},
+            "Over the time shown: how many rollouts more uniform choice would have needed for as many effective tasks."
+            " Below 0 it would have needed fewer: look at the calibration.",
+            "short",
+            kind="stat",
+            height=5,
+            steps=((None, "red"), (0, "green")),
+        ),
+        Panel(
+            "Effective task ratio over time",
+            {"{{run}}": RATIO, "{{run}}, uniform": UNIFORM},
+            "What came, beside what uniform choice could expect. The two draw near when the pool is used up: add tasks"
+            " of the difficulty that lacks.",
+            "percentunit",
+            width=12,
+            most=1,
+        ),
+        Panel(
+            "Success rates",
+            {"{{bin}}": f"avg by (bin) (max by (run, bin) (bots_belief_share{{{OF}}}))"},
+            "Share of the tasks by expected success probability, in twentieths; of several runs the mean. All at the"
+            " top: the pool is too easy; all at the bottom: too hard.",
+            "percentunit",
+            kind="heatmap",
+            width=12,
+        ),
+    ],
+)
+
+STANDING = Row(
+    "Where the runs stand",
+    [
+        Panel(
+            "Runs",
+            {
+                "effective": f"{share('effective_tasks', 'reported_tasks', '$__range')} * {STRATEGY}",
+                "uniform could expect": UNIFORM,
+                "mean reward": share("solved_rollouts", "rollouts", "$__range"),
+            },
+            "Over the time shown, with each run's strategy. A run of strategy uniform should come to what uniform could"
+            " expect; if it does not, the belief is wrong.",
+            "percentunit",
+            kind="table",
+            by="run",
+            width=12,
+        ),
+        Panel(
+            "Capability",
+            {"{{run}}": newest("capability")},
+            "Where the model stands along the reference models: 0 the weakest, 1 the strongest. Falls: training has"
+            " diverged, or the verifier changed. Empty: the dataset has no reference models.",
+            "percentunit",
+            width=12,
+        ),
+        Panel(
+            "Outcomes",
+            {
+                "taught something": grown("effective_tasks", by=""),
+                "always solved": grown("all_solved_tasks", by=""),
+                "never solved": grown("none_solved_tasks", by=""),
+            },
+            "Tasks of closed steps, over the window. Always solved grows fastest: add harder tasks. Never solved: add"
+            " easier ones, or look whether the verifier works.",
+            "short",
+            width=12,
+            stacked=True,
+            colors=OUTCOMES,
+        ),
+        Panel(
+            "Mean reward",
+            {"{{run}}": share("solved_rollouts", "rollouts")},
+            "Rewards over rollouts. BOTS holds it near the target, so a jump says that the verifier or the checkpoint"
+            " changed.",
+            "percentunit",
+            width=12,
+            most=1,
+        ),
+    ],
+)
+
+SPEED = Row(
+    "At work",
+    [
+        Panel(
+            "Tasks a minute",
+            {"{{run}}": a_minute("reported_tasks")},
+            "Tasks of closed steps. Stands still while selections go on: the trainer stalls between them, or its"
+            " reports are lost.",
+            "cpm",
+        ),
+        Panel(
+            "Rollouts a minute",
+            {"{{run}}": a_minute("rollouts")},
+            "Rollouts of closed steps. Falls while tasks don't: fewer rollouts a task.",
+            "cpm",
+        ),
+        Panel(
+            "Steps a minute",
+            {"{{run}}": a_minute("steps")},
+            "Steps that closed. Stands still while reports come: nobody closes them.",
+            "cpm",
+        ),
+        Panel(
+            "Tasks in flight",
+            {"{{run}}": newest("leased_tasks")},
+            "Tasks that were handed out and not reported. Grows without end: workers die before they report; their"
+            " leases end after lease_seconds.",
+            "short",
+        ),
+        Panel(
+            "Since the last selection and report",
+            {
+                "{{run}}, selection": f"time() - {newest('last_selection_timestamp_seconds')}",
+                "{{run}}, report": f"time() - {newest('last_report_timestamp_seconds')}",
+            },
+            "Grows for a run that should be at work: its trainer stalls. After half an hour with tasks in flight"
+            " BotsRunStalled fires.",
+            "s",
+            steps=((None, "green"), (1800, "orange")),
+        ),
+        Panel(
+            "Steps of the present history",
+            {"{{run}}": newest("step")},
+            "Falls: the run was rewound.",
+            "short",
+        ),
+    ],
+)
+
+TRAINING = dashboard(
+    "bots-training",
+    "BOTS: training",
+    "What selecting gains, where each run stands, and whether its belief is right. docs/signals.md says more.",
+    [
+        variable("dataset", "dataset", "label_values(bots_reports_total, dataset)", multi=False),
+        variable("run", "run", 'label_values(bots_reports_total{dataset="$dataset"}, run)'),
+        window("5m", "15m", "30m", "1h", "6h", chosen="30m"),
+    ],
+    [GAINS, STANDING, BELIEF, SPEED, ODDITIES],
+)
