@@ -1,0 +1,95 @@
+"""What makes alerts fire, done to real services."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from tests.observability.prometheus import SOON_S
+
+TASKS, BATCH, TRIALS = 64, 16, 16
+# Choosing so many of so many tasks, no two of them alike, takes many milliseconds, and a service that does one thing at
+# a time lets others wait: not more than it has room for, nor longer than it has patience, or it would refuse them.
+MANY_TASKS, MANY, CALLERS = 50_000, 1000, 240
+SERIAL = {"max_concurrent": "1", "request_timeout_s": "100"}
+PAUSE_S = 0.05
+
+Selected = dict[str, Any]
+# run -> how many of a selected task's rollouts are solved
+TRAINERS: dict[str, Callable[[Selected], int]] = {
+    "steady": lambda _: TRIALS // 2,
+    "solved": lambda _: TRIALS,  # nothing to learn from
+    "drifted": lambda task: 1 if task["mean"] > 0.5 else TRIALS - 1,  # the opposite of what is believed
+}
+FORGETFUL = {"forgetting": 0.9}  # else what was believed and its opposite would soon cancel out
+
+
+def prepare(url: str) -> None:
+    """Make the datasets and runs; leave one run with tasks in flight that nobody reports."""
+    with httpx.Client(base_url=url, timeout=SOON_S) as http:
+        tasks = [{"id": f"t{number}"} for number in range(TASKS)]
+        http.put("/datasets/pool", json={"tasks": tasks}).raise_for_status()
+        rates = [{"id": f"t{number}", "reference_pass_rates": [number / MANY_TASKS]} for number in range(MANY_TASKS)]
+        http.put("/datasets/crowded", json={"reference_models": ["weak"], "tasks": rates}).raise_for_status()
+        http.put("/datasets/crowded/runs/default", json={"lease_seconds": 1}).raise_for_status()
+        for run in (*TRAINERS, "stalled"):
+            http.put(f"/datasets/pool/runs/{run}", json=FORGETFUL).raise_for_status()
+        http.post("/select", json={"dataset": "pool", "run": "stalled", "count": BATCH}).raise_for_status()
+
+
+@contextmanager
+def trainers(url: str) -> Iterator[None]:
+    """Let one trainer for each run select and report, whatever it is answered, until the end."""
+    ended = threading.Event()
+    threads = [threading.Thread(target=_train, args=(url, run, ended)) for run in TRAINERS]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def _train(url: str, run: str, ended: threading.Event) -> None:
+    selection: dict[str, Any] = {}
+    with httpx.Client(base_url=url, timeout=SOON_S) as http:
+        while not ended.wait(PAUSE_S):
+            with contextlib.suppress(httpx.HTTPError):  # the service or what it needs is away: that's the cause
+                answer = http.post("/select", json={"dataset": "pool", "run": run, "count": BATCH})
+                selection = answer.raise_for_status().json()
+                outcomes = [
+                    {"task": task["id"], "successes": TRAINERS[run](task), "trials": TRIALS}
+                    for task in selection["tasks"]
+                ]
+                body = {"dataset": "pool", "run": run, "selection_id": selection["selection_id"], "outcomes": outcomes}
+                http.post("/report", json=body).raise_for_status()
+
+
+@contextmanager
+def crowd(url: str) -> Iterator[None]:
+    """Let too many callers select at once, from a pool from which that takes its time, until the end."""
+    ended = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_select_together(url, ended)))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+async def _select_together(url: str, ended: threading.Event) -> None:
+    limits = httpx.Limits(max_connections=CALLERS)
+    async with httpx.AsyncClient(base_url=url, timeout=SOON_S, limits=limits) as http:
+
+        async def select() -> None:
+            while not ended.is_set():
+                await http.post("/select", json={"dataset": "crowded", "run": "default", "count": MANY})
+
+        await asyncio.gather(*(select() for _ in range(CALLERS)))
