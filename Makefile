@@ -11,12 +11,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
+PAGE := service/bots_service/api/page/files
 PINS := constraints.txt pyproject.toml client/pyproject.toml
 
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo test test-observability soak check bench clean setup constraints \
+.PHONY: help serve demo test test-browser test-observability screenshots chromium soak check bench clean setup constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations
 
 help:
@@ -29,7 +30,7 @@ demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 	@$(BIN)/bots demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
-	$(BIN)/python -m pytest --ignore tests/observability \
+	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability \
 		$(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
@@ -43,6 +44,18 @@ build/prometheus/usr/bin/prometheus:
 	cd build/prometheus && (apt-get -qq download prometheus || (apt-get -qq update && apt-get -qq download prometheus)) \
 		2>apt.log || { cat apt.log >&2; echo "Debian's package of Prometheus is needed, and apt-get to get it" >&2; exit 1; }
 	cd build/prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
+
+test-browser: $(VENV)/.dev chromium ## Run the tests of the page in a real browser (Debian's Chromium)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/browser)
+
+screenshots: $(VENV)/.dev chromium ## Make the README's pictures of the page, from the real replay
+	$(BIN)/python -m tests.browser.screenshots
+
+# It has too many libraries to be unpacked beside us.
+chromium:
+	@command -v chromium >/dev/null || { echo "Installing Chromium"; apt-get -qq update && \
+		apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || { \
+		echo "Chromium is needed, and root to install it: apt-get install chromium" >&2; exit 1; }
 
 soak: $(VENV)/.dev ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py)
@@ -61,9 +74,11 @@ clean: ## Remove the environment and all caches; your data stays
 
 check-format: $(VENV)/.dev
 	$(BIN)/ruff format --check
+	$(BIN)/oxfmt --check $(PAGE)
 
 check-lint: $(VENV)/.dev
 	$(BIN)/ruff check
+	$(BIN)/oxlint --deny-warnings $(PAGE)
 
 check-types: $(VENV)/.dev
 	$(BIN)/mypy

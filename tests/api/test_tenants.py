@@ -21,6 +21,8 @@ from tests.api.pools import make_dataset, require_problem
 ANY = {"read", "select", "report"}
 # What opens each route besides admin; None: nothing is asked. Whoever adds a route says so here, too.
 OPENED_BY: dict[str, set[str] | None] = {
+    "GET /": None,
+    "GET /page/{name}": None,
     "GET /livez": None,
     "GET /readyz": None,
     "GET /version": ANY,
@@ -62,6 +64,7 @@ OPENED_BY: dict[str, set[str] | None] = {
 FOR_EVERY_DATASET = {"POST /imports", "POST /prune", "GET /metrics"} | {
     route for route in OPENED_BY if "/keys" in route
 }
+FOR_BROWSERS = {"GET /", "GET /page/{name}", "GET /docs", "GET /docs/{name}", "GET /openapi.json"}
 OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in ("POST /select", "POST /report")}
 
 
@@ -85,7 +88,8 @@ def expected(route: str, scopes: set[str], patterns: str, dataset: str) -> int |
 async def call(http: httpx.AsyncClient, route: str, dataset: str, key: str | None) -> httpx.Response:
     """Call a route; what is not about access is refused later, or done."""
     method, path = route.split(" ")
-    path = path.format(dataset=dataset, run="default", name="swagger-ui.css", key_id="0" * 16)
+    name = "swagger-ui.css" if "docs" in path else "page.css"
+    path = path.format(dataset=dataset, run="default", name=name, key_id="0" * 16)
     body: dict[str, Any] | None = None
     if path in ("/select", "/report"):
         body = {"dataset": dataset, **({"count": 1} if path == "/select" else {"outcomes": []})}
@@ -120,7 +124,7 @@ def test_the_table_names_every_route_and_the_application_has_no_other():
 
 
 @pytest.mark.parametrize("kind", ["none", "malformed", "wrong", "unknown", "expired", "revoked"])
-async def test_without_a_good_key_every_route_but_the_probes_answers_401(http: httpx.AsyncClient, kind):
+async def test_without_a_good_key_every_route_but_probes_and_page_answers_401(http: httpx.AsyncClient, kind):
     key = await bad_key(http, kind)
     for route in OPENED_BY:
         answer = await call(http, route, "mine", key)
@@ -202,7 +206,7 @@ def test_the_document_says_what_each_route_asks_for():
     for route, opened_by in OPENED_BY.items():
         method, path = route.split(" ")
         if path not in document["paths"]:
-            assert "/docs" in path or path == "/openapi.json"
+            assert route in FOR_BROWSERS
             continue
         operation = document["paths"][path][method.lower()]
         if opened_by is None:

@@ -55,7 +55,7 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
     )
     assert first == again
     with running_service(tmp_path / "service") as service:
-        elsewhere, _ = demo(tmp_path, "--steps", "20", "--seed", "3", "--url", service.url)
+        elsewhere, said = demo(tmp_path, "--steps", "20", "--seed", "3", "--url", service.url)
         other, _ = demo(tmp_path, "--steps", "20", "--seed", "4", "--both-references", "--url", service.url)
         runs = CommandLine(service.url, tmp_path)("runs", "list", "rlvr-run-890", "--json").json["runs"]
     for replay, at_home in zip(elsewhere, first, strict=True):
@@ -63,6 +63,8 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
             assert replay[course].pop("run").startswith(f"{course}-")
             at_home[course].pop("run")
     assert elsewhere == first
+    for problems in (890, first[1]["problems"]):
+        assert f"On its page: {service.url}/#/datasets/rlvr-run-{problems}\n" in said
     assert [replay["problems"] for replay in other] == [first[1]["problems"]]
     assert other[0]["bots"]["effective"] != first[1]["bots"]["effective"]
     assert {run["step"] for run in runs} == {0, 20}

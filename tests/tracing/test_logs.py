@@ -73,9 +73,20 @@ async def test_a_slow_select_or_report_is_a_warning_that_tells_where_the_time_we
             await http.get(RUN)
     assert [line["log_level"] for line in quick] == ["debug"]
     levels = {line["route"]: line["log_level"] for line in slow}
-    assert levels == {"/report": "warning", "/select": "warning", "/datasets/{dataset}/runs/{run}": "info"}
+    assert levels == {"/report": "warning", "/select": "warning", "/datasets/{dataset}/runs/{run}": "debug"}
     assert slow[0].keys() >= REPORTS_PARTS
     assert slow[1].keys() >= SELECTS_PARTS
+
+
+async def test_what_changes_something_leaves_a_line_and_what_only_reads_hides_no_other(tmp_path: Path):
+    async with serving(tmp_path) as http:
+        await make_dataset(http)
+        with capture_logs() as said:
+            await http.get(RUN)
+            await http.patch(RUN, json={"forgetting": 0.2})
+            await http.get("/datasets/guru/runs/unknown")
+    levels = [(line["method"], line["log_level"]) for line in said if line["event"] == "request"]
+    assert levels == [("GET", "debug"), ("PATCH", "info"), ("GET", "warning")]
 
 
 async def test_what_is_bound_for_one_request_is_gone_with_it(tmp_path: Path):

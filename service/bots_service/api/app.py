@@ -25,6 +25,7 @@ from bots_service.api.routes import (
     history,
     keys,
     monitoring,
+    page,
     pool_tasks,
     reports,
     run_tasks,
@@ -52,6 +53,7 @@ ROUTES = (
     health,
     monitoring,
     docs,
+    page,
 )
 
 # FastAPI's own traces would hold queries and the messages of exceptions, so what users sent; ours hold neither.

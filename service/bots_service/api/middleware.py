@@ -20,9 +20,9 @@ from bots_service.spans import Fact, Tracer, TraceSpan, Work, working
 
 log = structlog.get_logger("bots_service.access")
 
-# Called a thousand times a second by trainers, and for ever by probes and Prometheus: a line for each that went well
-# would cost trainers a tenth, and hide all others.
-QUIET = {"/select", "/report", "/livez", "/readyz", "/metrics"}
+# Called a thousand times a second by trainers, and reads for ever by probes, Prometheus and every open page: a line for
+# each that went well would cost trainers a tenth, and hide all others.
+READS = {"GET", "HEAD"}
 TRAINING = {"/select", "/report"}
 PROBES = {"/livez", "/readyz", "/metrics"}  # asked for ever by machines that nobody waits for: never traced
 SLOW_S = 1.0  # a trainer's GPUs stand still that long; the line tells where the time went
@@ -138,7 +138,7 @@ def _log_access(scope: Scope, status: int, seconds: float, work: Work) -> None:
     elif status >= 400 or (template in TRAINING and seconds > SLOW_S):
         write = log.warning
     else:
-        write = log.debug if template in QUIET else log.info
+        write = log.debug if scope["method"] in READS or template in TRAINING else log.info
     parts = {f"{name.replace(' ', '_')}_ms": _ms(spent) for name, spent in work.seconds.items()}
     write("request", method=scope["method"], route=template, status=status, ms=_ms(seconds), **parts)
 

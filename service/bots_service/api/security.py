@@ -62,7 +62,7 @@ def allowed(*scopes: Scope, about: About = About.PATH, audited: bool = False) ->
 
 
 def open_to_all(endpoint: Endpoint) -> Endpoint:
-    """Let everybody in: for probes, whose callers have no key."""
+    """Let everybody in: for probes, whose callers have no key, and for the page, which asks for one."""
     return _guarded_by(OPEN)(endpoint)
 
 

@@ -68,9 +68,10 @@ def watched(client: "Client", recording: "Recording", plan: "Plan") -> "Replay":
     from rich.live import Live
 
     from bots_service.demo.display import live_panel, progress_line
-    from bots_service.demo.replay import replayed
+    from bots_service.demo.replay import name_of, replayed
 
     terminal, drawn_at = console(stderr=True), -math.inf
+    terminal.print(f"On its page: {client.url}/#/datasets/{name_of(recording)}", highlight=False, soft_wrap=True)
     with Live(console=terminal, auto_refresh=False, transient=True) if terminal.is_terminal else nullcontext() as live:
         for replay in replayed(client, recording, plan):
             is_last = replay.steps_done == plan.steps

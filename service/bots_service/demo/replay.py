@@ -98,7 +98,7 @@ class Replay:
 
 def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Replay]:
     """Yield the replay after every step; the same object grows."""
-    dataset = f"rlvr-run-{len(recording)}"
+    dataset = name_of(recording)
     client.create_dataset(
         dataset,
         recording.tasks(),
@@ -121,6 +121,11 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
         for course in (replay.bots, replay.uniform):
             course.add(train(client, dataset, course.run, plan.count, shown))
         yield replay
+
+
+def name_of(recording: Recording) -> str:
+    """Return what the dataset of a recording's problems is called."""
+    return f"rlvr-run-{len(recording)}"
 
 
 def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, int]) -> Receipt:

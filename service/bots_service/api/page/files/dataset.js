@@ -1,0 +1,94 @@
+// One dataset: its runs side by side.
+
+import { comparisonCharts } from "./comparison.js";
+import { element, fill, table } from "./dom.js";
+import { count, decimal, percent } from "./format.js";
+import { datasetHref, runHref } from "./overview.js";
+import { RECENT, recentMean, recentRatios } from "./series.js";
+import { get } from "./service.js";
+
+const MOST = 8; // runs at a time: as many as colours can tell apart
+const POINTS = 500;
+const COLUMNS = [
+  { name: "Run" },
+  { name: "Strategy" },
+  { name: "Steps", number: true },
+  { name: "Effective task ratio", number: true },
+  { name: `Last ${RECENT} steps`, number: true },
+  { name: "Effective tasks", number: true },
+  { name: "Rollouts", number: true },
+  { name: "Mean reward", number: true },
+  { name: "Brier score", number: true },
+];
+
+/** Return the view of a dataset. query: run, as often as there are runs to compare; without it the first ones. */
+export function showDataset(dataset, query) {
+  const chosen = query.getAll("run");
+  const charts = comparisonCharts();
+  const facts = element("p", { class: "soft" });
+  const runs = element("section", { class: "card wide" });
+  const heading = element("div", { class: "wide" }, element("h1", {}, dataset), facts);
+  const node = element("div", { class: "grid" }, heading, charts.nodes, runs);
+  let shown = "";
+
+  async function refresh() {
+    const [row, page] = await Promise.all([
+      get(["datasets", dataset]),
+      get(["datasets", dataset, "runs"], { limit: 100 }),
+    ]);
+    const version = JSON.stringify(page.runs.map((run) => [run.run, run.epoch, run.seq, run.created_at]));
+    if (version === shown) return;
+    const used = page.runs.filter((run) => run.step > 0);
+    const picked = chosen.length ? page.runs.filter((run) => chosen.includes(run.run)) : used.slice(0, MOST);
+    const courses = await Promise.all(picked.map((run) => course(run)));
+    fill(facts, factsOf(row));
+    charts.draw(courses);
+    fill(runs, ...chooser(dataset, page.runs, picked), inNumbers(courses));
+    shown = version;
+  }
+  return { node, trail: [{ name: dataset, href: datasetHref(dataset) }], refresh };
+}
+
+async function course(run) {
+  const { points } = await get(["datasets", run.dataset, "runs", run.run, "curve"], { points: POINTS });
+  return { run, points };
+}
+
+function factsOf({ tasks, profiles, tags, description }) {
+  const numbers = [
+    `${count(tasks)} tasks`,
+    `${count(profiles)} profiles of pass rates`,
+    `${count(Object.keys(tags).length)} tags`,
+  ];
+  return `${numbers.join(", ")}. ${description}`;
+}
+
+function chooser(dataset, runs, picked) {
+  const boxes = runs.map((run) => {
+    const box = element("input", { type: "checkbox", name: "run", value: run.run, checked: picked.includes(run) });
+    return element("label", { class: "choice" }, box, run.run);
+  });
+  const form = element("fieldset", { class: "choices" }, element("legend", {}, "Compare"), boxes);
+  form.addEventListener("change", () => {
+    const names = [...form.querySelectorAll("input:checked")].map((box) => ["run", box.value]);
+    location.hash = `${datasetHref(dataset)}?${new URLSearchParams(names)}`;
+  });
+  return [element("h2", {}, "Runs"), runs.length > 1 ? form : null];
+}
+
+function inNumbers(courses) {
+  const rows = courses.map(({ run, points }) => [
+    element("a", { href: runHref(run.dataset, run.run) }, run.run),
+    run.settings.strategy,
+    count(run.step),
+    percent(run.totals.reported ? run.totals.effective / run.totals.reported : null),
+    percent(recentRatios(points).at(-1)),
+    count(run.totals.effective),
+    count(run.totals.rollouts),
+    decimal(run.totals.rollouts ? run.totals.successes / run.totals.rollouts : null),
+    decimal(recentMean(points, "brier")),
+  ]);
+  const label = "The runs in numbers";
+  const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
+  return element("div", region, table(label, COLUMNS, rows));
+}

@@ -1,0 +1,71 @@
+// Elements, made without markup in strings: what users call their tasks can't become part of the page.
+
+/**
+ * Return an element.
+ * @param {string} tag its name; "svg:" before it makes one of SVG.
+ * @param {object} attributes by name; a function under onNAME listens to NAME; null, undefined and false leave it out.
+ * @param {...(Node|string|null)} children text and elements; null is left out.
+ */
+export function element(tag, attributes = {}, ...children) {
+  const node = tag.startsWith("svg:")
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4))
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null));
+  return node;
+}
+
+/** Put children in place of what an element held. What had the focus and is there again keeps it. */
+export function fill(node, ...children) {
+  const focused = node.contains(document.activeElement) ? document.activeElement : null;
+  node.replaceChildren(...children.flat().filter((child) => child !== null));
+  if (focused === null) return;
+  const same = [...node.querySelectorAll(focused.localName)].find((one) => isSame(one, focused));
+  same?.focus({ preventScroll: true });
+}
+
+const isSame = (one, other) => ["href", "value", "textContent"].every((name) => one[name] === other[name]);
+
+/** Set an element's text if it changed, so that screen readers are told of changes only. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Return a table. columns: {name, number} each; rows: arrays of cells, text or elements. */
+export function table(caption, columns, rows) {
+  return element(
+    "table",
+    {},
+    element("caption", { class: "unseen" }, caption),
+    element(
+      "thead",
+      {},
+      element(
+        "tr",
+        {},
+        columns.map((column) => heading(column)),
+      ),
+    ),
+    element(
+      "tbody",
+      {},
+      rows.map((cells) => row(columns, cells)),
+    ),
+  );
+}
+
+function heading(column) {
+  return element("th", { scope: "col", class: column.number ? "number" : null }, column.name);
+}
+
+function row(columns, cells) {
+  return element(
+    "tr",
+    {},
+    cells.map((cell, place) => element("td", { class: columns[place].number ? "number" : null }, cell)),
+  );
+}

@@ -1,0 +1,135 @@
+// All datasets, and how their runs do.
+
+import { element, fill } from "./dom.js";
+import { ago, count, factor, percent, tellTimes } from "./format.js";
+import { get } from "./service.js";
+import { sparkline } from "./sparkline.js";
+import { recentRatios } from "./series.js";
+
+const MOST = 100; // datasets, and runs of each
+const POINTS = 60; // of a sparkline
+const EMPTY = "nothing yet";
+
+export const runHref = (dataset, run) => `#/datasets/${encodeURIComponent(dataset)}/runs/${encodeURIComponent(run)}`;
+export const datasetHref = (dataset) => `#/datasets/${encodeURIComponent(dataset)}`;
+
+const COLUMNS = [
+  { name: "Run" },
+  { name: "Effective task ratio", number: true },
+  { name: "Times uniform", number: true },
+  { name: "Its course" },
+  { name: "Step", number: true },
+  { name: "In flight", number: true },
+  { name: "Last step" },
+  { name: "Strategy" },
+];
+
+/** Return the view of everything. */
+export function showOverview() {
+  const list = element("div", { class: "stack" });
+  const latest = courses();
+  let shown = "";
+  const node = element("div", {}, element("h1", { class: "unseen" }, "Datasets and runs"), list);
+
+  async function refresh() {
+    const { datasets } = await get(["datasets"], { limit: MOST });
+    const runs = await Promise.all(datasets.map((dataset) => get(["datasets", dataset.name, "runs"], { limit: MOST })));
+    if (!datasets.length) {
+      if (shown !== EMPTY) fill(list, welcome());
+      shown = EMPTY;
+      return;
+    }
+    const known = new Map(await Promise.all(runs.flatMap((page) => page.runs).map((run) => latest.of(run))));
+    const version = JSON.stringify([datasets, runs, ...known]);
+    if (version !== shown) fill(list, ...datasets.map((dataset, place) => card(dataset, runs[place].runs, known)));
+    shown = version;
+    tellTimes(list);
+  }
+  return { node, trail: [], refresh };
+}
+
+/** Return what is known of runs' courses: {of}. A run's is asked for again when its step changed. */
+function courses() {
+  const known = new Map(); // run -> {version, points, uniform}
+
+  async function of(run) {
+    const name = nameOf(run);
+    const version = `${run.epoch}.${run.step}.${run.created_at}`;
+    const isWhole = known.get(name)?.version === version && known.get(name).uniform !== null;
+    if (!isWhole) known.set(name, { version, ...(await course(run)) });
+    return [name, known.get(name)];
+  }
+  return { of };
+}
+
+async function course(run) {
+  if (run.step === 0) return { points: [], uniform: null };
+  const path = ["datasets", run.dataset, "runs", run.run];
+  const [{ points }, { outlooks }] = await Promise.all([
+    get([...path, "curve"], { points: POINTS }),
+    get([...path, "outlooks"], { points: 2 }),
+  ]);
+  return { points, uniform: outlooks.at(-1)?.uniform_effective_task_ratio ?? null };
+}
+
+const nameOf = (run) => `${run.dataset}/${run.run}`;
+
+function card(dataset, runs, known) {
+  const used = runs.filter((run) => run.seq > 0 || runs.length === 1);
+  const title = element("h2", {}, element("a", { href: datasetHref(dataset.name) }, dataset.name));
+  const facts = `${count(dataset.tasks)} tasks, ${count(dataset.reference_models.length)} reference models`;
+  return element(
+    "section",
+    { class: "card" },
+    element("div", { class: "heading" }, title, element("span", { class: "soft" }, facts)),
+    dataset.description ? element("p", { class: "soft" }, dataset.description) : null,
+    element(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Runs of ${dataset.name}` },
+      runsTable(used, known),
+    ),
+  );
+}
+
+function runsTable(runs, known) {
+  const rows = runs.map((run) => cells(run, known.get(nameOf(run))));
+  const head = element(
+    "tr",
+    {},
+    COLUMNS.map((column) => element("th", { scope: "col", class: column.number ? "number" : null }, column.name)),
+  );
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, rows));
+}
+
+function cells(run, { points, uniform }) {
+  const number = { class: "number" };
+  const ratios = recentRatios(points);
+  const ratio = ratios.at(-1) ?? null;
+  return element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, element("a", { href: runHref(run.dataset, run.run) }, run.run)),
+    element("td", number, percent(ratio)),
+    element("td", number, factor(ratio !== null && uniform ? ratio / uniform : null)),
+    element("td", {}, sparkline(ratios)),
+    element("td", number, count(run.step)),
+    element("td", number, count(run.leased)),
+    element("td", { class: "soft" }, points.length ? ago(points.at(-1).time) : "none yet"),
+    element("td", {}, run.settings.strategy),
+  );
+}
+
+function welcome() {
+  return element(
+    "section",
+    { class: "card welcome" },
+    element("h2", {}, "No dataset yet"),
+    element("p", {}, "Put one in, and train on it; or watch BOTS choose the tasks of a real training run:"),
+    element(
+      "pre",
+      {},
+      `bots demo --url ${location.origin}\nbots datasets import problems.csv --name problems --id problem --url ${location.origin}`,
+    ),
+    element("p", {}, "This page then shows it by itself."),
+  );
+}

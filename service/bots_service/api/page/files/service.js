@@ -1,0 +1,44 @@
+// The service's API, asked with the key of this tab.
+
+import { key } from "./session.js";
+
+const PATIENCE_MS = 15000;
+
+/** The service answered, but not with what was asked for. problem: its answer's body, by RFC 9457. */
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem.detail || problem.title || `the service answered ${status}`);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** Return the answer to a GET. parts: of the path; query: by name, null or an empty text leaves one out. */
+export function get(parts, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== "");
+  return ask(addressOf(parts) + (given.length ? `?${new URLSearchParams(given)}` : ""), {});
+}
+
+/** Return the answer to a POST with a body of JSON, or without one. */
+export function post(parts, body) {
+  const headers = { "Idempotency-Key": randomName() };
+  if (body === undefined) return ask(addressOf(parts), { method: "POST", headers });
+  headers["Content-Type"] = "application/json";
+  return ask(addressOf(parts), { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+const addressOf = (parts) => parts.map(encodeURIComponent).join("/");
+
+async function ask(address, { headers = {}, ...request }) {
+  if (key()) headers.Authorization = `Bearer ${key()}`;
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" });
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, told);
+  return told;
+}
+
+// crypto.randomUUID is missing where the page came over plain HTTP from another machine.
+function randomName() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,39 @@
+// Asks for a key where keys guard the service.
+
+import { element } from "./dom.js";
+import { signIn } from "./session.js";
+
+/** Return a form. refusal: of the key that was tried, null before the first one; done: called with a key in place. */
+export function askForKey(refusal, done) {
+  const field = element("input", {
+    id: "key",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "key-help",
+  });
+  const form = element(
+    "form",
+    { class: "card sign-in" },
+    element("h1", {}, "Sign in"),
+    element("p", {}, "Keys guard this service. This page reads with yours, and keeps it until the tab is closed."),
+    element("label", { for: "key" }, "API key"),
+    field,
+    element(
+      "p",
+      { id: "key-help", class: "soft" },
+      "Make one: ",
+      element("code", {}, "bots keys create NAME --scope read"),
+    ),
+    refusal === null ? null : element("p", { class: "bad", role: "alert" }, `This key does not open it: ${refusal}`),
+    element("button", { type: "submit", class: "main" }, "Sign in"),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    signIn(field.value);
+    done();
+  });
+  setTimeout(() => field.focus());
+  return form;
+}

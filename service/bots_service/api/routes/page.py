@@ -1,0 +1,52 @@
+"""The page at /: what the service knows, in a browser. Its files are for everybody; what it shows comes by the API."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.page.assets import INDEX, asset
+from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
+from bots_service.api.security import guarded_router, open_to_all
+
+router = guarded_router(include_in_schema=False)
+
+# Plotly draws heat maps on a canvas and shows them as data: images; nothing else may come from anywhere but here.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",  # kept, but asked for again: a newer service has another page
+    "Vary": "Accept-Encoding",
+}
+
+
+@router.get("/")
+@open_to_all
+async def show_page(request: Request) -> Response:
+    """Return the page."""
+    return await _sent(request, INDEX)
+
+
+@router.get("/page/{name}")
+@open_to_all
+async def send_file(request: Request, name: str) -> Response:
+    """Return a file of the page."""
+    return await _sent(request, name)
+
+
+async def _sent(request: Request, name: str) -> Response:
+    found = await asyncio.to_thread(asset, name)
+    if found is None:
+        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here")
+    headers = {**HEADERS, "ETag": found.etag}
+    if found.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.compressed, media_type=found.media_type, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(found.content, media_type=found.media_type, headers=headers)

@@ -1,0 +1,100 @@
+"""The page as it is sent: to everybody, once, and with nothing in it that a strict policy forbids."""
+
+import gzip
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import httpx
+import pytest
+
+from bots_service.api.page.assets import MEDIA_TYPES
+from tests.api.conftest import serving
+from tests.api.keyed import guarded
+
+FILES = [file.name for file in files("bots_service.api.page").joinpath("files").iterdir()]
+
+
+@pytest.fixture
+async def http(tmp_path) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(tmp_path) as client:
+        yield client
+
+
+class Tags(HTMLParser):
+    """The elements of a document, and the texts within its scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inline = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.elements and self.elements[-1][0] in ("script", "style"):
+            self.inline += data.strip()
+
+
+async def test_nothing_in_the_page_is_inline_and_nothing_comes_from_elsewhere(http: httpx.AsyncClient):
+    page = Tags((await http.get("/")).text)
+    assert page.inline == ""
+    for tag, attributes in page.elements:
+        assert tag != "style"
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        for name in ("src", "href"):
+            address = attributes.get(name) or "#"
+            assert ":" not in address
+            assert not address.startswith("/")  # below a prefix of a proxy, it would lead elsewhere
+
+
+async def test_all_that_the_page_names_is_there(http: httpx.AsyncClient):
+    page = Tags((await http.get("/")).text)
+    named = {attributes.get("src") or attributes.get("href") or "" for _, attributes in page.elements}
+    for address in {name for name in named if name.startswith("page/")} | {f"page/{name}" for name in FILES}:
+        answer = await http.get(f"/{address}")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].partition(";")[0] in MEDIA_TYPES.values()
+
+
+async def test_only_this_service_may_give_the_page_anything(http: httpx.AsyncClient):
+    for address in ("/", "/page/main.js", "/page/plotly.min.js"):
+        headers = (await http.get(address)).headers
+        policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+async def test_a_file_is_sent_once_until_it_changes(http: httpx.AsyncClient):
+    first = await http.get("/page/plotly.min.js")
+    again = await http.get("/page/plotly.min.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    other = await http.get("/page/main.js")
+    assert other.headers["etag"] != first.headers["etag"]
+
+
+async def test_it_travels_compressed_to_those_who_can_read_that(http: httpx.AsyncClient):
+    async with http.stream("GET", "/page/plotly.min.js", headers={"Accept-Encoding": "gzip"}) as answer:
+        packed = b"".join([part async for part in answer.aiter_raw()])
+    whole = await http.get("/page/plotly.min.js", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in whole.headers
+    assert gzip.decompress(packed) == whole.content
+    assert len(packed) < len(whole.content) / 2
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "..%2Fassets.py", "__init__.py", ".hidden", "%00"])
+async def test_nothing_else_is_sent(http: httpx.AsyncClient, name: str):
+    answer = await http.get(f"/page/{name}")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_the_page_needs_no_key_for_it_holds_nothing_but_itself(tmp_path):
+    async with guarded(tmp_path) as http:
+        for address in ("/", "/page/main.js"):
+            assert (await http.get(address, headers={"Authorization": ""})).status_code == 200
+        assert (await http.get("/datasets", headers={"Authorization": ""})).status_code == 401

@@ -1,0 +1,106 @@
+"""A real browser, and what every visit must do without: errors, and requests to other hosts."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Playwright
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+SOON_MS = 30_000.0
+DESK = (1320, 900)
+PHONE = (390, 844)
+ColorScheme = Literal["light", "dark"]
+
+
+def open_chromium(playwright: Playwright) -> Browser:
+    """Start the Chromium that is installed here.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        raise RuntimeError("there is no Chromium here: `apt-get install chromium`, or `make test-browser` as root")
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # it refuses to be root in its sandbox
+    return playwright.chromium.launch(executable_path=path, args=sandbox)
+
+
+@dataclass(slots=True)
+class Visit:
+    """A page at a service, and what went wrong on it. refused: statuses that this visit brings about on purpose."""
+
+    url: str
+    page: Page
+    refused: set[int] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+
+    def open(self, view: str = "") -> Page:
+        """Open a view of the page and wait until the service has answered it."""
+        self.page.goto(f"{self.url}/#/{view}")
+        self.page.wait_for_selector("#live[data-state=live]")
+        return self.page
+
+    def trace(self, chart: str, place: int) -> dict[str, Any]:
+        """Return what a chart draws. chart: its title; place: of the trace in it."""
+        figure = self.page.locator("figure", has=self.page.get_by_role("heading", name=chart, exact=True))
+        draws = "(plot, place) => { const { x, y, z, name } = plot.data[place]; return { x, y, z, name }; }"
+        return figure.locator(".plot").evaluate(draws, place)
+
+    def keep(self, name: str) -> Path:
+        """Keep how the page looks as build output."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{name}.png"
+        self.page.screenshot(path=path, full_page=True)
+        return path
+
+    def barriers(self) -> list[str]:
+        """Return what keeps people out, by axe's rules."""
+        found = Axe().run(self.page).response["violations"]
+        return [f"{one['impact']}: {one['help']}: {[node['html'][:200] for node in one['nodes']]}" for one in found]
+
+
+@contextmanager
+def visiting(
+    browser: Browser,
+    url: str,
+    *,
+    size: tuple[int, int] = DESK,
+    scheme: ColorScheme = "light",
+    refused: set[int] | None = None,
+) -> Iterator[Visit]:
+    """Open a browser's window at a service; at the end, nothing may have gone wrong in it."""
+    width, height = size
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context.set_default_timeout(SOON_MS)
+    visit = Visit(url, context.new_page(), refused or set())
+    watch(visit)
+    try:
+        yield visit
+    finally:
+        context.close()
+    assert not visit.wrong, visit.wrong
+
+
+def watch(visit: Visit) -> None:
+    """Note whatever goes wrong on a page."""
+    home = urlsplit(visit.url).netloc
+
+    def said(kind: str, text: str) -> None:
+        is_on_purpose = any(f"status of {status}" in text for status in visit.refused)
+        if kind in ("error", "warning") and not is_on_purpose:
+            visit.wrong.append(f"console: {text}")
+
+    def asked(url: str) -> None:
+        if urlsplit(url).scheme != "data" and urlsplit(url).netloc != home:
+            visit.wrong.append(f"asked another host: {url}")
+
+    visit.page.on("console", lambda message: said(message.type, message.text))
+    visit.page.on("pageerror", lambda error: visit.wrong.append(f"error: {error}"))
+    visit.page.on("request", lambda request: asked(request.url))

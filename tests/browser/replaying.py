@@ -1,0 +1,35 @@
+"""The demo's real training run, replayed at a service in the background."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+
+from bots_client import Client
+from bots_service.demo.recording import recorded_run
+from bots_service.demo.replay import Plan, name_of, replayed
+
+PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
+DATASET = name_of(recorded_run())
+BOTS, UNIFORM = "bots", "uniform"  # the runs
+
+
+@contextmanager
+def replaying(url: str, steps: int) -> Iterator[Event]:
+    """Replay so many steps of the run, BOTS beside uniform choice; give what is set once they are done."""
+    leave, done = Event(), Event()
+
+    def replay() -> None:
+        with Client(url) as client:
+            for _ in replayed(client, recorded_run(), Plan(steps, count=32, seed=0)):
+                if leave.wait(PAUSE_S):
+                    return
+        done.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        replay_under_way = threads.submit(replay)
+        try:
+            yield done
+        finally:
+            leave.set()
+        replay_under_way.result()

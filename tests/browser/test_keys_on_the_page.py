@@ -1,0 +1,105 @@
+"""The page where keys guard the service: nothing is shown without one, and nothing done that it may not."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.chromium import Visit, visiting
+from tests.serving import ServiceProcess, running_service
+
+OPERATOR = "the-operators-own-key"
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A guarded service with a run of some steps."""
+    with running_service(tmp_path_factory.mktemp("guarded"), admin_key=OPERATOR) as started:
+        with as_operator(started) as http:
+            http.put("/datasets/guru", json={"tasks": [{"id": f"t{number}"} for number in range(9)]}).raise_for_status()
+            for step in range(STEPS):
+                outcomes = [{"task": f"t{step}", "successes": step, "trials": 8}]
+                http.post("/report", json={"dataset": "guru", "outcomes": outcomes}).raise_for_status()
+        yield started
+
+
+def as_operator(service: ServiceProcess) -> httpx.Client:
+    return httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {OPERATOR}"}, timeout=30)
+
+
+def new_key(service: ServiceProcess, *scopes: str) -> str:
+    with as_operator(service) as http:
+        wanted = {"name": "-".join(scopes), "scopes": scopes, "datasets": ["*"]}
+        return http.post("/keys", json=wanted).raise_for_status().json()["key"]
+
+
+def sign_in(page: Page, key: str) -> None:
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+
+
+@pytest.fixture
+def visit(browser: Browser, service: ServiceProcess) -> Iterator[Visit]:
+    with visiting(browser, service.url, refused={401, 404}) as opened:
+        opened.page.goto(f"{service.url}/#/datasets/guru/runs/default")
+        yield opened
+
+
+def test_nothing_is_shown_without_a_good_key_and_all_with_one(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert page.get_by_text("guru").count() == 0 or "Sign in" in page.locator("main").inner_text()
+    sign_in(page, "bots_0123456789abcdef_" + 64 * "0")
+    assert "does not open it" in page.get_by_role("alert").inner_text()
+    visit.keep("sign-in")
+    sign_in(page, new_key(service, "read"))
+    page.wait_for_selector("#live[data-state=live]")
+    assert page.locator("h1").inner_text() == "default"
+
+
+def test_the_key_goes_with_the_tab_and_is_never_in_the_address(visit: Visit, service: ServiceProcess):
+    page, key = visit.page, new_key(service, "read")
+    sign_in(page, key)
+    page.wait_for_selector("#live[data-state=live]")
+    assert key not in page.url
+    assert page.evaluate("() => JSON.stringify(localStorage) + document.cookie").find(key) == -1
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="Sign in").wait_for()
+
+
+def test_a_key_that_may_only_look_is_offered_no_rewind(visit: Visit, service: ServiceProcess):
+    sign_in(visit.page, new_key(service, "read"))
+    visit.page.wait_for_selector("#live[data-state=live]")
+    for name in ("Rewind…", "Snapshot"):
+        visit.page.wait_for_selector(f"button[title*='scope report']:disabled >> text={name}")
+
+
+def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_shown(
+    visit: Visit, service: ServiceProcess
+):
+    page = visit.page
+    sign_in(page, new_key(service, "read", "report"))
+    page.locator("button:enabled", has_text="Rewind…").click()
+    page.get_by_label("Back to step").fill(str(STEPS + 10))
+    page.get_by_role("button", name="Rewind", exact=True).click()
+    page.wait_for_function("() => document.querySelector('dialog [role=alert]').textContent.length > 0")
+    assert str(STEPS + 10) in page.locator("dialog [role=alert]").inner_text()
+    page.get_by_label("Back to step").fill("2")
+    page.get_by_role("button", name="Rewind", exact=True).click()
+    page.get_by_text("Now at step 2.").wait_for()
+    page.wait_for_function("() => document.querySelector('.grid').textContent.includes('rewind to step 2')")
+    with as_operator(service) as http:
+        assert http.get("/datasets/guru/runs/default").json()["step"] == 2
+
+
+def test_a_snapshot_is_made_and_told(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    sign_in(page, new_key(service, "read", "report"))
+    page.locator("button:enabled", has_text="Snapshot").click()
+    page.get_by_text("is kept for ever").wait_for()
+    with as_operator(service) as http:
+        assert http.get("/datasets/guru/runs/default/snapshots").json()["snapshots"]

@@ -1,0 +1,122 @@
+"""The page follows a real training run by itself, and tells what the API tells."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.chromium import SOON_MS, visiting
+from tests.browser.conftest import SOON_S, STEPS
+from tests.browser.replaying import BOTS, DATASET, UNIFORM, replaying
+from tests.serving import ServiceProcess, running_service
+
+RECENT = 50  # steps, as the page says
+RATIO = "Effective task ratio"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ServiceProcess]:
+    with running_service(tmp_path) as started:
+        yield started
+
+
+def history(url: str, run: str) -> list[dict]:
+    """Return the closed steps of a run."""
+    answer = httpx.get(f"{url}/datasets/{DATASET}/runs/{run}/history", params={"limit": 1000})
+    return answer.raise_for_status().json()["history"]
+
+
+def recent_ratio(steps: list[dict]) -> float:
+    """Return the effective task ratio over the last steps."""
+    recent = steps[-RECENT:]
+    return sum(step["effective"] for step in recent) / sum(step["reported"] for step in recent)
+
+
+def test_charts_move_while_training_goes_on_and_show_bots_pulling_away(browser: Browser, service: ServiceProcess):
+    with replaying(service.url, STEPS) as done, visiting(browser, service.url, refused={404}) as visit:
+        page = visit.page
+        page.goto(f"{service.url}/#/")
+        page.get_by_role("link", name=DATASET).click(timeout=SOON_MS)  # appears without a reload
+        page.evaluate("() => { globalThis.wasNeverLoadedAgain = true; }")
+        page.wait_for_function("() => document.querySelector('.plot')?.data?.length >= 2")
+        first = len(visit.trace(RATIO, 0)["x"])
+        page.wait_for_function(f"() => document.querySelector('.plot').data[0].x.length > {first}")
+        assert done.wait(SOON_S)
+        page.wait_for_function(f"() => document.querySelector('.plot').data.every((line) => line.x.at(-1) === {STEPS})")
+        assert page.evaluate("() => globalThis.wasNeverLoadedAgain")
+        ends = {line["name"]: line["y"][-1] for line in (visit.trace(RATIO, place) for place in range(2))}
+        assert ends == {run: pytest.approx(recent_ratio(history(service.url, run))) for run in (BOTS, UNIFORM)}
+        assert ends[BOTS] > ends[UNIFORM]
+
+
+def test_a_runs_heat_map_moves_and_spreads_all_tasks(browser: Browser, service: ServiceProcess):
+    with replaying(service.url, 500), visiting(browser, service.url) as visit:
+        wait_for_run(service)
+        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
+        heat = "() => [...document.querySelectorAll('.plot')].map((plot) => plot.data?.[0]).find((one) => one?.z)"
+        page.wait_for_function(f"() => ({heat})()?.x.length >= 2")
+        first = page.evaluate(f"() => ({heat})().x.length")
+        page.wait_for_function(f"() => ({heat})().x.length > {first}")
+        shares = page.evaluate(f"() => ({heat})().z")
+        assert [sum(column) for column in zip(*shares, strict=True)] == pytest.approx([1.0] * len(shares[0]), abs=1e-5)
+
+
+def wait_for_run(service: ServiceProcess) -> None:
+    """Return once BOTS's run has closed a step."""
+    for _ in range(600):
+        if httpx.get(f"{service.url}/datasets/{DATASET}/runs/{BOTS}/history").json().get("history"):
+            return
+    pytest.fail("the replay did not begin")
+
+
+def test_the_tiles_tell_what_the_history_tells(browser: Browser, trained: ServiceProcess):
+    steps = history(trained.url, BOTS)
+    url = f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/outlooks"
+    uniform = httpx.get(url, params={"points": 2}).json()["outlooks"][-1]["uniform_effective_task_ratio"]
+    with visiting(browser, trained.url) as visit:
+        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
+        tiles = dict(
+            zip(page.locator(".tile dt").all_inner_texts(), page.locator(".tile dd").all_inner_texts(), strict=True)
+        )
+    ratio = recent_ratio(steps)
+    assert tiles[RATIO].startswith(f"{100 * ratio:.1f} %")
+    assert tiles["Times uniform"].startswith(f"{ratio / uniform:.2f}\N{MULTIPLICATION SIGN}")
+    assert tiles["Step"].startswith(str(STEPS))
+
+
+def test_runs_are_compared_side_by_side_as_one_chooses(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        page = visit.open(f"datasets/{DATASET}")
+        assert {visit.trace(RATIO, place)["name"] for place in range(2)} == {BOTS, UNIFORM}
+        page.get_by_role("checkbox", name=UNIFORM).uncheck()
+        page.wait_for_function("() => document.querySelector('.plot')?.data?.length === 1")
+        assert visit.trace(RATIO, 0)["name"] == BOTS
+
+
+def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        page = visit.open()
+        page.get_by_role("link", name=UNIFORM, exact=True).focus()
+        select = {"dataset": DATASET, "run": UNIFORM, "count": 17}
+        httpx.post(f"{trained.url}/select", json=select).raise_for_status()
+        page.get_by_role("cell", name="17", exact=True).wait_for()
+        assert page.evaluate("() => document.activeElement.textContent") == UNIFORM
+
+
+def test_an_unknown_run_is_named_and_leads_to_nothing_worse(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url, refused={404}) as visit:
+        visit.page.goto(f"{trained.url}/#/datasets/{DATASET}/runs/nobody")
+        assert "nobody" in visit.page.get_by_role("alert").inner_text()
+
+
+def test_a_service_that_is_away_is_told_and_followed_again_when_it_is_back(browser: Browser, service: ServiceProcess):
+    with visiting(browser, service.url) as visit:
+        page = visit.open()
+        service.kill()
+        page.wait_for_selector("#live[data-state=away]")
+        service.start()
+        page.wait_for_selector("#live[data-state=live]")
+        assert any("ERR_CONNECTION_REFUSED" in line for line in visit.wrong)  # the browser says so by itself
+        visit.wrong.clear()

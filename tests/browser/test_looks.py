@@ -1,0 +1,70 @@
+"""How the page looks, to people and to their screen readers. Every look is kept under build/screenshots."""
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.chromium import DESK, PHONE, ColorScheme, Visit, visiting
+from tests.browser.replaying import BOTS, DATASET
+from tests.serving import ServiceProcess, running_service
+
+VIEWS = {"overview": "", "dataset": f"datasets/{DATASET}", "run": f"datasets/{DATASET}/runs/{BOTS}"}
+SIZES = {"desk": DESK, "phone": PHONE}
+
+
+def seen(visit: Visit, view: str) -> None:
+    """Open a view and wait until it is drawn."""
+    visit.open(VIEWS[view])
+    if view != "overview":
+        visit.page.wait_for_function("() => [...document.querySelectorAll('.plot')].every((plot) => plot.data)")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_readable_by_all_and_as_wide_as_its_window(
+    view: str, size: str, scheme: ColorScheme, browser: Browser, trained: ServiceProcess
+):
+    with visiting(browser, trained.url, size=SIZES[size], scheme=scheme) as visit:
+        seen(visit, view)
+        visit.keep(f"{view}-{size}-{scheme}")
+        assert not visit.barriers()
+        assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
+
+
+def test_the_theme_is_as_the_system_has_it_until_one_is_chosen(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url, scheme="dark") as visit:
+        seen(visit, "run")
+        ground = "() => getComputedStyle(document.body).backgroundColor"
+        dark = visit.page.evaluate(ground)
+        visit.page.get_by_role("button", name="Theme: system").click()
+        light = visit.page.evaluate(ground)
+        assert dark != light
+        visit.page.reload()
+        assert visit.page.evaluate(ground) == light
+        paper = "() => document.querySelector('.plot .xtick text').style.fill"
+        visit.page.wait_for_selector(".plot .xtick text")
+        drawn_light = visit.page.evaluate(paper)
+        visit.page.get_by_role("button", name="Theme: light").click()
+        assert visit.page.evaluate(paper) != drawn_light  # charts change with the page
+
+
+def test_all_that_can_be_pressed_is_reached_by_the_keyboard(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        seen(visit, "run")
+        page = visit.page
+        page.wait_for_selector("button:enabled >> text=Rewind…")
+        wanted = {"Skip to the content", "Snapshot", "Rewind…", "Compare runs", "Next"}
+        reached = set()
+        page.locator("body").focus()
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("() => document.activeElement.textContent.trim()"))
+        assert wanted <= reached
+
+
+def test_an_empty_service_says_how_to_begin(browser: Browser, tmp_path):
+    with running_service(tmp_path) as service, visiting(browser, service.url) as visit:
+        page = visit.open()
+        assert f"bots demo --url {service.url}" in page.locator("main").inner_text()
+        visit.keep("empty")
+        assert not visit.barriers()
