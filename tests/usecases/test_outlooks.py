@@ -26,7 +26,7 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: Watched):
         await watched.use.observe_runs.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
         assert state.step == step
-        expected.append(outlook(state.belief, pool, rollouts_of(state)))
+        expected.append(outlook(state.belief, pool, rollouts_of(state), state.belief.prior))
         await watched.report(outcome("t1", step), outcome("t2", 16 - step))
     kept = await watched.use.read_outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(step, step) for step in range(4)]

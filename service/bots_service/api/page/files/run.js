@@ -69,7 +69,7 @@ function tilesOf(run, points, outlooks) {
     tile(
       "Rollouts saved",
       compact(rolloutsSaved(points, outlooks)),
-      `beside ${compact(run.totals.rollouts)} spent, by the belief`,
+      `beside ${compact(run.totals.rollouts)} spent; a cautious estimate`,
     ),
     tile("Step", count(run.step), run.epoch ? `${count(run.epoch)} times rewound` : `${run.settings.strategy}`),
     tile("Capability", decimal(run.capability, 2), "0 weakest, 1 strongest reference"),

@@ -1,0 +1,51 @@
+"""What uniform choice could expect, as the service computes it, beside what it would have got on the recorded run."""
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import betabinom
+
+from bots_client import Client, Outcome
+from bots_service.core.outlook import outlook
+from bots_service.demo.recording import REFERENCE_MODELS, Recording, recorded_run
+from bots_service.demo.replay import ROLLOUTS
+from tests.core.pools import belief, pool
+from tests.serving import running_service
+
+STEPS, LOOKED_EVERY = 90, 30
+PRIOR = (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "recording", [recorded_run(), recorded_run().with_both_references()], ids=["all", "referenced"]
+)
+def test_it_is_kind_to_uniform_choice_and_nearer_to_the_truth_than_the_beliefs_own(
+    tmp_path: Path, recording: Recording
+):
+    with running_service(tmp_path) as service, Client(service.url) as client:
+        client.create_dataset("run", recording.tasks(), reference_models=REFERENCE_MODELS)
+        for step in range(STEPS):
+            solved = recording.roll_out(step, rollouts=ROLLOUTS, seed=0)
+            shown = dict(zip(recording.ids, solved.tolist(), strict=True))
+            selection = client.select("run", 32)
+            outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
+            client.report("run", outcomes, selection=selection)
+            if step % LOOKED_EVERY == LOOKED_EVERY - 1:
+                alpha, beta = believed(service.url)
+                truth = np.mean((solved > 0) & (solved < ROLLOUTS))
+                likely = betabinom(ROLLOUTS, alpha, beta)
+                own = np.mean(1.0 - likely.pmf(0) - likely.pmf(ROLLOUTS))
+                found = outlook(belief(alpha, beta), pool(np.arange(len(alpha))), ROLLOUTS, PRIOR)
+                assert found is not None
+                assert truth < found.effective_task_ratio < own - (own - truth) / 3
+
+
+def believed(url: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha and beta of all tasks, as the service tells them."""
+    accept = {"Accept": "application/vnd.apache.arrow.stream"}
+    answer = httpx.get(f"{url}/datasets/run/runs/default/tasks", headers=accept)
+    table = pa.ipc.open_stream(answer.raise_for_status().content).read_all()
+    return np.array(table["alpha"]), np.array(table["beta"])
