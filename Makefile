@@ -46,7 +46,7 @@ build/prometheus/usr/bin/prometheus:
 	cd build/prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
 
 test-browser: $(VENV)/.dev chromium ## Run the tests of the page in a real browser (Debian's Chromium)
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/browser)
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
 
 screenshots: $(VENV)/.dev chromium ## Make the README's pictures of the page, from the real replay
 	$(BIN)/python -m tests.browser.screenshots
