@@ -4,11 +4,15 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client import Counter as Instrument
 from structlog.testing import capture_logs
 
+from bots_service.core.receipt import Receipt
 from bots_service.metrics.process import Metrics
+from bots_service.usecases import catch_up as catch_up_module
+from bots_service.usecases import replay as replay_module
 from bots_service.usecases.dataset_builder import DatasetHeader
 from bots_service.wiring import use_cases
 from tests.usecases.replicas import Replica
@@ -85,9 +89,44 @@ async def test_a_step_that_another_replica_folds_first_counts_by_tag_where_it_wa
         await until(is_committed)
         await there.follow()
         await there.use.report_outcomes.catch_up.live(row.id).settled()
+        assert await catch_up.journal.receipt(row, 2) is not None  # what it will be acknowledged with comes from SQL
     await reporting
-    assert 2 not in catch_up.live(row.id).receipts  # what it was acknowledged with came from SQL
     assert (reported(there), reported(here)) == (expected("t0"), expected("t1"))
+
+
+async def untold(world: World, *tasks: str) -> list[Receipt]:
+    """Report each task in a step of its own; return the receipts as SQL has them, and forget those in memory."""
+    receipts = [replace(await world.report(outcome(task)), tags=None) for task in tasks]
+    world.use.report_outcomes.catch_up.live((await world.row()).id).receipts.clear()
+    return receipts
+
+
+async def test_one_fold_tells_all_who_wait_by_tag(world: World, monkeypatch: pytest.MonkeyPatch):
+    before, folds, whole = await world.state(), 0, replay_module.fold
+
+    def counted(*arguments):
+        nonlocal folds
+        folds += 1
+        return whole(*arguments)
+
+    receipts, run = await untold(world, "t0", "t1", "t2"), await world.opened()
+    catch_up = world.use.report_outcomes.catch_up
+    catch_up.live(run.row.id).wanted = receipts[-1].seq
+    monkeypatch.setattr(replay_module, "fold", counted)
+    told = await asyncio.gather(*(catch_up.by_tag(run, receipt, before) for receipt in receipts))
+    assert all(receipt.tags is not None for receipt in told)
+    assert told == receipts  # but for their tags, which don't count
+    assert folds == 1
+
+
+async def test_nobody_waits_for_a_long_fold_to_be_told_by_tag(world: World, monkeypatch: pytest.MonkeyPatch):
+    before = await world.state()
+    receipts, run = await untold(world, "t0", "t1", "t2"), await world.opened()
+    catch_up = world.use.report_outcomes.catch_up
+    monkeypatch.setattr(catch_up_module, "MOST_REFOLDED", 2)
+    assert await catch_up.by_tag(run, receipts[2], before) is receipts[2]
+    assert await catch_up.by_tag(run, receipts[0], await world.state()) is receipts[0]  # its state is later already
+    assert (await catch_up.by_tag(run, receipts[1], before)).tags is not None
 
 
 async def test_a_report_does_not_fail_where_its_step_can_not_be_told_by_tag(world: World):

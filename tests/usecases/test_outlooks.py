@@ -1,14 +1,17 @@
 """What is expected of a pool becomes a part of its run's history, and what a run takes is shown."""
 
 import math
+from itertools import pairwise
 from time import monotonic
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from bots_service.core.outlook import outlook
 from bots_service.errors import StorageUnavailableError, UnknownRunError
-from bots_service.usecases.look_at_run import MEASURED_EVERY_S, rollouts_of
+from bots_service.usecases import look_at_run
+from bots_service.usecases.look_at_run import MEASURED_EVERY_S, SPACING, is_due, rollouts_of
 from bots_service.usecases.observe_runs import IDLE_EVERY_S
 from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.watched import Watched
@@ -150,3 +153,34 @@ async def test_a_run_that_is_deleted_while_its_size_is_looked_up_leaves_nothing(
     samples = [sample for family in watched.registry.collect() for sample in family.samples]
     assert [sample for sample in samples if sample.labels.get("run")] == []
     assert watched.sql("SELECT count(*) FROM outlooks") == [(0,)]
+
+
+def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():
+    kept: tuple[str, int, int] | None = None
+    steps: list[int] = []
+    for step in range(20 * SPACING):
+        if is_due(("a", 0, step), kept):
+            kept = ("a", 0, step)
+            steps.append(step)
+    assert steps[: 2 * SPACING] == list(range(2 * SPACING))
+    assert all(later - earlier == earlier // SPACING for earlier, later in pairwise(steps[2 * SPACING :]))
+    assert is_due(("a", 1, steps[-1]), kept)
+    assert is_due(("b", 0, steps[-1]), kept)
+
+
+async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+    await watched.put_run("other")
+    await watched.report(outcome("t1"))
+    await watched.select(1, run="other")
+
+    def broken(belief, *arguments):
+        if belief.capability is None and not belief.apart.size:
+            raise ValueError("a defect")
+        return outlook(belief, *arguments)
+
+    monkeypatch.setattr(look_at_run, "outlook", broken)
+    with capture_logs() as logs:
+        for _ in range(2):
+            await watched.use.observe_runs.once()
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["run_not_observed"]
+    assert await steps(watched) == [1]

@@ -76,8 +76,8 @@ class TaskIds(Sequence[str]):
     def containing(self, text: str) -> Tasks:
         """Return the tasks whose id contains this text, sorted; the case of ASCII letters does not matter.
 
-        Looks through a million ids of 12 characters in 5 to 40 ms, the longer the more often the text's first byte is
-        found.
+        Takes as long as there are bytes, and longer the more often the text begins to be found: among a million ids of
+        nothing but zeros, zeros are found a hundred times slower than among ordinary ones.
 
         Args:
             text: at least one character.

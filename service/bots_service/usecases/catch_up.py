@@ -22,6 +22,8 @@ from bots_service.usecases.save_snapshot import SaveSnapshot
 
 log = structlog.get_logger(__name__)
 
+MOST_REFOLDED = 256  # entries, so that no report waits for long; a replica that is at work on a run lacks a few
+
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
@@ -139,6 +141,8 @@ class CatchUp:
     async def by_tag(self, run: OpenRun, receipt: Receipt, since: RunState) -> Receipt:
         """Return a receipt with its step by tag, which SQL does not keep, where another replica folded the entry.
 
+        A trainer waits for it: where it takes more than MOST_REFOLDED entries, the step is told as a whole only.
+
         Args:
             run: the run.
             receipt: of an entry.
@@ -146,12 +150,15 @@ class CatchUp:
         """
         if not receipt.closed or receipt.tags is not None or not run.dataset.pool.tags:
             return receipt
-        try:
-            pages = [made async for _, made in self.replay.folds(run, since, receipt.seq)]
-        except BotsError as error:  # it is counted as a whole all the same, and nobody's report may fail for that
-            log.warning("step_not_told_by_tag", run=run.row.name, seq=receipt.seq, reason=str(error))
-            return receipt
-        return pages[-1][-1]
+        live = self.live(run.row.id)
+        async with live.telling:  # one fold serves all who wait
+            if receipt.seq not in live.receipts and 0 < receipt.seq - since.seq <= MOST_REFOLDED:
+                try:
+                    up_to = max(receipt.seq, min(live.wanted, since.seq + MOST_REFOLDED))
+                    live.remember([made async for _, page in self.replay.folds(run, since, up_to) for made in page])
+                except BotsError as error:  # nobody's report may fail for that: it is committed
+                    log.warning("step_not_told_by_tag", run=run.row.name, seq=receipt.seq, reason=str(error))
+        return live.receipts.get(receipt.seq, receipt)
 
     async def mend_receipts(self, run: OpenRun) -> RunState:
         """Make receipts again that a crash kept from SQL, for they follow from the journal; return the newest state."""

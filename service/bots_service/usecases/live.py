@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,15 +13,16 @@ from bots_service.core.receipt import Receipt
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED_RECEIPTS = 1024  # per run; as many callers can wait for one fold before one must ask SQL
-REMEMBERED_RUNS = 4096
+REMEMBERED_RECEIPTS = 128  # per run, of about 3 KB each; twice the reports that a process works on at once
+REMEMBERED_RUNS = 1024
 
 
 @dataclass(slots=True)
 class LiveRun:
     """One run at work.
 
-    folding: held by whoever folds entries; selecting: by whoever draws, so that two draws share no task.
+    folding: held by whoever folds entries; selecting: by whoever draws, so that two draws share no task; telling: by
+    whoever folds again what another replica did first.
     wanted: the greatest seq that somebody waits for; one fold serves all.
     degraded: other replicas can't see what this process last published.
     keeping: receipts on their way to SQL; they follow from the journal, so nobody waits for them but snapshots.
@@ -28,6 +30,7 @@ class LiveRun:
 
     folding: asyncio.Lock = field(default_factory=asyncio.Lock)
     selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
     degraded: bool = False
     receipts: OrderedDict[int, Receipt] = field(default_factory=OrderedDict)
@@ -42,7 +45,7 @@ class LiveRun:
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Let the receipts go to SQL on their own."""
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=Context())  # not the request's: it goes on when that has ended
         self.keeping.add(task)
         task.add_done_callback(self._kept)
 
@@ -59,7 +62,8 @@ class LiveRun:
     @property
     def is_idle(self) -> bool:
         """Whether nobody holds a lock and no receipts are on their way."""
-        return not (self.keeping or self.folding.locked() or self.selecting.locked())
+        locks = (self.folding, self.selecting, self.telling)
+        return not (self.keeping or any(lock.locked() for lock in locks))
 
 
 class LiveRuns:

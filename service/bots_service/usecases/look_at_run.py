@@ -15,6 +15,7 @@ from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 MEASURED_EVERY_S = 60.0  # a run's size changes slowly
+SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
 
 
 @dataclass(slots=True)
@@ -89,13 +90,23 @@ class LookAtRun:
             return
         show_outlook(seen.series, found)
         step = (run.row.uid, state.epoch, state.step)
-        if seen.kept != step:
+        if is_due(step, seen.kept):
             await self.outlooks.keep(run.row, state.seq, state.step, found)
             seen.kept = step
 
     def _is_shown(self, run: OpenRun, seen: Seen) -> bool:
         """Say whether the run still has its series: else it was deleted meanwhile."""
         return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
+
+
+def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> bool:
+    """Say whether the outlook at a step is worth keeping after another one: uid, epoch and step of both.
+
+    A long run needs fewer: a million steps leave about eight thousand, and a chart reads them all.
+    """
+    if kept is None or kept[:2] != step[:2]:
+        return True
+    return step[2] >= kept[2] + max(1, kept[2] // SPACING)
 
 
 def show_outlook(series: RunSeries, found: Outlook) -> None:

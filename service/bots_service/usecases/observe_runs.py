@@ -74,6 +74,9 @@ class ObserveRuns:
                 self._at_work.forget(dataset, run)
             except BotsError as error:
                 log.debug("run_not_observed", dataset=dataset, run=run, reason=str(error))
+            except Exception:  # a defect that one run brings out must not hide all the others
+                log.exception("run_not_observed", dataset=dataset, run=run)
+                seen.looked = now
 
     def _seen_of(self, dataset: str, run: str) -> Seen | None:
         """Return what was seen of a run, which is nothing where its series are new; None if it has none any more."""

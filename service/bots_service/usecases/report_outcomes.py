@@ -116,10 +116,10 @@ class ReportOutcomes:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
             raise
         receipt = await self.catch_up.receipt(run, appended.entry.seq)
-        if not appended.duplicate:
-            receipt = await self.catch_up.by_tag(run, receipt, since=state)
         with Span("release"):
             await self.leases.release(run.row, tasks)
+        if not appended.duplicate:
+            receipt = await self.catch_up.by_tag(run, receipt, since=state)
         return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
 
     async def _settings_state(self, run: OpenRun, outcomes: list[Outcome]) -> RunState:
