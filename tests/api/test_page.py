@@ -77,6 +77,26 @@ async def test_a_file_is_sent_once_until_it_changes(http: httpx.AsyncClient):
     assert other.headers["etag"] != first.headers["etag"]
 
 
+@pytest.mark.parametrize("names", ["{0}", "W/{0}", '"other", W/{0}'])
+async def test_the_names_of_contents_are_compared_weakly(http: httpx.AsyncClient, names: str):
+    name = (await http.get("/")).headers["etag"].removeprefix("W/")
+    assert (await http.get("/", headers={"If-None-Match": names.format(name)})).status_code == 304
+
+
+async def test_monitors_may_ask_for_the_headers_alone(http: httpx.AsyncClient):
+    answer = await http.head("/")
+    assert (answer.status_code, answer.headers["etag"]) == (200, (await http.get("/")).headers["etag"])
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [("gzip", True), ("br, gzip;q=0.5", True), ("gzip; q=0", False), ("gzip;q=0.0, br", False), ("br", False)],
+)
+async def test_it_is_compressed_only_for_those_who_take_it(http: httpx.AsyncClient, accepted: str, is_packed: bool):
+    answer = await http.get("/page/main.js", headers={"Accept-Encoding": accepted})
+    assert ("content-encoding" in answer.headers) is is_packed
+
+
 async def test_it_travels_compressed_to_those_who_can_read_that(http: httpx.AsyncClient):
     async with http.stream("GET", "/page/plotly.min.js", headers={"Accept-Encoding": "gzip"}) as answer:
         packed = b"".join([part async for part in answer.aiter_raw()])

@@ -22,7 +22,9 @@ ANY = {"read", "select", "report"}
 # What opens each route besides admin; None: nothing is asked. Whoever adds a route says so here, too.
 OPENED_BY: dict[str, set[str] | None] = {
     "GET /": None,
+    "HEAD /": None,
     "GET /page/{name}": None,
+    "HEAD /page/{name}": None,
     "GET /livez": None,
     "GET /readyz": None,
     "GET /version": ANY,
@@ -64,7 +66,15 @@ OPENED_BY: dict[str, set[str] | None] = {
 FOR_EVERY_DATASET = {"POST /imports", "POST /prune", "GET /metrics"} | {
     route for route in OPENED_BY if "/keys" in route
 }
-FOR_BROWSERS = {"GET /", "GET /page/{name}", "GET /docs", "GET /docs/{name}", "GET /openapi.json"}
+FOR_BROWSERS = {
+    "GET /",
+    "HEAD /",
+    "GET /page/{name}",
+    "HEAD /page/{name}",
+    "GET /docs",
+    "GET /docs/{name}",
+    "GET /openapi.json",
+}
 OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in ("POST /select", "POST /report")}
 
 

@@ -52,7 +52,7 @@ def test_nothing_is_shown_without_a_good_key_and_all_with_one(visit: Visit, serv
     page.get_by_role("heading", name="Sign in").wait_for()
     assert page.get_by_text("guru").count() == 0 or "Sign in" in page.locator("main").inner_text()
     sign_in(page, "bots_0123456789abcdef_" + 64 * "0")
-    assert "does not open it" in page.get_by_role("alert").inner_text()
+    page.get_by_role("alert").get_by_text("does not open it").wait_for()
     visit.keep("sign-in")
     sign_in(page, new_key(service, "read"))
     page.wait_for_selector("#live[data-state=live]")
@@ -86,6 +86,9 @@ def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_sho
     page.locator("button:enabled", has_text="Rewind…").click()
     page.get_by_label("Back to step").fill(str(STEPS + 10))
     page.get_by_role("button", name="Rewind", exact=True).click()
+    assert page.get_by_label("Back to step").evaluate("(one) => one.validity.rangeOverflow")  # the browser refuses it
+    page.get_by_label("Back to step").evaluate("(one) => one.removeAttribute('max')")  # so that the service must
+    page.get_by_role("button", name="Rewind", exact=True).click()
     page.wait_for_function("() => document.querySelector('dialog [role=alert]').textContent.length > 0")
     assert str(STEPS + 10) in page.locator("dialog [role=alert]").inner_text()
     page.get_by_label("Back to step").fill("2")
@@ -94,6 +97,26 @@ def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_sho
     page.wait_for_function("() => document.querySelector('.grid').textContent.includes('rewind to step 2')")
     with as_operator(service) as http:
         assert http.get("/datasets/guru/runs/default").json()["step"] == 2
+
+
+def test_two_clicks_rewind_once(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    sign_in(page, new_key(service, "read", "report"))
+    page.locator("button:enabled", has_text="Rewind…").click()
+    with as_operator(service) as http:
+        before = http.get("/datasets/guru/runs/default").json()["epoch"]
+        page.get_by_label("Back to step").fill("1")
+        page.get_by_role("button", name="Rewind", exact=True).evaluate("(one) => { one.click(); one.click(); }")
+        page.get_by_text("Now at step 1.").wait_for()
+        assert http.get("/datasets/guru/runs/default").json()["epoch"] == before + 1
+
+
+@pytest.mark.parametrize("key", ["bots_…", "ключ"])
+def test_what_can_be_no_key_is_refused_at_the_form(visit: Visit, key: str):
+    sign_in(visit.page, key)
+    assert "plain letters" in visit.page.get_by_role("alert").last.inner_text()
+    sign_in(visit.page, OPERATOR)
+    visit.page.wait_for_selector("#live[data-state=live]")
 
 
 def test_a_snapshot_is_made_and_told(visit: Visit, service: ServiceProcess):

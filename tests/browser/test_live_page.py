@@ -105,10 +105,68 @@ def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trai
         assert page.evaluate("() => document.activeElement.textContent") == UNIFORM
 
 
-def test_an_unknown_run_is_named_and_leads_to_nothing_worse(browser: Browser, trained: ServiceProcess):
+def test_an_unknown_run_is_named_and_shown_once_it_is_there(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url, refused={404}) as visit:
-        visit.page.goto(f"{trained.url}/#/datasets/{DATASET}/runs/nobody")
-        assert "nobody" in visit.page.get_by_role("alert").inner_text()
+        page = visit.page
+        page.goto(f"{trained.url}/#/datasets/{DATASET}/runs/nobody")
+        page.get_by_role("alert").get_by_text("nobody").wait_for()
+        httpx.put(f"{trained.url}/datasets/{DATASET}/runs/nobody", json={}).raise_for_status()
+        page.wait_for_selector("#live[data-state=live]")
+        assert page.get_by_role("alert").first.inner_text() == ""
+        assert page.locator("h1").inner_text() == "nobody"
+
+
+@pytest.mark.parametrize("view", ["datasets/%E0%A4%A", "datasets/100%", "datasets/..", "datasets/a%2Fb/runs/%3Cb%3E"])
+def test_an_address_that_means_nothing_is_refused_in_words(browser: Browser, trained: ServiceProcess, view: str):
+    with visiting(browser, trained.url, refused={400, 404, 422}) as visit:
+        visit.page.goto(f"{trained.url}/#/{view}")
+        visit.page.wait_for_function("() => document.getElementById('notice').textContent.length > 0")
+
+
+def test_a_service_that_first_fails_is_asked_again(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url, refused={503}) as visit:
+        answers = iter([503])
+        visit.page.route(
+            "**/whoami",
+            lambda route: route.fulfill(status=status) if (status := next(answers, None)) else route.continue_(),
+        )
+        visit.open()
+
+
+def test_views_come_and_go_without_a_trace(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        page = visit.page
+        client = page.context.new_cdp_session(page)
+
+        def nodes_after(rounds: int) -> int:
+            for _ in range(rounds):
+                for view in (f"datasets/{DATASET}/runs/{BOTS}", ""):
+                    visit.open(view)
+                    page.wait_for_function("() => [...document.querySelectorAll('.plot')].every((plot) => plot.data)")
+            client.send("HeapProfiler.collectGarbage")
+            return client.send("Memory.getDOMCounters")["nodes"]
+
+        first = nodes_after(2)
+        assert nodes_after(6) < 2 * first
+
+
+def test_the_way_past_the_head_of_the_page_leads_to_its_content(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
+        page.get_by_text("Skip to the content").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("() => document.activeElement.id") == "main"
+        assert page.locator("h1").inner_text() == BOTS
+
+
+def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(browser: Browser, trained: ServiceProcess):
+    forbid = "Object.defineProperty(window, '%s', { get() { throw new DOMException('no', 'SecurityError'); } });"
+    with visiting(browser, trained.url) as visit:
+        for name in ("localStorage", "sessionStorage"):
+            visit.page.add_init_script(forbid % name)
+        page = visit.open()
+        page.get_by_role("button", name="Theme: system").click()
+        page.get_by_role("button", name="Theme: light").wait_for()
 
 
 def test_a_service_that_is_away_is_told_and_followed_again_when_it_is_back(browser: Browser, service: ServiceProcess):

@@ -16,6 +16,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+READ = ["GET", "HEAD"]
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -26,14 +27,14 @@ HEADERS = {
 }
 
 
-@router.get("/")
+@router.api_route("/", methods=READ)
 @open_to_all
 async def show_page(request: Request) -> Response:
     """Return the page."""
     return await _sent(request, INDEX)
 
 
-@router.get("/page/{name}")
+@router.api_route("/page/{name}", methods=READ)
 @open_to_all
 async def send_file(request: Request, name: str) -> Response:
     """Return a file of the page."""
@@ -43,10 +44,19 @@ async def send_file(request: Request, name: str) -> Response:
 async def _sent(request: Request, name: str) -> Response:
     found = await asyncio.to_thread(asset, name)
     if found is None:
-        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here")
+        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here", headers=HEADERS)
     headers = {**HEADERS, "ETag": found.etag}
-    if found.etag in request.headers.get("if-none-match", ""):
+    if found.etag.removeprefix("W/") in request.headers.get("if-none-match", ""):  # weak and strong names compare equal
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(found.compressed, media_type=found.media_type, headers={**headers, "Content-Encoding": "gzip"})
     return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Say whether a browser takes gzip, by its header Accept-Encoding; a quality of 0 refuses it (RFC 9110, 12.5.3)."""
+    for coding in accepted.split(","):
+        name, _, quality = coding.replace(" ", "").partition(";q=")
+        if name == "gzip":
+            return not quality or quality.strip("0.") != ""
+    return False

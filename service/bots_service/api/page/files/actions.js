@@ -2,16 +2,18 @@
 
 import { element, say } from "./dom.js";
 import { count } from "./format.js";
-import { get, post } from "./service.js";
+import { post } from "./service.js";
 
 const MAY = new Set(["admin", "report"]); // one of these scopes is needed
 const WHY_NOT = "Your key may only look: this takes one with scope report.";
 
-/** Return the buttons. path: of the run. */
-export function actions(path) {
+/** Return the buttons: {node, refresh}. path: of the run; caller: who would press them. */
+export function actions(path, caller) {
   const told = element("span", { role: "status", class: "soft" });
-  const snapshot = element("button", { type: "button", disabled: true }, "Snapshot");
-  const rewind = element("button", { type: "button", disabled: true }, "Rewind…");
+  const mayNot = !caller.scopes.some((scope) => MAY.has(scope));
+  const denied = { type: "button", disabled: mayNot, title: mayNot ? WHY_NOT : null };
+  const snapshot = element("button", denied, "Snapshot");
+  const rewind = element("button", denied, "Rewind…");
   const dialog = rewindDialog(path, (run) => say(told, `Now at step ${count(run.step)}.`));
   snapshot.addEventListener("click", async () => {
     try {
@@ -22,20 +24,12 @@ export function actions(path) {
     }
   });
   rewind.addEventListener("click", () => dialog.open());
-  permit([snapshot, rewind]);
-  return element("div", { class: "tools" }, told, snapshot, rewind, dialog.node);
-}
-
-async function permit(buttons) {
-  const { scopes } = await get(["whoami"]);
-  const may = scopes.some((scope) => MAY.has(scope));
-  for (const button of buttons) {
-    button.disabled = !may;
-    if (!may) button.title = WHY_NOT;
-  }
+  const node = element("div", { class: "tools" }, told, snapshot, rewind, dialog.node);
+  return { node, refresh: dialog.refresh };
 }
 
 function rewindDialog(path, done) {
+  const send = element("button", { type: "submit", class: "main" }, "Rewind");
   const step = element("input", { id: "to-step", type: "number", min: "0", step: "1", required: true });
   const refusal = element("p", { class: "bad", role: "alert" });
   const form = element(
@@ -54,19 +48,24 @@ function rewindDialog(path, done) {
       "div",
       { class: "tools end" },
       element("button", { type: "button", onclick: () => node.close() }, "Cancel"),
-      element("button", { type: "submit", class: "main" }, "Rewind"),
+      send,
     ),
   );
   const node = element("dialog", { "aria-labelledby": "rewind-title" }, form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (send.disabled) return; // a second click would rewind a second time
+    send.disabled = true;
     try {
       done(await post([...path, "rewind"], { step: step.valueAsNumber }));
       node.close();
     } catch (error) {
       say(refusal, error.message);
+    } finally {
+      send.disabled = false;
     }
   });
   const open = () => (say(refusal, ""), node.showModal());
-  return { node, open };
+  const refresh = (run) => step.setAttribute("max", run.step);
+  return { node, open, refresh };
 }

@@ -5,6 +5,11 @@ import { color } from "./themes.js";
 
 const OPTIONS = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset" };
 
+const drawings = new WeakMap(); // plot -> what draws it again
+document.addEventListener("bots-theme", () => {
+  for (const plot of document.querySelectorAll(".plot")) drawings.get(plot)?.();
+});
+
 /**
  * Return a chart: {node, draw}. Its gist stands below it, and is what a screen reader reads in its place.
  * @param {string} title what it shows.
@@ -21,13 +26,10 @@ export function chart(title, about, { wide = false } = {}) {
     plot,
     gist,
   );
-  let drawn = null;
-  const again = () => (plot.isConnected ? drawn?.() : document.removeEventListener("bots-theme", again));
-
   /** Draw it. made: returns {traces, layout} in the present colours; words: its gist. */
   function draw(made, words) {
-    if (drawn === null) document.addEventListener("bots-theme", again);
-    drawn = () => {
+    if (!plot.isConnected) return; // its view is gone, and plotly would never let go of it
+    const drawn = () => {
       const { traces, layout } = made();
       globalThis.Plotly.react(
         plot,
@@ -36,6 +38,7 @@ export function chart(title, about, { wide = false } = {}) {
         OPTIONS,
       );
     };
+    drawings.set(plot, drawn);
     drawn();
     say(gist, words);
     plot.setAttribute("aria-label", `${title}: ${words}`);

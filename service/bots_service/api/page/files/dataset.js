@@ -23,13 +23,25 @@ const COLUMNS = [
 
 /** Return the view of a dataset. query: run, as often as there are runs to compare; without it the first ones. */
 export function showDataset(dataset, query) {
-  const chosen = query.getAll("run");
+  let chosen = query.getAll("run");
   const charts = comparisonCharts();
   const facts = element("p", { class: "soft" });
   const runs = element("section", { class: "card wide" });
   const heading = element("div", { class: "wide" }, element("h1", {}, dataset), facts);
   const node = element("div", { class: "grid" }, heading, charts.nodes, runs);
   let shown = "";
+
+  /** Compare other runs, under an address of their own; the view stays. */
+  function choose(names) {
+    chosen = names;
+    shown = "";
+    history.replaceState(
+      null,
+      "",
+      `${datasetHref(dataset)}?${new URLSearchParams(names.map((name) => ["run", name]))}`,
+    );
+    refresh().catch(() => {}); // the next one tells
+  }
 
   async function refresh() {
     const [row, page] = await Promise.all([
@@ -43,7 +55,7 @@ export function showDataset(dataset, query) {
     const courses = await Promise.all(picked.map((run) => course(run)));
     fill(facts, factsOf(row));
     charts.draw(courses);
-    fill(runs, ...chooser(dataset, page.runs, picked), inNumbers(courses));
+    fill(runs, ...chooser(page, picked, choose), inNumbers(courses));
     shown = version;
   }
   return { node, trail: [{ name: dataset, href: datasetHref(dataset) }], refresh };
@@ -63,17 +75,17 @@ function factsOf({ tasks, profiles, tags, description }) {
   return `${numbers.join(", ")}. ${description}`;
 }
 
-function chooser(dataset, runs, picked) {
+function chooser({ runs, next_cursor: more }, picked, choose) {
   const boxes = runs.map((run) => {
     const box = element("input", { type: "checkbox", name: "run", value: run.run, checked: picked.includes(run) });
     return element("label", { class: "choice" }, box, run.run);
   });
   const form = element("fieldset", { class: "choices" }, element("legend", {}, "Compare"), boxes);
   form.addEventListener("change", () => {
-    const names = [...form.querySelectorAll("input:checked")].map((box) => ["run", box.value]);
-    location.hash = `${datasetHref(dataset)}?${new URLSearchParams(names)}`;
+    choose([...form.querySelectorAll("input:checked")].map((box) => box.value));
   });
-  return [element("h2", {}, "Runs"), runs.length > 1 ? form : null];
+  const rest = more ? element("p", { class: "soft" }, `The first ${runs.length} runs by name; there are more.`) : null;
+  return [element("h2", {}, "Runs"), runs.length > 1 ? form : null, rest];
 }
 
 function inNumbers(courses) {

@@ -19,16 +19,26 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Put children in place of what an element held. What had the focus and is there again keeps it. */
+/** Put children in place of what an element held. What is there again keeps the focus, and how far it was scrolled. */
 export function fill(node, ...children) {
   const focused = node.contains(document.activeElement) ? document.activeElement : null;
+  const scrolled = new Map(scrolling(node).map((one) => [one.ariaLabel, one.scrollLeft]));
   node.replaceChildren(...children.flat().filter((child) => child !== null));
-  if (focused === null) return;
+  for (const one of scrolling(node)) one.scrollLeft = scrolled.get(one.ariaLabel) ?? 0;
+  if (focused === null || focused === node) return;
   const same = [...node.querySelectorAll(focused.localName)].find((one) => isSame(one, focused));
   same?.focus({ preventScroll: true });
 }
 
-const isSame = (one, other) => ["href", "value", "textContent"].every((name) => one[name] === other[name]);
+const scrolling = (node) => [...node.querySelectorAll(".scroll")];
+const nameOf = (node) => node.dataset.name ?? node.ariaLabel ?? node.textContent;
+const isSame = (one, other) => one.href === other.href && one.value === other.value && nameOf(one) === nameOf(other);
+
+/** Say whether somebody has marked text within an element: it should stay until it was copied. */
+export function isBeingRead(node) {
+  const selection = getSelection();
+  return !selection.isCollapsed && node.contains(selection.anchorNode);
+}
 
 /** Set an element's text if it changed, so that screen readers are told of changes only. */
 export function say(node, text) {

@@ -8,6 +8,8 @@ const counts = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const moments = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
+const clocks = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
 
 /** 4820 -> "4,820" */
@@ -24,6 +26,9 @@ export const decimal = (value, digits = 3) => (known(value) ? value.toFixed(digi
 
 /** 1.6 -> "1.60×" */
 export const factor = (value) => (known(value) ? `${value.toFixed(2)}×` : UNKNOWN);
+
+/** A time in ms -> "02:05:32" */
+export const clock = (ms) => clocks.format(ms);
 
 /** A time of the wire -> "22 Nov 2026, 02:05:32" */
 export const moment = (text) => moments.format(new Date(text));

@@ -1,6 +1,6 @@
 // All datasets, and how their runs do.
 
-import { element, fill } from "./dom.js";
+import { element, fill, isBeingRead } from "./dom.js";
 import { ago, count, factor, percent, tellTimes } from "./format.js";
 import { get } from "./service.js";
 import { sparkline } from "./sparkline.js";
@@ -8,6 +8,7 @@ import { recentRatios } from "./series.js";
 
 const MOST = 100; // datasets, and runs of each
 const POINTS = 60; // of a sparkline
+const LOOKED_MS = 10000; // after a step: what uniform choice could expect is known by then, or not at all
 const EMPTY = "nothing yet";
 
 export const runHref = (dataset, run) => `#/datasets/${encodeURIComponent(dataset)}/runs/${encodeURIComponent(run)}`;
@@ -32,7 +33,7 @@ export function showOverview() {
   const node = element("div", {}, element("h1", { class: "unseen" }, "Datasets and runs"), list);
 
   async function refresh() {
-    const { datasets } = await get(["datasets"], { limit: MOST });
+    const { datasets, next_cursor: more } = await get(["datasets"], { limit: MOST });
     const runs = await Promise.all(datasets.map((dataset) => get(["datasets", dataset.name, "runs"], { limit: MOST })));
     if (!datasets.length) {
       if (shown !== EMPTY) fill(list, welcome());
@@ -41,8 +42,11 @@ export function showOverview() {
     }
     const known = new Map(await Promise.all(runs.flatMap((page) => page.runs).map((run) => latest.of(run))));
     const version = JSON.stringify([datasets, runs, ...known]);
-    if (version !== shown) fill(list, ...datasets.map((dataset, place) => card(dataset, runs[place].runs, known)));
-    shown = version;
+    if (version !== shown && !isBeingRead(list)) {
+      const cards = datasets.map((dataset, place) => card(dataset, runs[place], known));
+      fill(list, ...cards, more && soft(`The first ${MOST} datasets by name; there are more.`));
+      shown = version;
+    }
     tellTimes(list);
   }
   return { node, trail: [], refresh };
@@ -55,15 +59,26 @@ function courses() {
   async function of(run) {
     const name = nameOf(run);
     const version = `${run.epoch}.${run.step}.${run.created_at}`;
-    const isWhole = known.get(name)?.version === version && known.get(name).uniform !== null;
-    if (!isWhole) known.set(name, { version, ...(await course(run)) });
+    const had = known.get(name);
+    const isSame = had?.version === version;
+    if (isSame && (had.uniform !== null || Date.now() - had.since > LOOKED_MS)) return [name, had];
+    const since = isSame ? had.since : Date.now();
+    known.set(name, { version, since, ...(await course(run).catch(gone)) });
     return [name, known.get(name)];
   }
   return { of };
 }
 
+const NOTHING = { points: [], uniform: null };
+
+/** A run that was deleted meanwhile is shown as nothing, and not at all the next time. */
+function gone(error) {
+  if (error.status !== 404) throw error;
+  return NOTHING;
+}
+
 async function course(run) {
-  if (run.step === 0) return { points: [], uniform: null };
+  if (run.step === 0) return NOTHING;
   const path = ["datasets", run.dataset, "runs", run.run];
   const [{ points }, { outlooks }] = await Promise.all([
     get([...path, "curve"], { points: POINTS }),
@@ -74,7 +89,9 @@ async function course(run) {
 
 const nameOf = (run) => `${run.dataset}/${run.run}`;
 
-function card(dataset, runs, known) {
+const soft = (text) => element("p", { class: "soft" }, text);
+
+function card(dataset, { runs, next_cursor: more }, known) {
   const used = runs.filter((run) => run.seq > 0 || runs.length === 1);
   const title = element("h2", {}, element("a", { href: datasetHref(dataset.name) }, dataset.name));
   const facts = `${count(dataset.tasks)} tasks, ${count(dataset.reference_models.length)} reference models`;
@@ -82,12 +99,13 @@ function card(dataset, runs, known) {
     "section",
     { class: "card" },
     element("div", { class: "heading" }, title, element("span", { class: "soft" }, facts)),
-    dataset.description ? element("p", { class: "soft" }, dataset.description) : null,
+    dataset.description ? soft(dataset.description) : null,
     element(
       "div",
       { class: "scroll", tabindex: "0", role: "region", "aria-label": `Runs of ${dataset.name}` },
       runsTable(used, known),
     ),
+    more && soft(`The first ${MOST} runs by name; there are more.`),
   );
 }
 
@@ -120,6 +138,7 @@ function cells(run, { points, uniform }) {
 }
 
 function welcome() {
+  const home = new URL(".", location.href).href.replace(/\/$/, "");
   return element(
     "section",
     { class: "card welcome" },
@@ -128,7 +147,7 @@ function welcome() {
     element(
       "pre",
       {},
-      `bots demo --url ${location.origin}\nbots datasets import problems.csv --name problems --id problem --url ${location.origin}`,
+      `bots demo --url ${home}\nbots datasets import problems.csv --name problems --id problem --url ${home}`,
     ),
     element("p", {}, "This page then shows it by itself."),
   );

@@ -6,7 +6,7 @@ import { element, fill } from "./dom.js";
 import { compact, count, decimal, factor, percent } from "./format.js";
 import { datasetHref, runHref } from "./overview.js";
 import { runCharts } from "./run-charts.js";
-import { RECENT, recentMean, recentRatios, rolloutsSaved } from "./series.js";
+import { recent, recentMean, rolloutsSaved, sums } from "./series.js";
 import { get } from "./service.js";
 import { tasksTable } from "./tasks.js";
 
@@ -15,20 +15,20 @@ const SETTLED_MS = 6000; // after a change: the service looks at the pool as a w
 const OUTLOOKS = 240; // columns of the heat map: more than a chart of this width can show apart
 
 /** Return the view of a run. */
-export function showRun(dataset, run) {
+export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
   const tiles = element("dl", { class: "tiles" });
   const charts = runCharts();
   const tasks = tasksTable(path);
   const doings = activity(path);
-  const others = element("div", { class: "tools" });
+  const acts = actions(path, caller);
   const heading = element(
     "div",
     { class: "heading wide" },
     element("h1", {}, run),
     element("span", { class: "grow" }),
-    others,
-    actions(path),
+    element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
+    acts.node,
   );
   const node = element("div", { class: "grid" }, heading, tiles, ...charts.nodes, tasks.node, ...doings.nodes);
   let shown = "";
@@ -46,7 +46,7 @@ export function showRun(dataset, run) {
       ]);
       fill(tiles, ...tilesOf(now, points, outlooks));
       charts.draw(now, points, outlooks, calibration);
-      fill(others, element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"));
+      acts.refresh(now);
       shown = version;
     }
     await Promise.all([tasks.refresh(now, row), doings.refresh(now)]);
@@ -59,17 +59,17 @@ export function showRun(dataset, run) {
 }
 
 function tilesOf(run, points, outlooks) {
-  const ratio = recentRatios(points).at(-1) ?? null;
+  const { ratio, steps } = recent(points).at(-1) ?? { ratio: null, steps: 0 };
   const uniform = outlooks.at(-1)?.uniform_effective_task_ratio ?? null;
   const gain = ratio !== null && uniform ? ratio / uniform : null;
   const brier = recentMean(points, "brier");
   return [
-    tile("Effective task ratio", percent(ratio), `last ${RECENT} steps`, "lead"),
+    tile("Effective task ratio", percent(ratio), `last ${count(steps)} steps`, "lead"),
     tile("Times uniform", factor(gain), `uniform: ${percent(uniform)} expected`, "lead"),
     tile(
       "Rollouts saved",
       compact(rolloutsSaved(points, outlooks)),
-      `beside ${compact(run.totals.rollouts)} spent; a cautious estimate`,
+      `beside ${compact(sums(points, "rollouts").at(-1))} spent; a cautious estimate`,
     ),
     tile("Step", count(run.step), run.epoch ? `${count(run.epoch)} times rewound` : `${run.settings.strategy}`),
     tile("Capability", decimal(run.capability, 2), "0 weakest, 1 strongest reference"),

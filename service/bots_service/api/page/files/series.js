@@ -3,26 +3,30 @@
 export const RECENT = 50; // steps; fewer are too noisy to see where a run stands
 
 /**
- * Return the effective task ratio along a curve, each time over the last RECENT steps.
+ * Return the effective task ratio along a curve, each time over the last steps: RECENT of them, or as few more as points
+ * can tell apart.
  * @param {object[]} points as /curve tells them, in order.
+ * @returns {{ratio: number|null, steps: number}[]} one for each point.
  */
-export function recentRatios(points) {
-  const ratios = [];
+export function recent(points) {
   let first = 0;
   let reported = 0;
   let effective = 0;
-  for (const point of points) {
+  return points.map((point) => {
     reported += point.reported;
     effective += point.effective;
-    while (points[first].last_step <= point.last_step - RECENT) {
+    while (first + 1 < points.length && points[first + 1].first_step <= point.last_step - RECENT + 1) {
       reported -= points[first].reported;
       effective -= points[first].effective;
       first += 1;
     }
-    ratios.push(reported ? effective / reported : null);
-  }
-  return ratios;
+    const steps = point.last_step - points[first].first_step + 1;
+    return { ratio: reported ? effective / reported : null, steps };
+  });
 }
+
+/** Return the ratios alone. */
+export const recentRatios = (points) => recent(points).map(({ ratio }) => ratio);
 
 /** Return the sums of a property along a curve. */
 export function sums(points, name) {
@@ -56,7 +60,7 @@ export function rolloutsSaved(points, outlooks) {
 /** Return a mean over the rollouts of the last RECENT steps, null without any. name: of a property of points. */
 export function recentMean(points, name) {
   const last = points.at(-1)?.last_step ?? 0;
-  const recent = points.filter((point) => point.last_step > last - RECENT && point[name] !== null);
-  const rollouts = recent.reduce((sum, point) => sum + point.rollouts, 0);
-  return rollouts ? recent.reduce((sum, point) => sum + point[name] * point.rollouts, 0) / rollouts : null;
+  const told = points.filter((point) => point.last_step > last - RECENT && point[name] !== null);
+  const rollouts = told.reduce((sum, point) => sum + point.rollouts, 0);
+  return rollouts ? told.reduce((sum, point) => sum + point[name] * point.rollouts, 0) / rollouts : null;
 }

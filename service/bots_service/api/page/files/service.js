@@ -30,12 +30,35 @@ export function post(parts, body) {
 const addressOf = (parts) => parts.map(encodeURIComponent).join("/");
 
 async function ask(address, { headers = {}, ...request }) {
-  if (key()) headers.Authorization = `Bearer ${key()}`;
-  const signal = AbortSignal.timeout(PATIENCE_MS);
-  const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, told);
-  return told;
+  if (key()) headers.Authorization = `Bearer ${printable(key())}`;
+  await turnAtLine();
+  try {
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Refused(answer.status, told);
+    return told;
+  } finally {
+    if (waiting.length) waiting.shift()();
+    else busy -= 1;
+  }
+}
+
+/** Return a key that a header can carry. Others are none of ours, and fetch would throw. */
+function printable(text) {
+  if (/^[!-~]+$/.test(text)) return text;
+  throw new Refused(401, { detail: "a key has only plain letters, digits and underscores" });
+}
+
+// Browsers hold back what goes beyond six connections: waiting there would count as an answer that does not come.
+const AT_ONCE = 6;
+const waiting = [];
+let busy = 0;
+
+function turnAtLine() {
+  if (busy === AT_ONCE) return new Promise((resolve) => waiting.push(resolve));
+  busy += 1;
+  return null;
 }
 
 // crypto.randomUUID is missing where the page came over plain HTTP from another machine.

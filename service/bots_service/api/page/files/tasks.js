@@ -44,7 +44,16 @@ export function tasksTable(path) {
     parts.on.disabled = state.next === null;
     fill(parts.head, ...COLUMNS.map((column) => heading(column, asked.sort, sortBy)));
   }
-  const show = () => load().catch((error) => say(parts.where, error.message));
+  /** Load, or say what was refused, and try again with the page's next refresh. */
+  async function show() {
+    try {
+      await load();
+    } catch (error) {
+      state.step = null;
+      state.at = 0;
+      say(parts.where, error.message);
+    }
+  }
 
   function afresh(change) {
     Object.assign(asked, change);
@@ -66,8 +75,8 @@ export function tasksTable(path) {
     state.target = run.settings.target;
     const version = `${run.epoch}.${run.seq}`;
     if (version === state.step || Date.now() - state.at < AGAIN_MS) return;
-    await load();
     state.step = version;
+    await show();
   }
   return { node: parts.node, refresh };
 }
@@ -136,7 +145,7 @@ function heading(column, sort, sortBy) {
     { ...attributes, "aria-sort": isSorted ? order : "none" },
     element(
       "button",
-      { type: "button", class: "sort", onclick: () => sortBy(next) },
+      { type: "button", class: "sort", "data-name": column.name, onclick: () => sortBy(next) },
       column.name,
       element("span", { "aria-hidden": "true" }, arrow),
     ),

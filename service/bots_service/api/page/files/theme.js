@@ -3,12 +3,22 @@
 (() => {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null; // "light", "dark", or as the system has it
 
   function apply() {
-    root.dataset.theme = localStorage.getItem("bots-theme") ?? (system.matches ? "dark" : "light");
+    root.dataset.theme = chosen ?? (system.matches ? "dark" : "light");
     document.dispatchEvent(new Event("bots-theme")); // charts are drawn again
   }
+  try {
+    const stored = localStorage.getItem("bots-theme");
+    if (stored === "light" || stored === "dark") chosen = stored;
+  } catch {
+    // the browser keeps nothing: as the system has it
+  }
   system.addEventListener("change", apply);
-  document.addEventListener("bots-theme-chosen", apply);
+  document.addEventListener("bots-theme-chosen", (event) => {
+    chosen = event.detail;
+    apply();
+  });
   apply();
 })();
