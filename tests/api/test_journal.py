@@ -57,7 +57,7 @@ async def test_times_are_those_at_which_entries_came(http: httpx.AsyncClient):
     assert datetime.now(UTC) - datetime.fromisoformat(times[0]) < timedelta(minutes=10)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 1000])
+@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 200])
 async def test_paging_walks_the_whole_journal_while_it_grows(http: httpx.AsyncClient, limit: int):
     await make_dataset(http)
     for _ in range(5):
@@ -79,4 +79,5 @@ async def test_an_empty_journal_and_what_is_not_known(http: httpx.AsyncClient):
     require_problem(await http.get("/datasets/guru/runs/none/journal"), 404, "unknown-run")
     require_problem(await http.get("/datasets/none/runs/default/journal"), 404, "unknown-dataset")
     require_problem(await http.get(f"{RUN}/journal", params={"cursor": "mine"}), 422, "invalid-request")
-    require_problem(await http.get(f"{RUN}/journal", params={"limit": 0}), 422, "invalid-request")
+    for limit in (0, 201):
+        require_problem(await http.get(f"{RUN}/journal", params={"limit": limit}), 422, "invalid-request")

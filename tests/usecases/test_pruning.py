@@ -91,7 +91,7 @@ async def test_the_journal_lists_what_is_left(world: World):
     assert pruned > 13
     listed = await world.use.read_journal(POOL, "default", None, 100)
     left = [seq for seq in range(27, 0, -1) if seq > pruned or seq == 13]  # a rewind stays
-    assert [logged.entry.seq for logged in listed] == left
+    assert [logged.seq for logged in listed] == left
     assert [logged.is_hidden for logged in listed] == [9 <= seq <= 12 for seq in left]
 
 

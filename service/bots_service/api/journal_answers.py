@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct
 
 from bots_service.api.answers import moment
-from bots_service.core.entries import Report, Rewind, SettingsChange
 from bots_service.ports.journal_records import LoggedEntry
 
 
@@ -33,23 +32,18 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, logged: LoggedEntry) -> "JournalEntry":
         """Return the answer for an entry."""
-        entry, own = logged.entry, dict[str, Any]()
-        if isinstance(entry.body, Report):
-            seen = entry.body.evidence
-            rollouts = float(seen.successes.sum() + seen.failures.sum())
-            own = {"tasks": len(seen), "rollouts": rollouts, "closed": logged.closed}
-        elif isinstance(entry.body, Rewind):
-            own = {"to_step": entry.body.to_step}
-        elif isinstance(entry.body, SettingsChange):
-            own = {"changed": entry.body.values}
         return cls(
-            seq=entry.seq,
-            epoch=entry.epoch,
+            seq=logged.seq,
+            epoch=logged.epoch,
             step=logged.step,
             kind=logged.kind,
+            tasks=logged.tasks,
+            rollouts=logged.rollouts,
+            closed=None if logged.tasks is None else logged.closed,
+            to_step=logged.to_step,
+            changed=logged.changed,
             hidden=logged.is_hidden,
             time=moment(logged.created_at),
-            **own,
         )
 
 

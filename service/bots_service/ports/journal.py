@@ -29,7 +29,7 @@ class Journal(Protocol):
         ...
 
     async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
-        """Return entries of the whole journal that stand before `seq` (None: all), the newest first; unless pruned."""
+        """Return what is known of entries before `seq` (None: all), hidden ones too, newest first; unless pruned."""
         ...
 
     async def head(self, run: RunRow) -> Head:

@@ -1,9 +1,12 @@
 """The whole journal of a run in SQL, newest entry first, what rewinds hid included."""
 
-from sqlalchemy import BigInteger, Connection, bindparam, select
+from typing import Any
 
+from sqlalchemy import BigInteger, Connection, bindparam, case, select
+
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.ports.journal_records import LoggedEntry
-from bots_service.storage.append_batch import entry_of
+from bots_service.storage.entries_codec import KINDS, decode_body
 from bots_service.storage.lineage import spans_of
 from bots_service.storage.tables import journal, receipts
 
@@ -11,8 +14,8 @@ _PAGE = (
     select(
         journal.c.seq,
         journal.c.epoch,
-        journal.c.profiles,
-        journal.c.body,
+        # A fork's holds a whole state, tens of MB for a large pool, and nothing that a page tells.
+        case((journal.c.kind != KINDS[Fork], journal.c.body)).label("body"),
         journal.c.kind,
         journal.c.created_at,
         receipts.c.step,
@@ -26,17 +29,36 @@ _PAGE = (
 
 
 def entries_before(connection: Connection, run_id: int, seq: int, limit: int) -> list[LoggedEntry]:
-    """Return the entries before `seq`, the newest first, at most `limit`."""
-    rows = connection.execute(_PAGE, {"run": run_id, "before": seq, "most": limit}).all()
-    spans = spans_of(connection, run_id)  # afterwards, so that they reach to the newest of these entries at least
+    """Return what is known of the entries before `seq`, the newest first, at most `limit`.
+
+    Raises:
+        DamagedStateError: a body can't be read.
+    """
+    spans = spans_of(connection, run_id)
+    if not spans:
+        return []
+    # None beyond the head that the spans reach to: what others appended since may be a rewind, which hides more.
+    values = {"run": run_id, "before": min(seq, spans[-1].last + 1), "most": limit}
     return [
         LoggedEntry(
-            entry=entry_of(row),
+            seq=row.seq,
+            epoch=row.epoch,
             kind=row.kind,
             step=row.step,
             closed=row.closed,
             is_hidden=not any(span.after < row.seq <= span.last for span in spans),
             created_at=row.created_at,
+            **({} if row.body is None else _told(decode_body(row.body))),
         )
-        for row in rows
+        for row in connection.execute(_PAGE, values)  # one by one: all their bodies may be tens of MB
     ]
+
+
+def _told(body: Body) -> dict[str, Any]:
+    """Return what a page tells of a body."""
+    if isinstance(body, Report):
+        seen = body.evidence
+        return {"tasks": len(seen), "rollouts": float(seen.successes.sum() + seen.failures.sum())}
+    if isinstance(body, Rewind):
+        return {"to_step": body.to_step}
+    return {"changed": body.values} if isinstance(body, SettingsChange) else {}

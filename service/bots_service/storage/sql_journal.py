@@ -83,7 +83,7 @@ class SqlJournal:
         return await self._database.read(lambda connection: list(map(entry_of, connection.execute(_AFTER, values))))
 
     async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
-        """Return entries of the whole journal that stand before `seq` (None: all), the newest first; unless pruned."""
+        """Return what is known of entries before `seq` (None: all), hidden ones too, newest first; unless pruned."""
         before = _NO_END if seq is None else seq
         return await self._database.read(lambda connection: entries_before(connection, run.id, before, limit))
 

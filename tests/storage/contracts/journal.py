@@ -4,12 +4,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
-from bots_service.errors import BotsError, KeyReusedError, StaleEpochError, UnknownRunError
+from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
 from bots_service.ports.records import Draft, SnapshotRow
 from bots_service.storage.entries_codec import encode_body
+from bots_service.storage.tables import journal
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -151,6 +153,32 @@ class JournalContract:
         await stores.journal.keep_receipts(run, [*receipts, made.receipt(3, 2)])
         assert [await stores.journal.receipt(run, seq) for seq in (1, 2)] == receipts
         assert await stores.journal.receipt(run, 4) is None
+
+    async def test_what_a_page_tells_of_each_kind_of_entry(self, stores: Stores):
+        run, report = await made.run(stores), made.report(3)
+        change = SettingsChange({"forgetting": 0.1 + 0.2, "reward_range": (-1.0, 1 / 3)})
+        for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), Fork("other", 7, b"state")):
+            await stores.journal.append(run, Draft(body, 5))
+        read = (await stores.journal.before(run, None, 9))[::-1]
+        rollouts = float(report.evidence.successes.sum() + report.evidence.failures.sum())
+        assert [(one.seq, one.epoch, one.tasks, one.rollouts, one.to_step, one.changed) for one in read] == [
+            (1, 0, 4, rollouts, None, None),
+            (2, 0, 0, 0.0, None, None),
+            (3, 0, None, None, None, change.values),
+            (4, 1, None, None, 1, None),
+            (5, 1, None, None, None, None),
+        ]
+        assert [one.kind for one in read] == ["report", "report", "settings", "rewind", "fork"]
+
+    async def test_a_page_does_not_read_the_state_that_a_fork_holds(self, stores: Stores):
+        run = await made.run(stores)
+        await stores.journal.append(run, Draft(Fork("other", 7, b"state"), 5))
+        await stores.database.write(
+            lambda connection: connection.execute(update(journal).where(journal.c.run_id == run.id).values(body="{"))
+        )
+        with pytest.raises(DamagedStateError):
+            await made.stores_over(stores.database).journal.after(run, 0)
+        assert [one.kind for one in await stores.journal.before(run, None, 9)] == ["fork"]
 
     async def test_the_first_entry_without_a_receipt_is_found(self, stores: Stores):
         run = await made.run(stores)

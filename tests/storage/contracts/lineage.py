@@ -95,14 +95,14 @@ async def compare_journal(stores: Stores, run: RunRow, model: SlowHistory) -> No
     """The whole journal comes backwards, page by page, and tells what was hidden."""
     pages = [await stores.journal.before(run, None, 4)]
     while pages[-1]:
-        pages.append(await stores.journal.before(run, pages[-1][-1].entry.seq, 4))
+        pages.append(await stores.journal.before(run, pages[-1][-1].seq, 4))
     read = [logged for page in pages for logged in page]
     last = len(model.after) - 1
-    assert [logged.entry.seq for logged in read] == list(range(last, 0, -1))
-    assert {logged.entry.seq for logged in read if not logged.is_hidden} == model.visible[-1]
-    kept = [logged for logged in read if logged.entry.seq > model.first_seq]
-    assert [logged.step for logged in kept] == [model.steps[logged.entry.seq] for logged in kept]
-    assert all(logged.closed == ((logged.step, logged.entry.seq) in model.after[logged.entry.seq]) for logged in kept)
+    assert [logged.seq for logged in read] == list(range(last, 0, -1))
+    assert {logged.seq for logged in read if not logged.is_hidden} == model.visible[-1]
+    kept = [logged for logged in read if logged.seq > model.first_seq]
+    assert [logged.step for logged in kept] == [model.steps[logged.seq] for logged in kept]
+    assert all(logged.closed == ((logged.step, logged.seq) in model.after[logged.seq]) for logged in kept)
 
 
 def plain(point: CurvePoint) -> tuple[Any, ...]:

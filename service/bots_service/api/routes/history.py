@@ -21,6 +21,7 @@ router = guarded_router(tags=["runs"])
 
 Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
 Steps = Annotated[int, Query(ge=1, le=1000, description="Of so many of the last steps.")]
+Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
 AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this step; a cursor has precedence.")]
 
 
@@ -90,10 +91,10 @@ async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, po
 )
 @allowed(Scope.READ)
 async def read_journal(
-    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 50, cursor: Cursor = None
+    request: Request, dataset: DatasetName, run: RunName, limit: Entries = 50, cursor: Cursor = None
 ) -> Response:
     """Return all that ever changed the run, the newest first; what a rewind took out of its present history too."""
     before = None if cursor is None else read_cursor(cursor, AfterNumber).number
     logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1)
-    following = write_cursor(AfterNumber(logged[limit - 1].entry.seq)) if len(logged) > limit else None
+    following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None
     return json_response(JournalPage([JournalEntry.of(one) for one in logged[:limit]], following))
