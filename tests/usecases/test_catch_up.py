@@ -6,8 +6,11 @@ import random
 import pytest
 
 from bots_service.core.codec import encode_state
+from bots_service.core.entries import Report
+from bots_service.core.evidence import no_evidence
 from bots_service.core.receipt import Receipt
 from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
+from bots_service.ports.records import Draft
 from bots_service.usecases import live as live_module
 from bots_service.usecases import replay as module
 from tests.usecases.world import POOL, World, block, never, outcome, stream, until
@@ -77,13 +80,29 @@ async def test_receipts_that_sql_lost_are_made_again(world: World):
     assert (await world.rewind(2)).state.step == 2  # finding the step needs them too
 
 
-async def test_a_journal_tells_the_step_after_each_entry_even_where_sql_lost_it(world: World):
+async def test_a_journal_tells_no_step_where_sql_lost_it_until_a_history_is_read(world: World):
     await some_reports(world, 3)
     await world.rewind(1)
-    world.sql("DELETE FROM receipts WHERE seq > 1")
-    for reader in (world, world.beside()):
+
+    async def steps(reader: World) -> list[tuple[int | None, bool | None]]:
         listed = await reader.use.read_journal(POOL, "default", None, 100)
-        assert [(logged.step, logged.closed) for logged in listed] == [(1, False), (3, True), (2, True), (1, True)]
+        return [(logged.step, logged.closed) for logged in listed]
+
+    whole = [(1, False), (3, True), (2, True), (1, True)]
+    assert await steps(world) == whole
+    for reader in (world, world.beside()):
+        world.sql("DELETE FROM receipts WHERE seq > 1")
+        assert await steps(reader) == [(None, None)] * 3 + whole[3:]
+        await reader.use.read_history(POOL, "default", 0, 100)
+        assert await steps(reader) == whole
+
+
+async def test_a_journal_tells_the_step_of_what_nobody_folded_yet(world: World):
+    await some_reports(world, 2)
+    opened = await world.opened()
+    await world.use.report_outcomes.journal.append(opened.row, Draft(Report(no_evidence(), None, True), 0))
+    for reader in (world, world.beside()):
+        assert [one.step for one in await reader.use.read_journal(POOL, "default", None, 100)] == [3, 2, 1]
 
 
 async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: World):

@@ -42,11 +42,19 @@ _HISTORY = (
     .limit(bindparam("most"))
 )
 _KEPT = select(func.count()).where(receipts.c.run_id == bindparam("run"), receipts.c.seq <= bindparam("up_to"))
-_FIRST_WITHOUT = (
-    select(func.min(journal.c.seq))
+_WITHOUT = (
+    select(journal.c.seq)
     .outerjoin(receipts, (receipts.c.run_id == journal.c.run_id) & (receipts.c.seq == journal.c.seq))
-    .where(journal.c.run_id == bindparam("run"), journal.c.seq <= bindparam("up_to"), receipts.c.seq.is_(None))
+    .where(
+        journal.c.run_id == bindparam("run"),
+        journal.c.seq > bindparam("after"),
+        journal.c.seq <= bindparam("up_to"),
+        receipts.c.seq.is_(None),
+    )
+    .order_by(journal.c.seq)
+    .limit(bindparam("most"))
 )
+_TAIL = 1000  # entries: about 1 ms to look through; what lacks is mostly the receipts of the last few
 _TALLY = tuple(Tally.__slots__)
 
 
@@ -77,12 +85,19 @@ def receipt_at(connection: Connection, run_id: int, seq: int) -> Receipt | None:
 
 
 def first_without_receipt(connection: Connection, run_id: int, up_to: int) -> int | None:
-    """Return the first seq up to `up_to` that has no receipt; counting them first is quick and mostly enough."""
+    """Return the first seq up to `up_to` that has no receipt.
+
+    Counting them is quick and mostly enough; else the tail is, where as many lack as in all.
+    """
     values = {"run": run_id, "up_to": up_to}
-    if connection.scalar(_KEPT, values) == up_to:
+    lacking = up_to - (connection.scalar(_KEPT, values) or 0)
+    if lacking == 0:
         return None
-    first: int | None = connection.scalar(_FIRST_WITHOUT, values)
-    return first
+    near = {**values, "after": max(0, up_to - _TAIL), "most": _TAIL}
+    found = list(connection.execute(_WITHOUT, near).scalars())
+    if len(found) < lacking:
+        found = list(connection.execute(_WITHOUT, {**values, "after": 0, "most": 1}).scalars())
+    return found[0] if found else None
 
 
 def closing_seq(connection: Connection, run: RunRow, step: int) -> int | None:

@@ -160,10 +160,15 @@ class CatchUp:
                     log.warning("step_not_told_by_tag", run=run.row.name, seq=receipt.seq, reason=str(error))
         return live.receipts.get(receipt.seq, receipt)
 
-    async def mend_receipts(self, run: OpenRun) -> RunState:
-        """Make receipts again that a crash kept from SQL, for they follow from the journal; return the newest state."""
+    async def settled(self, run: OpenRun) -> RunState:
+        """Return the state after the whole journal, once the receipts that this process made of it are in SQL."""
         state = await self.current(run)
         await self.live(run.row.id).settled()
+        return state
+
+    async def mend_receipts(self, run: OpenRun) -> RunState:
+        """Make receipts again that a crash kept from SQL, for they follow from the journal; return the newest state."""
+        state = await self.settled(run)
         missing = await self.journal.first_without_receipt(run.row, state.seq)
         if missing is not None:
             await self.journal.keep_receipts(run.row, await self._refolded(run, missing - 1, state.seq))

@@ -19,12 +19,15 @@ class ReadJournal:
     async def __call__(self, dataset: str, run: str, before: int | None, limit: int) -> list[LoggedEntry]:
         """Return up to `limit` entries before this one, None for the newest; pruned ones are not there.
 
+        Who watches a run asks every few seconds, so receipts that a crash kept from SQL are not looked for. Entries
+        without one have no step until a history is read.
+
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
 
         async def read(opened: OpenRun) -> list[LoggedEntry]:
-            await self.catch_up.mend_receipts(opened)
+            await self.catch_up.settled(opened)
             return await self.journal.before(opened.row, before, limit)
 
         return await self.open_runs.using(dataset, run, read)

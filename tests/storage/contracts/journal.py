@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
@@ -179,6 +179,18 @@ class JournalContract:
         with pytest.raises(DamagedStateError):
             await made.stores_over(stores.database).journal.after(run, 0)
         assert [one.kind for one in await stores.journal.before(run, None, 9)] == ["fork"]
+
+    @pytest.mark.parametrize("lacking", [[2, 1003], [1, 2], [3], [4, 1003], [1003]], ids=str)
+    async def test_the_first_of_many_entries_without_a_receipt_is_found(self, stores: Stores, lacking: list[int]):
+        run, last = await made.run(stores), 1003
+        body = {"run_id": run.id, "epoch": 0, "kind": "report", "profiles": 3, "created_at": 0.0}
+        rows = [{**body, "seq": seq, "body": encode_body(made.report(tasks=1))} for seq in range(1, last + 1)]
+        await stores.database.write(lambda connection: connection.execute(insert(journal), rows))
+        kept = [made.receipt(seq, seq) for seq in range(1, last + 1) if seq not in lacking]
+        await stores.journal.keep_receipts(run, kept)
+        for up_to in (2, 3, 4, 1002, last):
+            expected = min((seq for seq in lacking if seq <= up_to), default=None)
+            assert await stores.journal.first_without_receipt(run, up_to) == expected
 
     async def test_the_first_entry_without_a_receipt_is_found(self, stores: Stores):
         run = await made.run(stores)
