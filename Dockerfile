@@ -10,7 +10,8 @@ COPY client client
 COPY service service
 RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/bots/bin/pip wheel --no-deps --wheel-dir /wheels ./client . \
-    && /opt/bots/bin/pip install --constraint constraints.txt /wheels/*.whl
+    && /opt/bots/bin/pip install --constraint constraints.txt \
+        /wheels/bots_client-*.whl "$(echo /wheels/bots_service-*.whl)[tracing]"
 
 FROM python:3.11-slim
 LABEL org.opencontainers.image.title="BOTS selector" \

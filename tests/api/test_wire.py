@@ -61,17 +61,18 @@ def test_a_connection_that_breaks_in_the_middle_of_a_body_changes_nothing(servic
     require_problem(client.get("/datasets/cut"), 404, "unknown-dataset")
 
 
-def test_the_log_has_one_line_for_each_request_with_its_id_and_no_headers(service, client):
+def test_the_log_has_one_line_for_each_act_and_each_refusal_with_its_id_and_no_headers(service, client):
     headers = {"X-Request-Id": "look-for-me", "Authorization": "Bearer a-secret", "Idempotency-Key": "another-secret"}
-    client.get(f"{RUN}/history?limit=3", headers=headers)
+    client.post(f"{RUN}/snapshots?limit=3", headers=headers)
     client.get("/datasets/unknown", headers=headers)
     written = service.log.read_text()
-    lines = [json.loads(line) for line in written.splitlines() if "look-for-me" in line]
-    assert [(line["route"], line["status"], line["level"]) for line in lines] == [
-        ("/datasets/{dataset}/runs/{run}/history", 200, "info"),
-        ("/datasets/{dataset}", 404, "warning"),
+    told = [json.loads(line) for line in written.splitlines() if "look-for-me" in line]
+    lines = [line for line in told if line["event"] == "request"]
+    assert [(line["method"], line["route"], line["status"], line["level"]) for line in lines] == [
+        ("POST", "/datasets/{dataset}/runs/{run}/snapshots", 201, "info"),
+        ("GET", "/datasets/{dataset}", 404, "warning"),
     ]
-    assert all(line["request_id"] == "look-for-me" and line["method"] == "GET" and line["ms"] > 0 for line in lines)
+    assert all(line["request_id"] == "look-for-me" and line["ms"] > 0 for line in lines)
     assert "secret" not in written
 
 
