@@ -7,6 +7,7 @@
 SHELL := /bin/sh
 PYTHON ?= python3
 ARGS ?=
+WORKERS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
@@ -31,7 +32,7 @@ demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability \
-		$(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal --cov --cov-report=)
+		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
 
