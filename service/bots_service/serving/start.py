@@ -56,7 +56,7 @@ def greeting(settings: Settings, address: str) -> str:
     """Return the line that says where the service is."""
     where = sql_url(settings.sql_url).render_as_string(hide_password=True)
     of_workers = "" if settings.workers == 1 else f", {settings.workers} workers"
-    return f"BOTS listens on {address} (documentation at /docs){of_workers}, data in {where}\n"
+    return f"BOTS listens on {address} (a page for browsers; documentation at /docs){of_workers}, data in {where}\n"
 
 
 def end(number: int, _frame: object) -> NoReturn:
