@@ -39,7 +39,7 @@ GAINS = Row(
         Panel(
             "Against uniform choice",
             {"{{run}}": f"{RATIO} / ({UNIFORM} > 0)"},
-            "How many times as many tasks teach as uniform choice could expect by the present belief. Near 1 selecting"
+            "How many times as many tasks teach as uniform choice could expect by the evidence so far. Near 1 selecting"
             " no longer pays: nearly all tasks are of use, or none. Below 1: look at the calibration.",
             "suffix: times",
             kind="stat",

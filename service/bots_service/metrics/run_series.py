@@ -34,7 +34,7 @@ class RunSeries:
     unfolded_entries: Annotated[Gauge, "Committed entries that the newest state lacks."]
     leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
-        Gauge, "Effective task ratio that uniform choice can expect, by the belief."
+        Gauge, "Effective task ratio that uniform choice can expect, by the evidence."
     ]
     belief_mean: Annotated[Gauge, "Percentiles of the tasks' expected success probabilities.", "percentile"]
     belief_share: Annotated[Gauge, "Share of the tasks by expected success probability.", "bin"]
