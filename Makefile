@@ -18,7 +18,7 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo test test-browser test-observability screenshots chromium soak check bench clean setup constraints \
+.PHONY: help serve demo test test-browser test-observability test-trainers screenshots chromium soak check bench clean setup constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations
 
 help:
@@ -31,7 +31,7 @@ demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 	@$(BIN)/bots demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
-	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability \
+	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
@@ -48,6 +48,10 @@ build/prometheus/usr/bin/prometheus:
 
 test-browser: $(VENV)/.dev chromium ## Run the tests of the page in a real browser (Debian's Chromium)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
+
+# One process: their packages take a while to import, and torch uses all cores by itself.
+test-trainers: $(VENV)/.trainers ## Run the tests of the trainers' integrations, against the real packages
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/trainers)
 
 screenshots: $(VENV)/.dev chromium ## Make the README's pictures of the page, from the real replay
 	$(BIN)/python -m tests.browser.screenshots
@@ -134,12 +138,17 @@ $(VENV)/.bench: $(VENV)/.pip | $(if $(filter test check%,$(MAKECMDGOALS)),$(VENV
 	@$(INSTALL) --group bench
 	@touch $@
 
+$(VENV)/.trainers: $(VENV)/.dev
+	@echo "Installing the trainers (torch among them: some minutes the first time)"
+	@$(INSTALL) --group trainers
+	@touch $@
+
 # Pins the newest versions that pyproject.toml allows, tried in an environment of their own; keeps the header.
 constraints: $(VENV)/.made
 	rm -rf build/constraints && mkdir -p build/constraints
 	$(BIN)/python -m venv build/constraints/venv
 	build/constraints/venv/bin/python -m pip install --quiet 'pip>=25.1'
-	build/constraints/venv/bin/python -m pip install --quiet --editable client --editable . --group dev --group bench
+	build/constraints/venv/bin/python -m pip install --quiet --editable client --editable . --group dev --group bench --group trainers
 	grep '^#' constraints.txt >build/constraints/new
 	build/constraints/venv/bin/python -m pip freeze --exclude-editable >build/constraints/all
 	grep -E '^[A-Za-z0-9._-]+==[A-Za-z0-9.!]+$$' build/constraints/all >>build/constraints/new

@@ -27,6 +27,7 @@ LIMITS = {
     "tools": Limits(file=250, function=40),
     "tests": Limits(file=400, function=None),
     "benchmarks": Limits(file=400, function=None),
+    "examples": Limits(file=250, function=40),
 }
 # A migration is a list of tables, written once and never changed.
 EXEMPT = Path("service/bots_service/migrations/versions")

@@ -1,4 +1,7 @@
-"""The client installs with httpx alone, so it may import httpx, itself and the standard library: nothing else."""
+"""The client installs with httpx alone, so it may import httpx, itself and the standard library: nothing else.
+
+What plugs it into a trainer imports that trainer too; nothing else of the client imports these.
+"""
 
 import ast
 import sys
@@ -18,10 +21,19 @@ def imported_by(source: str) -> set[str]:
     return {name.partition(".")[0] for name in plain | from_}
 
 
-@pytest.mark.parametrize("path", sorted(CLIENT.rglob("*.py")), ids=lambda path: path.relative_to(CLIENT).as_posix())
+INTEGRATIONS = CLIENT / "integrations"
+OWN = [path for path in sorted(CLIENT.rglob("*.py")) if INTEGRATIONS not in path.parents]
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(CLIENT).as_posix())
 def test_the_client_imports_only_what_it_declares(path):
     assert imported_by(path.read_text("utf-8")) <= ALLOWED
 
 
 def test_an_import_inside_a_function_is_seen():
     assert imported_by("def f():\n    import numpy.linalg\n    from httpx import _types\n") == {"numpy", "httpx"}
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(CLIENT).as_posix())
+def test_what_needs_a_trainer_is_not_imported_by_the_rest(path):
+    assert "bots_client.integrations" not in path.read_text("utf-8")

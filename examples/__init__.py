@@ -1,0 +1,1 @@
+"""What users copy: whole programs that run."""
