@@ -36,17 +36,18 @@ from bots_client._models import (
     Fork,
     HistoryStep,
     PoolChange,
-    Receipt,
     Run,
-    SelectedTask,
-    Selection,
     Settings,
     Snapshot,
     TaskBelief,
     Totals,
     Version,
 )
+from bots_client._resilience.health import Health
+from bots_client._resilient_client import ResilientClient
 from bots_client._retry import Retries
+from bots_client._selector import Selector
+from bots_client._step_models import Receipt, SelectedTask, Selection
 
 __all__ = [
     "ApiKey",
@@ -65,6 +66,7 @@ __all__ = [
     "ForbiddenError",
     "Fork",
     "GivenSettings",
+    "Health",
     "HistoryStep",
     "Imported",
     "ImportedRun",
@@ -80,10 +82,12 @@ __all__ = [
     "RateLimit",
     "Receipt",
     "RequestError",
+    "ResilientClient",
     "Retries",
     "Run",
     "SelectedTask",
     "Selection",
+    "Selector",
     "ServiceError",
     "Settings",
     "Snapshot",

@@ -1,0 +1,88 @@
+"""Where a run stands when the trainer saves a checkpoint, and going back there."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+from bots_client._call import Call
+from bots_client._calls import run_calls
+from bots_client._errors import BotsClientError, NotFoundError, RequestError
+from bots_client._models import Run
+from bots_client._resilience.connection import Connection
+from bots_client._resilience.delivery import Delivery
+from bots_client._retry import Deadline
+
+
+class Checkpoints:
+    """Checkpoints of one run.
+
+    A report that waited on disk when a checkpoint was made belongs to it. When the trainer comes back, the report may
+    have been delivered meanwhile: then the run is taken back to the step that it closed, not to the one before it.
+
+    Args:
+        connection: to the service.
+        delivery: of the run's reports.
+        dataset: the pool.
+        run: of it.
+    """
+
+    def __init__(self, connection: Connection, delivery: Delivery, dataset: str, run: str) -> None:
+        self._connection = connection
+        self._delivery = delivery
+        self._dataset = dataset
+        self._run = run
+
+    def save(self, last_step: int | None, deadline: Deadline) -> dict[str, Any]:
+        """Return where the run stands, as JSON values; what waits is sent first.
+
+        Args:
+            last_step: where it stood when the service last told; kept to if the service is away.
+            deadline: for all of it.
+        """
+        self._delivery.deliver_kept(deadline)
+        kept_until = self._delivery.spool.last_position()
+        step = last_step
+        if self._connection.is_worth_it():
+            try:
+                step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
+            except BotsClientError as error:
+                self._connection.complain(error)
+        closing = self._delivery.spool.waiting(until=kept_until, closing=True)
+        return {"step": step, "kept_until": kept_until, "kept_closing": closing}
+
+    def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
+        """Take the run back to where it stood; if the service is away, once it is back.
+
+        Args:
+            saved: what `save` returned.
+            deadline: for all of it.
+        """
+        spool = self._delivery.spool
+        if saved["step"] is None:
+            self._connection.complain("the checkpoint does not say where the run stood: the run goes on as it is")
+            return
+        delivered = saved["kept_closing"] - spool.waiting(until=saved["kept_until"], closing=True)
+        rewind = self._rewind(saved["step"] + delivered, saved["step"], deadline)
+        spool.rewind(saved["kept_until"], _new_keys(), first=rewind)
+
+    def _rewind(self, step: int, no_later: int, deadline: Deadline) -> Call[Run] | None:
+        """Take the run back to a step, or to the earlier one if it never got there; returns what is left to send."""
+        call = run_calls.rewind(self._dataset, step, self._run)
+        if not self._connection.is_worth_it():
+            return call
+        try:
+            self._connection.ask(call, deadline.left_s())
+        except NotFoundError as error:
+            if no_later < step:
+                return self._rewind(no_later, no_later, deadline)
+            self._connection.complain(error)
+        except RequestError as error:
+            self._connection.complain(error)
+        except BotsClientError:
+            return call
+        return None
+
+
+def _new_keys() -> Iterator[str]:
+    while True:
+        yield uuid4().hex

@@ -1,0 +1,98 @@
+"""A client that is asked only while it is worth it, and given up in time."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from bots_client._call import Call
+from bots_client._client import Client
+from bots_client._errors import BotsClientError, RequestError, ServiceError
+from bots_client._resilience.breaker import Breaker
+from bots_client._resilience.health import Health, Tally
+from bots_client._resilience.in_time import in_time
+
+T = TypeVar("T")
+
+OWN_SHARE = 0.9  # of a deadline is the client's, which can say more about what went wrong than "too late"
+
+logger = logging.getLogger("bots_client")
+
+
+class Connection:
+    """One process's connection; tells when the service goes away and when it is back.
+
+    Args:
+        client: what calls.
+        breaker: decides when to.
+        tally: where what happens is counted.
+        on_change: called with the health when the service goes away or is back; must be quick.
+    """
+
+    def __init__(
+        self, client: Client, breaker: Breaker, tally: Tally, on_change: Callable[[Health], object] | None
+    ) -> None:
+        self.client = client
+        self.tally = tally
+        self._breaker = breaker
+        self._on_change = on_change
+        self._away_since = 0.0
+
+    def is_worth_it(self) -> bool:
+        """Say whether to call now."""
+        return self._breaker.allows()
+
+    def ask(self, call: Call[T], seconds: float) -> T:
+        """Return what the service answers.
+
+        Raises:
+            BotsClientError: whatever went wrong, within `seconds`.
+        """
+        call = replace(call, deadline_s=seconds * OWN_SHARE)
+        try:
+            answer = in_time(lambda: self.client._send(call), seconds, asked=call.asked)
+        except RequestError:
+            self._note_success()  # it is there, and says no
+            raise
+        except BotsClientError as error:
+            self._note_failure(error)
+            raise
+        except Exception as error:  # no thread to be had, no file handle, a flaw of ours: training goes on
+            failure = ServiceError(f"{call.asked} failed: {error!r}")
+            self._note_failure(failure)
+            raise failure from error
+        self._note_success()
+        return answer
+
+    def complain(self, error: Exception | str) -> None:
+        """Log what went wrong, once for as long as it is the same."""
+        said = str(error)
+        if said != self.tally.health.last_error:
+            logger.error("%s", said)
+        self.tally.put(last_error=said)
+
+    def _note_failure(self, error: BotsClientError) -> None:
+        self.tally.put(is_away=True, last_error=str(error))
+        if self._breaker.failed(error.problem.retry_after_s):
+            self._away_since = time.monotonic()
+            logger.warning(
+                "the BOTS service cannot be used: %s. Tasks are chosen uniformly here and reports kept on disk until"
+                " it is back",
+                error,
+            )
+            self._tell()
+
+    def _note_success(self) -> None:
+        self.tally.put(is_away=False)
+        if self._breaker.succeeded():
+            logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._on_change is None:
+            return
+        try:
+            self._on_change(self.tally.health)
+        except Exception:
+            logger.exception("on_change= failed")

@@ -1,0 +1,155 @@
+"""Getting what a run is told to the service: at once, or by way of the disk while it is away."""
+
+import os
+import sqlite3
+import threading
+import time
+from typing import TypeVar
+from uuid import uuid4
+
+from bots_client._call import Call
+from bots_client._errors import BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
+from bots_client._resilience.connection import Connection
+from bots_client._resilience.spool import Kept, Spool
+from bots_client._retry import Deadline
+
+T = TypeVar("T")
+
+KEY = "Idempotency-Key"
+GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
+LOOK_AGAIN_S = 0.02
+REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
+
+
+class Delivery:
+    """The way of one run's writes, in the order in which this process handed them in.
+
+    Args:
+        connection: to the service.
+        spool: where writes wait for it.
+    """
+
+    def __init__(self, connection: Connection, spool: Spool) -> None:
+        self.spool = spool
+        self._connection = connection
+        self._who = f"{os.getpid()}-{uuid4().hex}"
+        self._one_at_a_time = threading.Lock()
+
+    def deliver(self, call: Call[T], *, closes: bool, deadline: Deadline) -> T | None:
+        """Send a write, after those that wait; keep it where that fails.
+
+        Args:
+            call: with a key and a JSON body.
+            closes: whether it closes a training step.
+            deadline: for all of it.
+
+        Returns:
+            None if it is kept, or will never be taken.
+        """
+        if self.waiting() == 0 and self._connection.is_worth_it():
+            try:
+                return self._connection.ask(call, deadline.left_s())
+            except RequestError as error:
+                if _is_final(error, call.path):
+                    self._set_aside(call, error)
+                else:
+                    self._connection.complain(error)
+                    self._keep(call, closes=closes)
+                return None
+            except BotsClientError:
+                pass
+        self._keep(call, closes=closes)
+        answer = self.deliver_kept(deadline).get(call.headers[KEY])
+        return None if answer is None else call.parse(answer)
+
+    def deliver_kept(self, deadline: Deadline) -> dict[str, bytes]:
+        """Send what waits, oldest first, unless another thread or process is at it; returns the answers by key."""
+        answers: dict[str, bytes] = {}
+        if not self._one_at_a_time.acquire(blocking=False):
+            return answers
+        try:
+            if self._connection.is_worth_it() and self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
+                try:
+                    self._send_kept(deadline, answers)
+                finally:
+                    self.spool.end_delivery(self._who)
+        except sqlite3.Error as error:
+            self._complain_of_disk(error)
+        finally:
+            self._one_at_a_time.release()
+        return answers
+
+    def flush(self, deadline: Deadline) -> int:
+        """Send what waits, whoever kept it, until the deadline; returns how many still wait."""
+        while (waiting := self.waiting()) and deadline.left_s() > 0:
+            self.deliver_kept(deadline)
+            if self.waiting() == waiting:
+                time.sleep(LOOK_AGAIN_S)
+        return waiting
+
+    def waiting(self) -> int:
+        """Count the writes that wait."""
+        try:
+            waiting = self.spool.waiting()
+        except (sqlite3.Error, OSError) as error:
+            self._complain_of_disk(error)
+            return 0
+        self._connection.tally.put(kept=waiting)
+        return waiting
+
+    def _send_kept(self, deadline: Deadline, answers: dict[str, bytes]) -> None:
+        while deadline.left_s() > 0 and (kept := self.spool.first()) is not None:
+            try:
+                answers[kept.headers[KEY]] = self._connection.ask(_call_of(kept), deadline.left_s())
+            except RequestError as error:
+                if not _is_final(error, kept.path):
+                    self._connection.complain(error)
+                    return
+                self.spool.refuse(kept.position, str(error))
+                self._note_refusal(error)
+            except BotsClientError:
+                return
+            else:
+                self.spool.remove(kept.position)
+                self._connection.tally.add(replayed=1)
+
+    def _keep(self, call: Call[T], *, closes: bool) -> int | None:
+        """Put a write on disk; returns its position, None if that failed."""
+        try:
+            position, dropped = self.spool.add(call, closes=closes)
+        except (sqlite3.Error, OSError) as error:
+            self._connection.tally.add(lost=1)
+            self._connection.complain(f"a report is lost, as it cannot be kept in {self.spool.file}: {error}")
+            return None
+        self.waiting()
+        if dropped:
+            self._connection.tally.add(lost=dropped)
+            self._connection.complain(f"reports are lost: {self.spool.file} has reached its limit; see spool_bytes=")
+        return position
+
+    def _set_aside(self, call: Call[T], error: RequestError) -> None:
+        """Put a write on disk that was refused, for a person to look at."""
+        position = self._keep(call, closes=False)
+        if position is not None:
+            self.spool.refuse(position, str(error))
+        self._note_refusal(error)
+
+    def _note_refusal(self, error: RequestError) -> None:
+        self._connection.tally.add(refused=1)
+        self._connection.complain(error)
+
+    def _complain_of_disk(self, error: Exception) -> None:
+        self._connection.complain(f"the reports kept in {self.spool.file} cannot be read: {error}")
+
+
+def _is_final(error: RequestError, path: str) -> bool:
+    """Say whether the same write would be refused for ever.
+
+    A key that is not known yet, or a dataset that is restored next, can be mended while reports wait. A rewind to a
+    step that is not there cannot.
+    """
+    return isinstance(error, REFUSALS) or (isinstance(error, NotFoundError) and path.endswith("/rewind"))
+
+
+def _call_of(kept: Kept) -> Call[bytes]:
+    return Call("POST", kept.path, bytes, body=kept.body, headers=kept.headers)

@@ -1,0 +1,142 @@
+"""What a process has of its own: its sockets, locks and counts are not carried over a fork."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bots_client._call import Call
+from bots_client._client import Client
+from bots_client._resilience.breaker import Breaker
+from bots_client._resilience.checkpoints import Checkpoints
+from bots_client._resilience.connection import Connection
+from bots_client._resilience.delivery import Delivery
+from bots_client._resilience.health import Health, Tally
+from bots_client._resilience.spools import spool_of
+from bots_client._resilience.uniform import LocalPool
+from bots_client._retry import Deadline
+from bots_client._step_models import Receipt, SelectedTask, Selection
+
+DELIVERY_SHARE = 0.5  # of a selection's deadline may go to reports that wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """What a resilient client was asked to do; it can be pickled.
+
+    The fields are the arguments of `ResilientClient`.
+    """
+
+    url: str | None
+    api_key: str | None
+    headers: Mapping[str, str] | None
+    on_change: Callable[[Health], object] | None
+    spool_bytes: int
+    seed: int
+
+
+class Here:
+    """A process's connection, and what it knows of each run."""
+
+    def __init__(self, how: How, folder: Path) -> None:
+        self.process = os.getpid()
+        self.tally = Tally()
+        client = Client(how.url, api_key=how.api_key, headers=how.headers)
+        self.connection = Connection(client, Breaker(), self.tally, how.on_change)
+        self._how = how
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[str, str], RunHere] = {}
+
+    def run(self, dataset: str, run: str) -> "RunHere":
+        """Return what is known of a run."""
+        with self._lock:
+            known = self._runs.get((dataset, run))
+            if known is None:
+                limit_bytes = self._how.spool_bytes
+                url = self.connection.client.url
+                spool = spool_of(self._folder, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
+                known = RunHere(self.connection, Delivery(self.connection, spool), dataset, run, self._how.seed)
+                self._runs[dataset, run] = known
+            return known
+
+    def flush(self, deadline: Deadline) -> int:
+        """Send what waits for any run of this process; returns how many reports still wait."""
+        with self._lock:
+            runs = list(self._runs.values())
+        return sum(run.delivery.flush(deadline) for run in runs)
+
+
+class RunHere:
+    """One run, as this process sees it."""
+
+    def __init__(self, connection: Connection, delivery: Delivery, dataset: str, run: str, seed: int) -> None:
+        self.delivery = delivery
+        self._connection = connection
+        self._name = (dataset, run)
+        self._seed = f"{seed}/{dataset}/{run}"
+        self._checkpoints = Checkpoints(connection, delivery, dataset, run)
+        self._lock = threading.Lock()
+        self._pool: LocalPool | None = None
+        self._last_step: int | None = None
+
+    def select(self, call: Call[Selection], ids: Sequence[str], deadline: Deadline) -> Selection | None:
+        """Return what the service selects, None if it is not to be asked now. What waits goes first.
+
+        Raises:
+            BotsClientError: it selects nothing.
+        """
+        if self.delivery.waiting():
+            self.delivery.deliver_kept(Deadline(deadline.left_s() * DELIVERY_SHARE, time.monotonic))
+            if self.delivery.waiting():
+                return None
+        if not self._connection.is_worth_it():
+            return None
+        return self._only_known(self._connection.ask(call, deadline.left_s()), ids)
+
+    def choose(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> Selection:
+        """Return a uniform choice."""
+        self._connection.tally.add(local_selects=1)
+        tasks = tuple(SelectedTask(id=task) for task in self._chosen(count, ids, exclude))
+        return Selection(selection_id="", dataset=self._name[0], run=self._name[1], tasks=tasks, degraded=True)
+
+    def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
+        """Deliver a report; None if it waits, or will never be taken."""
+        receipt = self.delivery.deliver(call, closes=closes, deadline=deadline)
+        if receipt is not None:
+            self._last_step = receipt.step
+        return receipt
+
+    def save(self, deadline: Deadline) -> dict[str, Any]:
+        """Return where the run stands, as JSON values."""
+        return self._checkpoints.save(self._last_step, deadline)
+
+    def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
+        """Take the run back to where it stood."""
+        self._checkpoints.load(saved, deadline)
+
+    def _only_known(self, selection: Selection, ids: Sequence[str]) -> Selection:
+        """Return the selection with tasks that the trainer does not have replaced by some that it has."""
+        with self._lock:
+            unknown = self._local(ids).unknown(selection.ids)
+        if not unknown:
+            return selection
+        self._connection.complain(
+            f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not among the"
+            f" trainer's own ids: retire them (retire_tasks) or give them to ids="
+        )
+        known = [task for task in selection.tasks if task.id not in set(unknown)]
+        others = self._chosen(len(unknown), ids, selection.ids)
+        return replace(selection, tasks=(*known, *(SelectedTask(id=task) for task in others)))
+
+    def _chosen(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> list[str]:
+        with self._lock:
+            return self._local(ids).choose(count, exclude)
+
+    def _local(self, ids: Sequence[str]) -> LocalPool:
+        if self._pool is None or self._pool.ids is not ids:
+            self._pool = LocalPool(ids, self._seed)
+        return self._pool

@@ -1,0 +1,216 @@
+"""Reports kept on disk until the service takes them, and rewinds among them: one SQLite file for each run.
+
+SQLite brings what is needed and is part of Python: several processes may add and deliver at once, and what was added
+survives kill -9 and power cuts. Each act opens the file anew, so nothing is carried over a fork.
+"""
+
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bots_client._call import Call
+
+WAIT_S = 2.0  # for another process that holds the file
+
+# AUTOINCREMENT: a position is never used twice, so that a checkpoint can name one.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS reports (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, headers TEXT NOT NULL, body BLOB NOT NULL,
+    closes INTEGER NOT NULL, added_at REAL NOT NULL, refused TEXT
+);
+CREATE TABLE IF NOT EXISTS delivery (only INTEGER PRIMARY KEY CHECK (only = 1), who TEXT NOT NULL, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS about (url TEXT NOT NULL, dataset TEXT NOT NULL, run TEXT NOT NULL);
+"""
+
+logger = logging.getLogger("bots_client")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One write as it will be sent.
+
+    closes: whether it closes a training step.
+    added_at: when it was kept, in seconds since 1970.
+    refused: why the service will never take it; None: it waits.
+    """
+
+    position: int
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    closes: bool
+    added_at: float
+    refused: str | None
+
+
+class Spool:
+    """The kept reports of one run, oldest first.
+
+    Args:
+        file: made when the first report is kept.
+        limit_bytes: of all kept bodies together.
+
+    Raises:
+        sqlite3.Error: by every method; the file cannot be read or written.
+    """
+
+    def __init__(self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int) -> None:
+        self.file = file
+        self._about = (url, dataset, run)
+        self._limit_bytes = limit_bytes
+
+    def add(self, call: Call[Any], *, closes: bool) -> tuple[int, int]:
+        """Keep a write; return its position, and how many of the oldest had to go for it."""
+        with self._opened() as db:
+            position = _insert(db, call.path, call.headers, call.body, closes=closes)
+            return position, self._make_room(db)
+
+    def first(self) -> Kept | None:
+        """Return the oldest that still waits."""
+        if not self.file.exists():
+            return None
+        with self._opened() as db:
+            rows = self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")
+            return rows[0] if rows else None
+
+    def refused(self) -> list[Kept]:
+        """Return those that the service will never take."""
+        if not self.file.exists():
+            return []
+        with self._opened() as db:
+            return self._rows(db, "refused IS NOT NULL ORDER BY position")
+
+    def waiting(self, *, until: int | None = None, closing: bool = False) -> int:
+        """Count the reports that wait.
+
+        Args:
+            until: only those up to this position.
+            closing: only those that close a step.
+        """
+        if not self.file.exists():
+            return 0
+        condition = "refused IS NULL AND position <= ? AND closes >= ?"
+        with self._opened() as db:
+            row = (2**62 if until is None else until, closing)
+            return int(db.execute(f"SELECT count(*) FROM reports WHERE {condition}", row).fetchone()[0])  # noqa: S608
+
+    def last_position(self) -> int:
+        """Return the position of the newest report that was ever kept; 0 if none was."""
+        if not self.file.exists():
+            return 0
+        with self._opened() as db:
+            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'reports'").fetchone()
+            return int(row[0]) if row else 0
+
+    def remove(self, position: int) -> None:
+        """Forget a report that was delivered."""
+        with self._opened() as db:
+            db.execute("DELETE FROM reports WHERE position = ?", (position,))
+
+    def refuse(self, position: int, reason: str) -> None:
+        """Set a report aside that the service will never take, for a person to look at."""
+        with self._opened() as db:
+            db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
+
+    def rewind(self, position: int, new_keys: Iterator[str], first: Call[Any] | None) -> None:
+        """Go back to a checkpoint: forget what was kept after it, detach what was kept before it from its selections.
+
+        A selection made before a rewind counts for nothing after it; its evidence does, under a key of its own.
+
+        Args:
+            position: the last that was kept when the checkpoint was made.
+            new_keys: Idempotency-Keys.
+            first: goes before all others.
+        """
+        if first is None and not self.file.exists():
+            return
+        with self._opened() as db:
+            rows = self._rows(db, "refused IS NULL AND position <= ? ORDER BY position", position)
+            db.execute("DELETE FROM reports WHERE refused IS NULL")
+            if first is not None:
+                _insert(db, first.path, first.headers, first.body, closes=False)
+            for kept in rows:
+                content = json.loads(kept.body)
+                content.pop("selection_id", None)
+                headers = {**kept.headers, "Idempotency-Key": next(new_keys)}
+                body = json.dumps(content, separators=(",", ":")).encode()
+                _insert(db, kept.path, headers, body, closes=kept.closes)
+
+    def begin_delivery(self, who: str, seconds: float) -> bool:
+        """Say whether this process is to deliver now, so that no two send the same reports; for so long at most."""
+        with self._opened() as db:
+            db.execute("DELETE FROM delivery WHERE until < ? OR who = ?", (time.time(), who))
+            row = (who, time.time() + seconds)
+            return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
+
+    def end_delivery(self, who: str) -> None:
+        """Let another process deliver."""
+        with self._opened() as db:
+            db.execute("DELETE FROM delivery WHERE who = ?", (who,))
+
+    def about(self) -> tuple[str, str, str]:
+        """Return url, dataset and run of the reports in the file."""
+        with self._opened() as db:
+            url, dataset, run = db.execute("SELECT url, dataset, run FROM about").fetchone()
+            return url, dataset, run
+
+    def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[Kept]:
+        columns = "position, path, headers, body, closes, added_at, refused"
+        rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}", values)  # noqa: S608 - our own words
+        return [Kept(row[0], row[1], json.loads(row[2]), row[3], bool(row[4]), row[5], row[6]) for row in rows]
+
+    def _make_room(self, db: sqlite3.Connection) -> int:
+        """Drop the oldest reports beyond the limit; the newest say most about the model as it is."""
+        rows = db.execute("SELECT position, length(body) FROM reports ORDER BY position DESC").fetchall()
+        total, dropped = 0, []
+        for position, size in rows:
+            total += size
+            if total > self._limit_bytes and position != rows[0][0]:
+                dropped.append((position,))
+        db.executemany("DELETE FROM reports WHERE position = ?", dropped)
+        return len(dropped)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Give the file for one transaction, which is on disk when it ends."""
+        try:
+            db = self._begun()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # held, full or forbidden: the file itself is sound
+                raise
+            damaged = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
+            logger.error("%s is damaged (%s) and was put aside; a new one is begun", damaged, error)
+            db = self._begun()
+        try:
+            yield db
+            db.execute("COMMIT")
+        finally:
+            db.close()  # rolls back what is not committed
+
+    def _begun(self) -> sqlite3.Connection:
+        """Open the file, made if it is missing, and begin a transaction."""
+        db = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
+        try:
+            db.execute("PRAGMA synchronous = EXTRA")  # the folder's entry too
+            db.execute("BEGIN IMMEDIATE")
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+                for statement in SCHEMA.split(";\n"):
+                    db.execute(statement)
+                db.execute("INSERT INTO about VALUES (?, ?, ?)", self._about)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body: object, *, closes: bool) -> int:
+    """Add a write; return its position."""
+    row = (path, json.dumps(dict(headers)), body, closes, time.time())
+    columns = "path, headers, body, closes, added_at"
+    return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608

@@ -1,0 +1,219 @@
+"""`Selector`: what a trainer says at each step, with no word of HTTP."""
+
+import os
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, SupportsFloat
+
+from bots_client._errors import InvalidRequestError
+from bots_client._inputs import Outcome
+from bots_client._resilient_client import ResilientClient
+from bots_client._step_models import Receipt, Selection
+
+Share = Callable[[Callable[[], Selection]], Selection]
+SELECTIONS = 1024  # that may be in flight; beyond it the oldest is forgotten, its evidence then counts as of today
+FORMAT = 1
+
+
+def alone(ask: Callable[[], Selection]) -> Selection:
+    """Ask, as a job of one process does."""
+    return ask()
+
+
+class Flight:
+    """What is under way in one process: selections, and what was observed of them. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._selected: OrderedDict[str, set[str]] = OrderedDict()
+        self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
+
+    def begin(self, selection: Selection) -> None:
+        """Note a selection."""
+        if selection.is_local:
+            return
+        with self._lock:
+            self._selected[selection.selection_id] = set(selection.ids)
+            while len(self._selected) > SELECTIONS:
+                self._selected.popitem(last=False)
+
+    def note(self, outcome: Outcome, selection: str | None) -> None:
+        """Note an outcome; if no selection is named, of the oldest in flight that has its task."""
+        with self._lock:
+            if selection is None:
+                selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
+            self._observed[selection].append(outcome)
+
+    def take(self) -> list[tuple[str, list[Outcome]]]:
+        """Return what was observed, by selection, oldest first; it is no longer in flight."""
+        with self._lock:
+            observed, self._observed = self._observed, defaultdict(list)
+            for selection, outcomes in observed.items():
+                left = self._selected.get(selection, set())
+                left -= {outcome.task for outcome in outcomes}
+                if not left:
+                    self._selected.pop(selection, None)
+            return list(observed.items())
+
+
+class Selector:
+    """One training job's view of one run: what to train on next, and what came of it.
+
+        selector = Selector(ResilientClient(), "guru", ids=list(rows))
+        for _ in range(steps):
+            for id in selector.next(32).ids:
+                selector.observe(id, train(rows[id]))
+            selector.step()
+
+    It may be shared between threads and pickled (what was observed and not yet reported is not carried along).
+
+    Args:
+        client: None: `ResilientClient()`.
+        dataset: the pool.
+        run: whose belief decides; jobs that train different models use different runs.
+        ids: of all tasks that the trainer has.
+        tags: only tasks that bear one of them.
+        quotas: how many of each tag.
+        uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
+        rank: of this process in its job; None: RANK of the environment, else 0. Only rank 0 closes steps and rewinds.
+        share: gives every rank what rank 0 got; the default serves a job of one process.
+
+    Raises:
+        ValueError: ids is empty, holds one twice, or holds something else than texts.
+    """
+
+    def __init__(  # noqa: PLR0913 - three that matter, the others by keyword
+        self,
+        client: ResilientClient | None,
+        dataset: str,
+        run: str = "default",
+        *,
+        ids: Iterable[str],
+        tags: Iterable[str] | None = None,
+        quotas: Mapping[str, int] | None = None,
+        uniform_share: float | None = None,
+        rank: int | None = None,
+        share: Share = alone,
+    ) -> None:
+        self.client = ResilientClient() if client is None else client
+        self.dataset = dataset
+        self.run = run
+        self.ids = checked_ids(ids)
+        self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        self._how: dict[str, Any] = {"tags": tags, "quotas": quotas, "uniform_share": uniform_share}
+        self._share = share
+        self._flight = Flight()
+        self._receipt: Receipt | None = None
+        self._selection: Selection | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_flight"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._flight = Flight()
+
+    def next(self, count: int, *, key: str | None = None) -> Selection:
+        """Return the tasks to train on next.
+
+        Args:
+            count: how many.
+            key: Idempotency-Key; ranks that ask under one key get one answer, as long as the service is there.
+        """
+
+        def ask() -> Selection:
+            return self.client.select(self.dataset, count, ids=self.ids, run=self.run, idempotency_key=key, **self._how)
+
+        selection = self._share(ask)
+        self._selection = selection
+        self._flight.begin(selection)
+        return selection
+
+    def observe(self, task: str, rewards: Iterable[SupportsFloat], *, selection: Selection | str | None = None) -> None:
+        """Note the rewards of some rollouts of a task, until `step`; again for the same task adds to them.
+
+        Args:
+            task: its id.
+            rewards: one for each rollout, in the run's reward range.
+            selection: by which the task was selected, or its id; None: the oldest in flight that has it.
+        """
+        try:
+            outcome = Outcome.rewards(task, rewards)
+        except InvalidRequestError as error:
+            self.client.complain(error)
+            outcome = Outcome.aborted(task)
+        self._note(outcome, selection)
+
+    def abort(self, task: str, *, selection: Selection | str | None = None) -> None:
+        """Note that a task's rollouts never finished: nothing is learned, and it may be selected again."""
+        self._note(Outcome.aborted(task), selection)
+
+    def step(self) -> Receipt | None:
+        """Report what was observed; on rank 0 that closes the training step.
+
+        Returns:
+            None if nothing was observed, or the report waits for the service.
+        """
+        observed = self._flight.take()
+        receipt = None
+        for selection, outcomes in observed:
+            closes = self.rank == 0 and selection == observed[-1][0]
+            receipt = self.client.report(self.dataset, outcomes, run=self.run, selection=selection, close_step=closes)
+        if receipt is not None:
+            self._receipt = receipt
+        return receipt
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the run stands, as JSON values, for the trainer's checkpoint."""
+        saved = self.client.save_checkpoint(self.dataset, self.run) if self.rank == 0 else None
+        return {"format": FORMAT, "dataset": self.dataset, "run": self.run, "saved": saved}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint: rank 0 rewinds the run; what was selected or observed since is forgotten.
+
+        Raises:
+            ValueError: the state is of another dataset or run, or of a later version.
+        """
+        if (state.get("format"), state.get("dataset"), state.get("run")) != (FORMAT, self.dataset, self.run):
+            raise ValueError(
+                f"the checkpoint is of dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
+                f" {state.get('format')!r}; this selector is of {self.dataset!r}, {self.run!r}, {FORMAT}"
+            )
+        self._flight = Flight()
+        if self.rank == 0 and state["saved"] is not None:
+            self.client.load_checkpoint(state["saved"], self.dataset, self.run)
+
+    def metrics(self) -> dict[str, float]:
+        """Return numbers for W&B or TensorBoard, under names that begin with "bots/"; what is not known is left out."""
+        values: dict[str, float | None] = {}
+        if self._selection is not None:
+            means = [task.mean for task in self._selection.tasks if task.mean is not None]
+            values["bots/selected_mean"] = sum(means) / len(means) if means else None
+        if self._receipt is not None:
+            values["bots/effective_task_ratio"] = self._receipt.effective_task_ratio
+            values["bots/capability"] = self._receipt.capability
+            values["bots/step"] = self._receipt.step
+        known = {name: float(value) for name, value in values.items() if value is not None}
+        return {**known, **self.client.health.as_metrics()}
+
+    def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
+        self._flight.note(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
+
+
+def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return the ids of a trainer's tasks.
+
+    Raises:
+        ValueError: there are none, one is there twice, or one is no text.
+    """
+    checked: dict[str, None] = {}
+    for task in ids:
+        if not isinstance(task, str):
+            raise ValueError(f"ids holds {task!r}, which is no text; pass [str(row_id) for row_id in ...]")
+        if task in checked:
+            raise ValueError(f"ids holds {task!r} twice; a task needs an id of its own")
+        checked[task] = None
+    if not checked:
+        raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
+    return tuple(checked)
