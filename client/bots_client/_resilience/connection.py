@@ -77,8 +77,8 @@ class Connection:
         if self._breaker.failed(error.problem.retry_after_s):
             self._away_since = time.monotonic()
             logger.warning(
-                "the BOTS service cannot be used: %s. Tasks are chosen uniformly here and reports kept on disk until"
-                " it is back",
+                "the BOTS service cannot be used (%s); until it is back, tasks are chosen uniformly here and reports"
+                " kept on disk",
                 error,
             )
             self._tell()

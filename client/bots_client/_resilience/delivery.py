@@ -73,6 +73,7 @@ class Delivery:
                     self._send_kept(deadline, answers)
                 finally:
                     self.spool.end_delivery(self._who)
+                self.waiting()
         except sqlite3.Error as error:
             self._complain_of_disk(error)
         finally:

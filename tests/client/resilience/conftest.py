@@ -1,0 +1,43 @@
+import os
+
+import pytest
+
+from bots_client import ResilientClient, Task
+from tests.client.resilience.worlds import IDS
+from tests.serving import running_service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A live service for all tests of a file; each takes a dataset of its own."""
+    with running_service(tmp_path_factory.mktemp("service")) as service:
+        yield service
+
+
+@pytest.fixture
+def dataset(service, request):
+    """A dataset of 40 tasks on the live service."""
+    name = request.node.name[:100]
+    with ResilientClient(service.url).direct as bots:
+        bots.create_dataset(name, [Task(task) for task in IDS])
+    return name
+
+
+@pytest.fixture
+def connect(tmp_path, open_until_the_end):
+    """Make resilient clients that keep their reports in one folder."""
+
+    def connect_to(server_or_url, **how):
+        url = getattr(server_or_url, "url", server_or_url)
+        client = ResilientClient(url, **{"spool": tmp_path / "spool", **how})
+        open_until_the_end.callback(client.direct.close)
+        return client
+
+    return connect_to
+
+
+@pytest.fixture(autouse=True)
+def users_own_folder(monkeypatch, tmp_path):
+    """Keep tests out of the folder of whoever runs them."""
+    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "spool"))
+    assert os.environ["BOTS_SPOOL"]

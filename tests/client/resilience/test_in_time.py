@@ -1,0 +1,29 @@
+"""Giving up in time."""
+
+import threading
+import time
+
+import pytest
+
+from bots_client import DeadlineExceededError
+from bots_client._resilience.in_time import in_time
+
+
+def test_what_is_asked_is_answered():
+    assert in_time(lambda: 7, 60, asked="GET /version") == 7
+
+
+def test_what_goes_wrong_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        in_time(lambda: 1 / 0, 60, asked="GET /version")
+
+
+def test_what_hangs_is_given_up():
+    end = threading.Event()
+    begun = time.monotonic()
+
+    with pytest.raises(DeadlineExceededError, match=r"GET /version within 0\.05 s"):
+        in_time(end.wait, 0.05, asked="GET /version")
+
+    assert time.monotonic() - begun < 30
+    end.set()

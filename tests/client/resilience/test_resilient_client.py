@@ -1,0 +1,312 @@
+"""The client that never stops training."""
+
+import logging
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bots_client import BotsClientError, Health, InvalidRequestError, Outcome, ResilientClient, UnreachableError
+from bots_client._resilience.spools import spool_of
+from tests.client.answers import RECEIPT, SELECTION
+from tests.client.resilience.worlds import IDS, journalled, outcomes_of
+from tests.client.scripted_server import answer, drop, problem, stay_silent, trickle
+from tests.serving import free_port
+
+SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
+NOWHERE = f"http://127.0.0.1:{free_port()}"
+
+
+def test_while_the_service_is_there_it_selects_and_records(connect, service, dataset):
+    bots = connect(service)
+
+    selection = bots.select(dataset, 8, ids=IDS)
+    receipt = bots.report(dataset, outcomes_of(selection), selection=selection)
+
+    assert not selection.is_local
+    assert (receipt.step, receipt.reported) == (1, 8)
+    assert bots.health == Health(
+        selects=1,
+        reports=1,
+        select_seconds=bots.health.select_seconds,
+        report_seconds=bots.health.report_seconds,
+    )
+    assert bots.health.select_seconds > 0 < bots.health.report_seconds
+    assert not list(bots.spool.iterdir())
+
+
+def test_while_the_service_is_away_the_choice_is_uniform_and_reports_wait(connect):
+    bots = connect(NOWHERE, select_deadline_s=0.2, report_deadline_s=0.2)
+
+    selections = [bots.select("guru", 10, ids=IDS) for _ in range(4)]
+    receipts = [bots.report("guru", outcomes_of(one), selection=one) for one in selections]
+
+    assert all(one.is_local and one.degraded for one in selections)
+    assert sorted(task for one in selections for task in one.ids) == sorted(IDS)
+    assert receipts == [None] * 4
+    assert bots.health.is_away
+    assert (bots.health.local_selects, bots.health.kept, bots.health.lost) == (4, 4, 0)
+    assert "no BOTS service" in bots.health.last_error
+
+
+def test_two_jobs_with_one_seed_choose_alike_while_the_service_is_away(connect):
+    first, second, other = (connect(NOWHERE, select_deadline_s=0.1, seed=seed) for seed in (1, 1, 2))
+
+    chosen = [[bots.select("guru", 5, ids=IDS).ids for _ in range(3)] for bots in (first, second, other)]
+
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+@pytest.mark.parametrize("act", [stay_silent, trickle], ids=["silent", "drop by drop"])
+def test_a_selection_returns_in_time_whatever_the_service_does(connect, serve, act):
+    bots = connect(serve(act), select_deadline_s=0.3)
+    begun = time.monotonic()
+
+    assert bots.select("guru", 4, ids=IDS).is_local
+    assert 0.2 < time.monotonic() - begun < SOON_S
+
+
+def test_a_selection_returns_in_time_when_looking_up_the_host_hangs(connect, monkeypatch):
+    end = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments, **_options: end.wait(SOON_S) and [])
+    bots = connect("http://selector.example", select_deadline_s=0.3)
+
+    assert bots.select("guru", 4, ids=IDS).is_local
+    assert "within 0.3 s" in bots.health.last_error
+    end.set()
+
+
+def test_a_service_that_is_away_is_not_asked_at_each_step(connect, serve):
+    server = serve(drop)
+    bots = connect(server, select_deadline_s=0.2)
+    bots.select("guru", 4, ids=IDS)
+    asked = len(server.received)
+
+    for _ in range(50):
+        assert bots.select("guru", 4, ids=IDS).is_local
+    assert len(server.received) == asked
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 422, 500])
+def test_no_answer_of_the_service_raises_into_training(connect, serve, status):
+    bots = connect(serve(problem(status)), select_deadline_s=0.3, report_deadline_s=0.3)
+
+    assert bots.select("guru", 4, ids=IDS).is_local
+    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
+    assert str(status) in bots.health.last_error
+
+
+@pytest.mark.parametrize(("status", "waits"), [(401, 1), (403, 1), (404, 1), (503, 1), (409, 0), (422, 0)])
+def test_a_report_waits_unless_its_content_was_refused_which_is_put_aside(connect, serve, status, waits):
+    bots = connect(serve(problem(status)), report_deadline_s=0.3)
+
+    bots.report("guru", [Outcome.counts("t1", 1, 2)])
+
+    spool = spool_of(bots.spool, url=bots.direct.url, dataset="guru", run="default", limit_bytes=1)
+    assert spool.waiting() == waits
+    assert [str(status) in kept.refused for kept in spool.refused()] == [True] * (1 - waits)
+    assert bots.health.refused == 1 - waits
+
+
+def test_an_outcome_that_cannot_be_true_raises_nothing_and_is_counted(connect, service, dataset, caplog):
+    bots = connect(service)
+
+    assert bots.report(dataset, [Outcome("t1", (("successes", float("nan")),))]) is None
+
+    assert bots.health.refused == 1
+    assert "cannot be written as JSON" in caplog.text
+    assert journalled(bots, dataset) == []
+
+
+def test_tasks_that_the_trainer_does_not_have_are_replaced(connect, service, dataset, caplog):
+    mine = IDS[:20]
+    bots = connect(service)
+
+    selection = bots.select(dataset, 16, ids=mine)
+
+    assert set(selection.ids) <= set(mine)
+    assert len(set(selection.ids)) == 16
+    assert not selection.is_local
+    assert "not among the trainer's own ids" in caplog.text
+
+
+def test_more_tasks_than_there_are_is_no_reason_to_stop(connect, service, dataset):
+    selection = connect(service).select(dataset, 50, ids=IDS)
+
+    assert len(selection.ids) == 50
+    assert set(selection.ids) == set(IDS)
+
+
+def test_with_on_error_raise_everything_is_raised_and_nothing_kept(connect, serve):
+    refusing, missing = (
+        connect(one, on_error="raise", select_deadline_s=0.3) for one in (serve(problem(422)), NOWHERE)
+    )
+
+    with pytest.raises(InvalidRequestError):
+        refusing.select("guru", 4, ids=IDS)
+    with pytest.raises(UnreachableError):
+        missing.select("guru", 4, ids=IDS)
+    with pytest.raises(BotsClientError):
+        refusing.report("guru", [Outcome.counts("t1", 1, 2)])
+    with pytest.raises(InvalidRequestError):
+        refusing.report("guru", [Outcome("t1", (("successes", float("nan")),))])
+    assert not list(refusing.spool.iterdir())
+
+
+def test_a_wrong_on_error_is_said_at_once(tmp_path):
+    with pytest.raises(ValueError, match="continue"):
+        ResilientClient(on_error="ignore", spool=tmp_path)
+
+
+def test_going_away_and_coming_back_are_told_once_each(connect, serve, caplog):
+    caplog.set_level(logging.WARNING, "bots_client")
+    told = []
+    server = serve(drop, drop, drop, drop, drop, drop, answer(SELECTION))
+    bots = connect(server, select_deadline_s=0.2, on_change=lambda health: told.append(health.is_away))
+
+    give_up = time.monotonic() + SOON_S
+    while not (bots.select("guru", 2, ids=IDS).selection_id or time.monotonic() > give_up):
+        time.sleep(0.02)
+
+    assert told == [True, False]
+    messages = [record.message for record in caplog.records]
+    assert sum("cannot be used" in message for message in messages) == 1
+    assert sum("is back after" in message for message in messages) == 1
+
+
+def test_a_callback_that_fails_stops_nothing(connect):
+    def fail(_health):
+        raise RuntimeError("no dashboard")
+
+    assert connect(NOWHERE, select_deadline_s=0.1, on_change=fail).select("guru", 2, ids=IDS).is_local
+
+
+def test_an_error_is_logged_once_while_it_is_the_same(connect, serve, caplog):
+    bots = connect(serve(problem(404)), select_deadline_s=0.3)
+
+    for _ in range(5):
+        bots.select("guru", 2, ids=IDS)
+
+    assert sum("404" in record.message for record in caplog.records if record.levelno == logging.ERROR) == 1
+
+
+def test_health_can_be_logged_as_numbers(connect):
+    metrics = connect(NOWHERE).health.as_metrics()
+
+    assert metrics["bots/is_away"] == 0.0
+    assert set(metrics) == {f"bots/{name}" for name in Health.__slots__ if name != "last_error"}
+
+
+def test_it_can_be_sent_to_workers(connect, service, dataset):
+    bots = pickle.loads(pickle.dumps(connect(service, seed=3)))  # noqa: S301 - our own
+
+    selection = bots.select(dataset, 4, ids=IDS)
+    assert bots.report(dataset, outcomes_of(selection), selection=selection).step == 1
+    bots.close()
+
+
+def test_threads_may_share_it(connect, service, dataset):
+    bots = connect(service, report_deadline_s=SOON_S)
+    receipts = []
+
+    def work():
+        for _ in range(10):
+            selection = bots.select(dataset, 1, ids=IDS)
+            receipts.append(bots.report(dataset, outcomes_of(selection), selection=selection))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(receipt.seq for receipt in receipts) == list(range(1, 41))
+
+
+def test_a_forked_process_has_a_connection_of_its_own(service, dataset, tmp_path):
+    """Parent and children use one client at once; sockets or locks that they shared would mix answers or hang."""
+    program = f"""
+import os, threading
+from bots_client import Outcome, ResilientClient
+ids = {IDS!r}
+bots = ResilientClient({service.url!r}, spool={str(tmp_path)!r}, report_deadline_s=20, select_deadline_s=20)
+def work():
+    for _ in range(5):
+        selection = bots.select({dataset!r}, 1, ids=ids)
+        assert not selection.is_local, bots.health
+        assert bots.report({dataset!r}, [Outcome.counts(selection.ids[0], 1, 2)], selection=selection), bots.health
+work()
+bots._process._lock.acquire()  # as another thread may hold it at the moment of the fork
+children = []
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0 if bots.health.reports == 5 else 1)
+    children.append(child)
+bots._process._lock.release()
+work()
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=Path(__file__).parents[3],
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+    with ResilientClient(service.url, spool=tmp_path) as bots:
+        assert bots.direct.run(dataset).seq == 25
+
+
+def test_a_key_is_neither_shown_nor_written_to_disk(connect):
+    bots = connect(NOWHERE, api_key="bots_secret", report_deadline_s=0.1)
+
+    bots.report("guru", [Outcome.counts("t1", 1, 2)])
+
+    assert "bots_secret" not in repr(bots)
+    assert not any(b"bots_secret" in file.read_bytes() for file in bots.spool.iterdir())
+    assert "bots_secret" not in bots.health.last_error
+
+
+def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):
+    bots = connect(NOWHERE, report_deadline_s=0.1)
+    spool = spool_of(bots.spool, url=bots.direct.url, dataset="guru", run="default", limit_bytes=1)
+    spool.file.mkdir()
+
+    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
+
+    assert bots.health.lost == 1
+    assert "a report is lost" in caplog.text
+
+
+def test_reports_beyond_the_limit_are_counted_as_lost(connect):
+    bots = connect(NOWHERE, report_deadline_s=0.1, spool_bytes=200)
+
+    for task in IDS[:5]:
+        bots.report("guru", [Outcome.counts(task, 1, 2)])
+
+    assert bots.health.lost + bots.health.kept == 5
+    assert bots.health.lost > 0
+
+
+def test_the_answer_to_a_report_is_the_receipt_even_if_it_went_by_way_of_the_disk(connect, serve):
+    bots = connect(serve(*[drop] * 7, answer(RECEIPT)), report_deadline_s=SOON_S)
+
+    give_up = time.monotonic() + SOON_S
+    receipts = []
+    while not any(receipts) and time.monotonic() < give_up:
+        receipts.append(bots.report("guru", [Outcome.counts("t1", 1, 2)]))
+        time.sleep(0.05)
+
+    assert receipts[-1].seq == RECEIPT["seq"]
+    assert bots.health.replayed == len(receipts)
+    assert bots.health.kept == 0

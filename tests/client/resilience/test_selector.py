@@ -1,0 +1,312 @@
+"""What a trainer says at each step."""
+
+import json
+import pickle
+
+import pytest
+
+from bots_client import Selector, Task
+from tests.client.resilience.worlds import IDS, journalled
+from tests.serving import ServiceProcess, free_port
+
+NOWHERE = f"http://127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def selector(connect, service, dataset):
+    return Selector(connect(service), dataset, ids=IDS)
+
+
+def train(selector, steps, count=4, rewards=(1, 0, 1, 0)):
+    """Do some steps; return the receipts."""
+    receipts = []
+    for _ in range(steps):
+        for task in selector.next(count).ids:
+            selector.observe(task, rewards)
+        receipts.append(selector.step())
+    return receipts
+
+
+def belief_in(selector):
+    beliefs = selector.client.direct.tasks(selector.dataset, selector.run)
+    return {task.id: (task.alpha, task.beta) for task in beliefs}
+
+
+def test_a_step_reports_what_was_observed_and_closes(selector):
+    receipts = train(selector, 3)
+
+    assert [receipt.step for receipt in receipts] == [1, 2, 3]
+    assert [receipt.effective for receipt in receipts] == [4, 4, 4]
+
+
+def test_a_step_in_which_nothing_was_observed_is_none(selector):
+    selector.next(4)
+
+    assert selector.step() is None
+    assert journalled(selector.client, selector.dataset) == []
+
+
+def test_rewards_of_one_task_add_up(selector):
+    task = selector.next(1).ids[0]
+    for reward in (1, 1, 0):
+        selector.observe(task, [reward])
+
+    receipt = selector.step()
+
+    totals = selector.client.direct.run(selector.dataset).totals
+    assert receipt.effective == 1
+    assert (totals.rollouts, totals.successes) == (3, 2)
+
+
+def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its_own(selector):
+    first, second = selector.next(3), selector.next(3)
+    for task in (*second.ids, *first.ids):
+        selector.observe(task, [1, 0])
+
+    receipt = selector.step()
+
+    assert (receipt.step, receipt.reported, receipt.late) == (1, 6, 0)
+    assert len(journalled(selector.client, selector.dataset)) == 2
+    assert selector.client.direct.run(selector.dataset).leased == 0
+
+
+def test_late_evidence_counts_as_of_the_step_of_its_selection(selector):
+    early, late = selector.next(2), selector.next(2)
+    for task in early.ids:
+        selector.observe(task, [1, 0])
+    selector.step()
+    for task in late.ids:
+        selector.observe(task, [1, 1])
+
+    assert selector.step().late == 2
+
+
+def test_a_selection_can_be_named(selector):
+    old = selector.next(2)
+    selector.client.direct.report(selector.dataset, [], close_step=True)
+    selector.observe("t0", [1, 0], selection=old)
+    selector.observe("t1", [1, 0], selection=old.selection_id)
+
+    assert selector.step().late == 2
+
+
+def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):
+    for task in selector.next(40).ids:
+        selector.abort(task)
+    selector.step()
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.totals.reported, run.leased) == (0, 0)
+
+
+def test_rewards_that_cannot_be_true_count_as_none_at_all(selector, caplog):
+    task = selector.next(1).ids[0]
+
+    selector.observe(task, [1.0, float("nan")])
+    selector.step()
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.totals.rollouts, run.leased) == (0, 0)
+    assert "not a finite number" in caplog.text
+
+
+def test_only_rank_0_closes_steps(connect, service, dataset):
+    zero, one = (Selector(connect(service), dataset, ids=IDS, rank=rank) for rank in (0, 1))
+
+    selection = zero.next(4, key="step-0")
+    assert one.next(4, key="step-0").ids == selection.ids
+    for rank, selector in enumerate((zero, one)):
+        for task in selection.ids[rank::2]:
+            selector.observe(task, [1, 0])
+    assert not one.step().closed
+    receipt = zero.step()
+
+    assert (receipt.step, receipt.reported) == (1, 4)
+
+
+def test_the_rank_is_that_of_the_environment(connect, service, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+
+    assert Selector(connect(service), "guru", ids=IDS).rank == 3
+
+
+def test_what_is_shared_is_what_the_rank_gets(connect, service, dataset):
+    shared = []
+
+    def share(ask):
+        shared.append(ask())
+        return shared[0]
+
+    selector = Selector(connect(service), dataset, ids=IDS, share=share)
+
+    assert selector.next(4) == selector.next(4) == shared[0]
+
+
+def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
+    selector = Selector(connect(service), dataset, ids=IDS, tags=["no such tag"])
+
+    assert selector.next(2).is_local
+    assert "no such tag" in selector.client.health.last_error
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [([], "empty"), (["a", "b", "a"], "'a' twice"), (["a", 3], "3, which is no text")],
+)
+def test_ids_that_cannot_be_right_are_said_at_once(connect, ids, message):
+    with pytest.raises(ValueError, match=message):
+        Selector(connect(NOWHERE), "guru", ids=ids)
+
+
+def test_metrics_tell_of_the_last_selection_and_step(selector):
+    assert "bots/step" not in selector.metrics()
+
+    selection = selector.next(4)
+    for task in selection.ids:
+        selector.observe(task, [1, 0])
+    receipt = selector.step()
+
+    metrics = selector.metrics()
+    assert metrics["bots/selected_mean"] == sum(task.mean for task in selection.tasks) / 4
+    assert metrics["bots/effective_task_ratio"] == receipt.effective_task_ratio == 1.0
+    assert metrics["bots/step"] == 1
+    assert metrics["bots/selects"] == 1
+    assert "bots/capability" not in metrics
+
+
+def test_it_can_be_sent_to_workers(selector):
+    selector.next(2)
+
+    again = pickle.loads(pickle.dumps(selector))  # noqa: S301 - our own
+
+    assert again.ids == selector.ids
+    assert [receipt.step for receipt in train(again, 2)] == [1, 2]
+    again.client.close()
+
+
+def test_a_checkpoint_takes_the_run_back_bit_for_bit(selector):
+    train(selector, 2)
+    state = json.loads(json.dumps(selector.state_dict()))
+    believed = belief_in(selector)
+    train(selector, 3, rewards=[1, 1, 1, 0])
+    assert belief_in(selector) != believed
+
+    selector.load_state_dict(state)
+
+    assert belief_in(selector) == believed
+    assert train(selector, 1)[0].step == 3
+
+
+def test_what_was_selected_or_observed_before_a_rewind_is_forgotten(selector):
+    train(selector, 1)
+    state = selector.state_dict()
+    for task in selector.next(4).ids:
+        selector.observe(task, [1])
+
+    selector.load_state_dict(state)
+
+    assert selector.step() is None
+    assert selector.client.health.refused == 0
+
+
+def test_only_rank_0_saves_and_rewinds(connect, service, dataset):
+    zero, one = (Selector(connect(service), dataset, ids=IDS, rank=rank) for rank in (0, 1))
+    train(zero, 2)
+    states = [selector.state_dict() for selector in (zero, one)]
+    train(zero, 1)
+
+    for selector, state in zip((zero, one), states, strict=True):
+        selector.load_state_dict(state)
+    one.load_state_dict(states[0])
+
+    run = zero.client.direct.run(dataset)
+    assert (run.step, run.epoch) == (2, 1)
+
+
+def test_a_checkpoint_of_another_run_is_refused(selector, connect, service):
+    other = Selector(connect(service), selector.dataset, "other", ids=IDS)
+
+    with pytest.raises(ValueError, match="run 'other'"):
+        selector.load_state_dict(other.state_dict())
+
+
+class Outage:
+    """A service of its own that goes away and comes back, and a trainer."""
+
+    def __init__(self, folder, connect):
+        self.service = ServiceProcess(folder / "service")
+        self.connect = connect
+        self.selector = self.begin_trainer()
+
+    def begin_trainer(self):
+        """Return the selector of a trainer's new process."""
+        client = self.connect(self.service, select_deadline_s=2.0, report_deadline_s=2.0)
+        return Selector(client, "guru", ids=IDS)
+
+    def end(self):
+        if self.service.process.poll() is None:
+            self.service.kill()
+
+
+@pytest.fixture
+def outage(tmp_path, connect):
+    outage = Outage(tmp_path, connect)
+    outage.service.start()
+    try:
+        outage.selector.client.direct.create_dataset("guru", [Task(task) for task in IDS])
+        yield outage
+    finally:
+        outage.end()
+
+
+def steps_and_rollouts(selector):
+    run = selector.client.direct.run("guru")
+    return run.step, run.totals.rollouts
+
+
+@pytest.mark.parametrize("delivered", [False, True], ids=["still on disk", "delivered meanwhile"])
+def test_reports_that_waited_when_the_checkpoint_was_made_belong_to_it(outage, delivered):
+    trainer = outage.selector
+    train(trainer, 2)
+    outage.service.kill()
+    train(trainer, 3)
+    state = trainer.state_dict()
+    train(trainer, 2)  # after the checkpoint: to be forgotten
+    if delivered:
+        outage.service.start()
+        assert trainer.client.flush(30) == 0
+        assert steps_and_rollouts(trainer) == (7, 7 * 16)
+
+    again = outage.begin_trainer()
+    if not delivered:
+        outage.service.start()
+    again.load_state_dict(state)
+    assert again.client.flush(30) == 0
+
+    assert steps_and_rollouts(again) == (5, 5 * 16)
+    assert train(again, 1)[0].step == 6
+
+
+def test_a_trainer_that_comes_back_before_the_service_rewinds_it_later(outage):
+    train(outage.selector, 3)
+    state = outage.selector.state_dict()
+    train(outage.selector, 2)
+    outage.service.kill()
+
+    again = outage.begin_trainer()
+    again.load_state_dict(state)
+    train(again, 2)
+    outage.service.start()
+    assert again.client.flush(30) == 0
+
+    assert steps_and_rollouts(again) == (5, 5 * 16)
+    assert again.client.direct.run("guru").epoch == 1
+    assert again.client.health.refused == 0
+
+
+def test_a_checkpoint_made_before_the_service_was_ever_there_changes_nothing(connect, caplog):
+    selector = Selector(connect(NOWHERE, select_deadline_s=0.1, report_deadline_s=0.1), "guru", ids=IDS)
+
+    selector.load_state_dict(selector.state_dict())
+
+    assert "does not say where the run stood" in caplog.text

@@ -1,0 +1,233 @@
+"""Reports on disk."""
+
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from bots_client import Outcome
+from bots_client._calls.step_calls import report
+from bots_client._resilience.spool import Spool
+from bots_client._resilience.spools import spool_folder, spool_of
+
+SOON_S = 60.0
+
+
+@pytest.fixture
+def spool(tmp_path):
+    return made_in(tmp_path)
+
+
+def made_in(folder, limit_bytes=10**6):
+    return Spool(folder / "guru.db", url="http://here", dataset="guru", run="default", limit_bytes=limit_bytes)
+
+
+def a_report(key, task="math-17", selection="0-1-2-3-abc"):
+    return report("guru", [Outcome.counts(task, 7, 16)], selection=selection, idempotency_key=key)
+
+
+def keys_in(spool):
+    """Take out everything that waits; return its keys."""
+    keys = []
+    while (kept := spool.first()) is not None:
+        keys.append(kept.headers["Idempotency-Key"])
+        spool.remove(kept.position)
+    return keys
+
+
+def test_what_is_kept_comes_back_as_it_was_oldest_first(spool):
+    calls = [a_report(f"key-{n}", task=f"math-{n}") for n in range(3)]
+
+    positions = [spool.add(call, closes=True)[0] for call in calls]
+
+    assert positions == [1, 2, 3]
+    assert spool.waiting() == 3
+    first = spool.first()
+    assert (first.path, first.headers, first.body) == (calls[0].path, calls[0].headers, calls[0].body)
+    assert keys_in(spool) == ["key-0", "key-1", "key-2"]
+    assert spool.waiting() == 0
+
+
+def test_asking_what_waits_makes_no_file(spool):
+    assert (spool.waiting(), spool.first(), spool.refused(), spool.last_position()) == (0, None, [], 0)
+    assert not spool.file.exists()
+
+
+def test_a_position_is_never_used_twice(spool):
+    spool.add(a_report("a"), closes=True)
+    spool.remove(1)
+
+    assert spool.last_position() == 1
+    assert spool.add(a_report("b"), closes=True)[0] == 2
+
+
+def test_what_closes_a_step_can_be_counted_up_to_a_position(spool):
+    for closes in (True, False, True, True):
+        spool.add(a_report("key"), closes=closes)
+
+    assert spool.waiting(closing=True) == 3
+    assert spool.waiting(until=3, closing=True) == 2
+
+
+def test_beyond_the_limit_the_oldest_go_and_the_newest_always_stays(tmp_path):
+    size = len(a_report("key").body)
+    spool = made_in(tmp_path, limit_bytes=3 * size)
+
+    dropped = [spool.add(a_report(f"key-{n}"), closes=True)[1] for n in range(5)]
+
+    assert dropped == [0, 0, 0, 1, 1]
+    assert keys_in(spool) == ["key-2", "key-3", "key-4"]
+    assert made_in(tmp_path, limit_bytes=1).add(a_report("key-5"), closes=True)[1] == 0
+
+
+def test_what_was_refused_waits_no_longer_and_can_be_looked_at(spool):
+    spool.add(a_report("bad"), closes=True)
+    spool.add(a_report("good"), closes=True)
+
+    spool.refuse(1, "422 no such task")
+
+    assert [(kept.position, kept.refused) for kept in spool.refused()] == [(1, "422 no such task")]
+    assert keys_in(spool) == ["good"]
+
+
+def test_a_rewind_forgets_what_came_after_the_checkpoint_and_detaches_what_came_before(spool):
+    for key in ("before-1", "before-2", "after"):
+        spool.add(a_report(key), closes=True)
+
+    spool.rewind(2, (f"new-{n}" for n in count()), first=a_report("the rewind"))
+
+    contents = []
+    while (kept := spool.first()) is not None:
+        contents.append((kept.headers["Idempotency-Key"], "selection_id" in json.loads(kept.body), kept.closes))
+        spool.remove(kept.position)
+    assert contents == [("the rewind", True, False), ("new-0", False, True), ("new-1", False, True)]
+
+
+def test_one_of_two_processes_delivers_until_it_ends_or_its_time_is_over(spool):
+    assert spool.begin_delivery("one", 60)
+    assert spool.begin_delivery("one", 60)
+    assert not spool.begin_delivery("two", 60)
+    spool.end_delivery("two")
+    assert not spool.begin_delivery("two", 60)
+    spool.end_delivery("one")
+    assert spool.begin_delivery("two", -1)
+    assert spool.begin_delivery("one", 60)
+
+
+def test_a_damaged_file_is_put_aside_and_a_new_one_begun(spool):
+    spool.file.write_bytes(b"no database at all" * 1000)
+
+    spool.add(a_report("key"), closes=True)
+
+    assert keys_in(spool) == ["key"]
+    assert [path.read_bytes()[:18] for path in spool.file.parent.glob("*.damaged-*")] == [b"no database at all"]
+
+
+def test_a_file_that_cannot_be_written_is_an_error(spool, tmp_path):
+    missing = made_in(tmp_path / "missing")
+
+    with pytest.raises(sqlite3.OperationalError):
+        missing.add(a_report("key"), closes=True)
+
+
+def test_what_was_kept_survives_kill_9_and_the_next_process_finds_it(spool):
+    """A process adds reports and tells of each; it is killed at a moment that nobody chose."""
+    program = f"""
+import sys
+from pathlib import Path
+from tests.client.resilience.test_spool import a_report, made_in
+spool = made_in(Path({str(spool.file.parent)!r}))
+for n in range(10**6):
+    spool.add(a_report(f"key-{{n}}"), closes=True)
+    print(n, flush=True)
+"""
+    root = str(Path(__file__).parents[3])
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        told = [int(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGKILL)
+        told += [int(line) for line in process.stdout if line.endswith("\n")]
+
+    kept = keys_in(spool)
+    assert kept[: len(told)] == [f"key-{n}" for n in told]
+    assert len(kept) - len(told) in (0, 1)
+
+
+def test_processes_that_add_at_once_lose_nothing(spool):
+    program = f"""
+import sys
+from pathlib import Path
+from tests.client.resilience.test_spool import a_report, made_in
+spool = made_in(Path({str(spool.file.parent)!r}))
+for n in range(10):
+    spool.add(a_report(f"{{sys.argv[1]}}-{{n}}"), closes=True)
+"""
+    root = str(Path(__file__).parents[3])
+    processes = [subprocess.Popen([sys.executable, "-c", program, str(n)], cwd=root) for n in range(3)]
+    assert [process.wait(timeout=SOON_S) for process in processes] == [0, 0, 0]
+
+    kept = keys_in(spool)
+    assert len(kept) == 30
+    for n in range(3):
+        assert [key for key in kept if key.startswith(f"{n}-")] == [f"{n}-{m}" for m in range(10)]
+
+
+def test_each_run_of_each_service_has_a_file_that_people_can_recognise(tmp_path):
+    def file_of(url, dataset, run):
+        return spool_of(tmp_path, url=url, dataset=dataset, run=run, limit_bytes=1).file
+
+    names = {("u", "a", "b.c"), ("u", "a.b", "c"), ("v", "a", "b.c"), ("u", "a/../b", "ü" * 500)}
+    files = [file_of(*name) for name in names]
+
+    assert len(set(files)) == len(names)
+    assert file_of("u", "a", "b.c") == file_of("u", "a", "b.c")
+    assert all(file.parent == tmp_path and len(file.name) < 255 for file in files)
+    assert file_of("u", "guru", "7b").name.startswith("guru.7b-")
+
+
+def test_the_folder_is_the_one_asked_for_then_the_environments_then_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "environment"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    assert spool_folder(tmp_path / "asked") == tmp_path / "asked"
+    assert spool_folder(None) == tmp_path / "environment"
+    monkeypatch.delenv("BOTS_SPOOL")
+    assert spool_folder(None) == tmp_path / "state" / "bots"
+    assert stat.S_IMODE((tmp_path / "state" / "bots").stat().st_mode) == 0o700
+
+
+def test_where_the_user_has_no_folder_reports_go_to_the_temporary_one(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("BOTS_SPOOL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    assert spool_folder(None) == tmp_path / f"bots-{os.getuid()}"
+
+
+def test_a_folder_that_was_asked_for_and_cannot_be_used_is_said_at_once(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ValueError, match="pass another spool= or BOTS_SPOOL"):
+        spool_folder(tmp_path / "file")
+
+
+def test_a_moment_of_another_process_is_waited_for(spool):
+    spool.add(a_report("a"), closes=True)
+    holder = sqlite3.connect(spool.file, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        begun = time.monotonic()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            spool.add(a_report("b"), closes=True)
+        assert time.monotonic() - begun > 1
+    finally:
+        holder.close()
+    assert spool.waiting() == 1
