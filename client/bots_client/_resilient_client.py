@@ -100,9 +100,17 @@ class ResilientClient:
         """The folder of the reports that wait."""
         return self._folder
 
-    def flush(self, deadline_s: float = 10.0) -> int:
-        """Send the reports that wait for any run that this process has used; returns how many still wait."""
-        return self._here.flush(Deadline(deadline_s, time.monotonic))
+    def flush(self, deadline_s: float = 10.0, *, runs: Iterable[tuple[str, str]] = ()) -> int:
+        """Send the reports that wait; returns how many still do.
+
+        Args:
+            deadline_s: how long that may take.
+            runs: dataset and run, of others than this process has used.
+        """
+        here = self._here
+        for dataset, run in runs:
+            here.run(dataset, run)
+        return here.flush(Deadline(deadline_s, time.monotonic))
 
     def close(self) -> None:
         """Send what waits, for as long as a report may take, and close the connections."""

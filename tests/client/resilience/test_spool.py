@@ -151,6 +151,7 @@ for n in range(10**6):
 """
     root = str(Path(__file__).parents[3])
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout is not None
         told = [int(process.stdout.readline()) for _ in range(20)]
         process.send_signal(signal.SIGKILL)
         told += [int(line) for line in process.stdout if line.endswith("\n")]

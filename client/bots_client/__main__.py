@@ -1,0 +1,94 @@
+"""`python -m bots_client spool`: look at reports that wait on this machine, and send them when no job does."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bots_client._resilience.spool import Spool
+from bots_client._resilience.spools import spool_folder
+from bots_client._resilient_client import ResilientClient
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What waits for one run: of which service, how many reports, for how long, and why others were refused."""
+
+    dataset: str
+    run: str
+    url: str
+    waiting: int
+    oldest_seconds: float | None
+    refused: tuple[str, ...]
+    file: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns 1 if reports wait that were to be sent."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        folder = spool_folder(chosen.folder)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    files = sorted(folder.glob("*.db"))
+    if chosen.send:
+        for file in files:
+            _send(file, folder, chosen.deadline_s)
+    lines = [_line(file) for file in files]
+    if chosen.json:
+        sys.stdout.write(json.dumps([asdict(line) for line in lines], indent=2) + "\n")
+    else:
+        sys.stdout.write("".join(f"{text}\n" for line in lines for text in _words(line)))
+        sys.stdout.write("" if lines else f"nothing was ever kept in {folder}\n")
+    return int(chosen.send and any(line.waiting for line in lines))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bots_client", description="The BOTS selector's client.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    spool = commands.add_parser("spool", help="list the reports that wait on this machine, or send them")
+    spool.add_argument("--folder", help="where they lie; default: BOTS_SPOOL, else bots/ in XDG_STATE_HOME")
+    spool.add_argument("--send", action="store_true", help="send what waits now; the key is that of BOTS_API_KEY")
+    spool.add_argument("--deadline-s", type=float, default=60.0, help="longest time for each run (default: 60)")
+    spool.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _send(file: Path, folder: Path, deadline_s: float) -> None:
+    """Send what waits in a file, to the service that it names."""
+    url, dataset, run = _opened(file).about()
+    with ResilientClient(url, spool=folder) as bots:
+        bots.flush(deadline_s, runs=[(dataset, run)])
+
+
+def _opened(file: Path) -> Spool:
+    return Spool(file, url="", dataset="", run="", limit_bytes=0)
+
+
+def _line(file: Path) -> Line:
+    spool = _opened(file)
+    url, dataset, run = spool.about()
+    first = spool.first()
+    return Line(
+        dataset=dataset,
+        run=run,
+        url=url,
+        waiting=spool.waiting(),
+        oldest_seconds=None if first is None else round(time.time() - first.added_at, 1),
+        refused=tuple(kept.refused or "" for kept in spool.refused()),
+        file=str(file),
+    )
+
+
+def _words(line: Line) -> list[str]:
+    age = "" if line.oldest_seconds is None else f", the oldest since {line.oldest_seconds:.0f} s"
+    words = [f"{line.dataset} {line.run}: {line.waiting} reports wait for {line.url}{age} ({line.file})"]
+    return words + [f"  refused: {' '.join(reason.split())}" for reason in line.refused]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Looking at what waits on a machine, and sending it when no job does."""
+
+import json
+
+from bots_client import Outcome, Task
+from bots_client.__main__ import main
+from tests.client.resilience.worlds import IDS, journalled
+from tests.serving import ServiceProcess
+
+
+def kept_while_away(connect, service, tasks):
+    bots = connect(service, report_deadline_s=0.2)
+    for task in tasks:
+        bots.report("guru", [Outcome.counts(task, 1, 2)])
+
+
+def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_path, capsys):
+    service = ServiceProcess(tmp_path / "service")
+    kept_while_away(connect, service, ["t0", "t1", "unknown"])
+    folder = ["spool", "--folder", str(tmp_path / "spool")]
+
+    assert main([*folder, "--json"]) == 0
+    [line] = json.loads(capsys.readouterr().out)
+    assert (line["dataset"], line["run"], line["url"], line["waiting"]) == ("guru", "default", service.url, 3)
+    assert main([*folder, "--send", "--deadline-s", "0.2"]) == 1
+    assert "3 reports wait" in capsys.readouterr().out
+
+    service.start()
+    try:
+        bots = connect(service)
+        bots.direct.create_dataset("guru", [Task(task) for task in IDS])
+        assert main([*folder, "--send"]) == 0
+        assert journalled(bots, "guru") == ["report", "report"]
+        said = capsys.readouterr().out
+        assert "0 reports wait" in said
+        assert "refused: 422" in said
+        assert "no task 'unknown'" in said
+    finally:
+        service.stop()
+
+
+def test_a_folder_without_any_says_so(tmp_path, capsys):
+    assert main(["spool", "--folder", str(tmp_path)]) == 0
+
+    assert "nothing was ever kept" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_used_says_so(tmp_path, capsys):
+    (tmp_path / "file").touch()
+
+    assert main(["spool", "--folder", str(tmp_path / "file")]) == 2
+    assert "cannot be kept" in capsys.readouterr().err
