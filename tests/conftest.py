@@ -38,6 +38,14 @@ class TimedOutError(BaseException):
     """
 
 
+@pytest.fixture(autouse=True, scope="session")
+def spool_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests leave undelivered out of the folder of whoever runs them."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("BOTS_SPOOL", str(tmp_path_factory.mktemp("spool")))
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads it
 def pytest_configure(config: pytest.Config) -> None:
     """Give the long tests their time."""

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 
 from bots_client import ResilientClient, Task
@@ -34,10 +32,3 @@ def connect(tmp_path, open_until_the_end):
         return client
 
     return connect_to
-
-
-@pytest.fixture(autouse=True)
-def users_own_folder(monkeypatch, tmp_path):
-    """Keep tests out of the folder of whoever runs them."""
-    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "spool"))
-    assert os.environ["BOTS_SPOOL"]
