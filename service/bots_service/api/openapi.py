@@ -1,5 +1,6 @@
 """The OpenAPI document: FastAPI knows paths and parameters, msgspec the bodies."""
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -113,6 +114,10 @@ def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
     """
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     _, components = msgspec.json.schema_components(BODIES, ref_template=REFERENCE)
+    for schema in components.values():
+        # Before Python 3.13 a docstring has its indentation; the document must be the same from any.
+        if "description" in schema:
+            schema["description"] = inspect.cleandoc(schema["description"])
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     refusals = documented(UnauthenticatedError, ForbiddenError, RateLimitedError)
