@@ -1,0 +1,92 @@
+"""Trainers in other languages say and do at a live service what the Python client's did when it was recorded."""
+
+import subprocess
+from itertools import groupby, pairwise
+
+import pytest
+
+from bots_client import Outcome
+from tests.languages.recording import KILLED_DURING, PROGRAMS, RESUMED_FROM, STEPS, begin, determined, recorded, solved
+from tests.languages.recording_proxy import RecordingProxy
+
+ROLLOUTS_PER_STEP = 8 * 16
+
+
+def test_a_trainer_that_is_killed_and_goes_on_has_the_100_recorded_exchanges(program, bots):
+    def kill_once(exchanges):
+        if exchanges == KILLED_DURING:
+            program.kill()
+
+    with RecordingProxy(bots.url, on_exchange=kill_once) as proxy:
+        code, output, _ = program.run(proxy.url, steps=STEPS)
+        assert (code, len(proxy.exchanges)) == (-9, KILLED_DURING)
+        assert program.checkpoint.read_text("utf-8").replace(" ", "").strip() == f'{{"step":{RESUMED_FROM}}}'
+        code, output, errors = program.run(proxy.url, steps=STEPS)
+    assert (code, errors) == (0, "")
+    assert [determined(exchange) for exchange in proxy.exchanges] == recorded()
+    steps = range(RESUMED_FROM + 1, STEPS + 1)
+    assert [line.split(":")[0] for line in output.splitlines()[:-1]] == [f"step {step}" for step in steps]
+    assert output.splitlines()[-1] == f"{STEPS * ROLLOUTS_PER_STEP} rollouts in {STEPS} steps"
+
+
+def test_each_write_of_a_course_has_a_key_of_its_own(program, bots):
+    with RecordingProxy(bots.url) as proxy:
+        program.run(proxy.url, steps=2)
+    keys = [exchange.key for exchange in proxy.exchanges if exchange.method != "GET"]
+    assert len(keys) == len(set(keys)) == 2 + 2 * 2
+    assert None not in keys
+
+
+def test_every_report_counts_once_although_replies_are_lost(program, bots):
+    steps = 4
+
+    def lose_every_fourth(exchanges):
+        if exchanges % 4 == 0:
+            raise ConnectionResetError
+
+    with RecordingProxy(bots.url, on_exchange=lose_every_fourth) as proxy:
+        code, _, errors = program.run(proxy.url, steps=steps)
+    assert code == 0, errors
+    attempts = [list(tries) for _, tries in groupby(proxy.exchanges, key=lambda each: (each.key, each.path))]
+    tried_twice = [tries[0].path for tries in attempts if len(tries) == 2]
+    assert tried_twice == ["/report", "/select", "/report"]
+    assert all(before.body == after.body for before, after in (tries for tries in attempts if len(tries) == 2))
+    wanted = recorded()[: len(attempts) - 1]
+    assert [determined(tries[0]) for tries in attempts[:-1]] == wanted
+    run = bots.run("levels")
+    assert (run.seq, run.step, run.totals.rollouts) == (steps, steps, steps * ROLLOUTS_PER_STEP)
+    outcomes = [outcome for exchange in wanted for outcome in exchange["body"].get("outcomes", ())]
+    assert run.totals.successes == sum(outcome["successes"] for outcome in outcomes)
+
+
+def test_a_trainer_waits_as_long_as_it_is_told(program, bots):
+    key = bots.create_key("trainer", scopes=["admin"], datasets=["levels"], rate=1, burst=3)
+    with RecordingProxy(bots.url) as proxy:
+        code, _, errors = program.run(proxy.url, steps=1, key=key.key)
+    assert code == 0, errors
+    waits = [
+        (later.asked_s - earlier.answered_s, earlier.retry_after_s)
+        for earlier, later in pairwise(proxy.exchanges)
+        if earlier.status == 429
+    ]
+    assert waits
+    assert all(waited_s >= asked_for_s > 0 for waited_s, asked_for_s in waits)
+    assert bots.run("levels").step == 1
+
+
+def test_a_trainer_without_checkpoint_leaves_a_run_alone_that_has_learned_something(program, bots):
+    begin(bots)
+    bots.report("levels", [Outcome.counts("level-1", solved(20, 1), 16)])
+    with RecordingProxy(bots.url) as proxy:
+        code, _, errors = program.run(proxy.url, steps=2)
+    assert code == 1
+    assert [exchange.status for exchange in proxy.exchanges] == [200, 409]  # a no is not asked twice
+    assert proxy.exchanges[-1].answer["detail"] in errors.replace('\\"', '"')
+    assert not program.checkpoint.exists()
+
+
+def test_the_go_program_is_formatted(commands):
+    if "go" not in commands:
+        pytest.skip("no go on this machine")
+    formatted = subprocess.run(["gofmt", "-l", PROGRAMS], capture_output=True, text=True, check=True)
+    assert formatted.stdout == ""
