@@ -64,8 +64,19 @@ def begin(bots: Client) -> None:
     bots.create_dataset("levels", tasks, reference_models=["weak", "strong"])
 
 
-def train(bots: Client, first_step: int, last_step: int) -> None:
-    """Make the steps after one, up to another."""
+def go_through_the_course(bots: Client) -> None:
+    """Do what the programs do, killed and resumed, with the Python client."""
+    begin(bots)
+    bots.create_run("levels", "default", seed=7)
+    _train(bots, 0, 22)
+    bots.select("levels", 8)  # here they are killed
+    begin(bots)
+    bots.rewind("levels", RESUMED_FROM)
+    _train(bots, RESUMED_FROM, STEPS)
+    bots.run("levels")
+
+
+def _train(bots: Client, first_step: int, last_step: int) -> None:
     for step in range(first_step, last_step):
         selection = bots.select("levels", 8)
         outcomes = [Outcome.counts(task, solved(20 + step, int(task.split("-")[1])), 16) for task in selection.ids]
@@ -80,14 +91,7 @@ def main() -> int:
         RecordingProxy(service.url) as proxy,
         Client(proxy.url) as bots,
     ):
-        begin(bots)
-        bots.create_run("levels", "default", seed=7)
-        train(bots, 0, 22)
-        bots.select("levels", 8)  # here it is killed
-        begin(bots)
-        bots.rewind("levels", RESUMED_FROM)
-        train(bots, RESUMED_FROM, STEPS)
-        bots.run("levels")
+        go_through_the_course(bots)
     lines = [json.dumps(determined(exchange), sort_keys=True) for exchange in proxy.exchanges]
     RECORDED.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return 0

@@ -42,6 +42,7 @@ class RecordingProxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else each answer waits 40 ms for the caller to acknowledge its headers
 
             def pass_on(self) -> None:
                 recorder._pass_on(self)

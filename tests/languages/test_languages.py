@@ -5,11 +5,30 @@ from itertools import groupby, pairwise
 
 import pytest
 
-from bots_client import Outcome
-from tests.languages.recording import KILLED_DURING, PROGRAMS, RESUMED_FROM, STEPS, begin, determined, recorded, solved
+from bots_client import Client, Outcome
+from tests.languages.conftest import ADMIN_KEY
+from tests.languages.recording import (
+    KILLED_DURING,
+    PROGRAMS,
+    RESUMED_FROM,
+    STEPS,
+    begin,
+    determined,
+    go_through_the_course,
+    recorded,
+    solved,
+)
 from tests.languages.recording_proxy import RecordingProxy
 
 ROLLOUTS_PER_STEP = 8 * 16
+
+
+def test_the_recording_is_what_the_python_client_does_today(bots):
+    with RecordingProxy(bots.url) as proxy, Client(proxy.url, api_key=ADMIN_KEY) as client:
+        go_through_the_course(client)
+    assert [
+        determined(exchange) for exchange in proxy.exchanges
+    ] == recorded()  # else record anew, and look what changed
 
 
 def test_a_trainer_that_is_killed_and_goes_on_has_the_100_recorded_exchanges(program, bots):
