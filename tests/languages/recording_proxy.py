@@ -1,5 +1,6 @@
 """An HTTP proxy on loopback that keeps every exchange that passes through it."""
 
+import contextlib
 import json
 import threading
 import time
@@ -43,6 +44,10 @@ class RecordingProxy:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True  # else each answer waits 40 ms for the caller to acknowledge its headers
+
+            def handle(self) -> None:
+                with contextlib.suppress(ConnectionError):  # the caller was killed
+                    super().handle()
 
             def pass_on(self) -> None:
                 recorder._pass_on(self)
