@@ -18,8 +18,8 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo test test-browser test-observability test-trainers screenshots chromium soak check bench clean setup constraints \
-	check-format check-lint check-types check-imports check-sizes check-migrations
+.PHONY: help serve demo test test-browser test-observability test-trainers test-languages toolchains screenshots chromium soak check bench clean setup constraints \
+	check-format check-lint check-types check-imports check-sizes check-migrations check-api
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {split($$1, name, ":"); printf "make %-18s %s\n", name[1], $$2}' Makefile
@@ -32,6 +32,7 @@ demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \
+		--ignore tests/languages \
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/usecases/*')
@@ -53,6 +54,15 @@ test-browser: $(VENV)/.dev chromium ## Run the tests of the page in a real brows
 test-trainers: $(VENV)/.trainers ## Run the tests of the trainers' integrations, against the real packages
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/trainers)
 
+test-languages: $(VENV)/.dev toolchains ## Run the trainers in bash, Node and Go at a live service
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/languages)
+
+toolchains:
+	@missing=; for pair in go:golang-go node:nodejs jq:jq curl:curl; do \
+		command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; [ -z "$$missing" ] || \
+		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
+		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
+
 screenshots: $(VENV)/.dev chromium ## Make the README's pictures of the page, from the real replay
 	$(BIN)/python -m tests.browser.screenshots
 
@@ -65,7 +75,7 @@ chromium:
 soak: $(VENV)/.dev ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py)
 
-check: check-format check-lint check-types check-imports check-sizes check-migrations ## Check format, style, types, imports, sizes, migrations
+check: check-format check-lint check-types check-imports check-sizes check-migrations check-api ## Check format, style, types, imports, sizes, migrations, the API
 
 bench: $(VENV)/.bench ## Measure speed, beside the published selector
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -79,11 +89,12 @@ clean: ## Remove the environment and all caches; your data stays
 
 check-format: $(VENV)/.dev
 	$(BIN)/ruff format --check
-	$(BIN)/oxfmt --check $(PAGE)
+	$(BIN)/oxfmt --check $(PAGE) examples/languages
 
 check-lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/oxlint --deny-warnings $(PAGE)
+	$(BIN)/oxlint --deny-warnings --allow no-await-in-loop examples/languages
 
 check-types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -97,6 +108,10 @@ check-sizes: $(VENV)/.dev
 # Do the migrations make exactly the tables that the code declares? (what `alembic check` asks, on a fresh database)
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
+
+# Is the API's document up to date, and do clients of the released one still work?
+check-api: $(VENV)/.dev
+	$(BIN)/python -m tools.openapi --check
 
 # The environment, in layers, so that `make serve` fetches only what running needs.
 # Each stamp is newer than what it was made from; a failed install leaves none, and the next `make` tries again.

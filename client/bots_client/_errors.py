@@ -22,6 +22,7 @@ from http import HTTPStatus
 from typing import Any
 
 STALE_EPOCH = "urn:bots:problem:stale-epoch"
+BUSY = "urn:bots:problem:busy"  # another request is changing the same thing
 PROXY_PAGE_LENGTH = 200  # enough of a proxy's HTML page to recognise it
 
 

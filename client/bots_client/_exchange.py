@@ -12,6 +12,7 @@ import httpx
 
 from bots_client._call import Call, Reply, Upload
 from bots_client._errors import (
+    BUSY,
     BotsClientError,
     DeadlineExceededError,
     InvalidRequestError,
@@ -94,7 +95,7 @@ class Exchange(Generic[T]):
         retry_after_s = self._retries.retry_after_s(reply.headers.get("retry-after"))
         problem = problem_of(reply.status, reply.headers, reply.body, retry_after_s=retry_after_s)
         error = error_of(problem, asked=self.call.asked)
-        if reply.status not in RETRIED_STATUSES:
+        if reply.status not in RETRIED_STATUSES and error.type != BUSY:
             raise error
         return self._wait_s(error, retry_after_s)
 

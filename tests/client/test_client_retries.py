@@ -77,6 +77,13 @@ def test_a_busy_service_is_asked_again(serve, connect, status):
     assert len(server.received) == 2
 
 
+def test_what_another_request_is_changing_is_asked_for_again(serve, connect):
+    server = serve(problem(409, "busy"), answer(SELECTION))
+
+    assert connect(server, retries=AT_ONCE).select("guru", 2).selection_id == SELECTION["selection_id"]
+    assert len({one.key for one in server.received}) == 1
+
+
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 409, 413, 415, 418, 422, 500, 501])
 def test_other_failures_are_not_tried_again(serve, connect, status):
     server = serve(problem(status))

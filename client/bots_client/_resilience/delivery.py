@@ -8,7 +8,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from bots_client._call import Call
-from bots_client._errors import BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
+from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.spool import Kept, Spool
 from bots_client._retry import Deadline
@@ -149,7 +149,9 @@ def _is_final(error: RequestError, path: str) -> bool:
     A key that is not known yet, or a dataset that is restored next, can be mended while reports wait. A rewind to a
     step that is not there cannot.
     """
-    return isinstance(error, REFUSALS) or (isinstance(error, NotFoundError) and path.endswith("/rewind"))
+    if isinstance(error, NotFoundError):
+        return path.endswith("/rewind")
+    return isinstance(error, REFUSALS) and error.type != BUSY
 
 
 def _call_of(kept: Kept) -> Call[bytes]:

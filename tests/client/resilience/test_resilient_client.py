@@ -121,6 +121,14 @@ def test_a_report_waits_unless_its_content_was_refused_which_is_put_aside(connec
     assert bots.health.refused == 1 - waits
 
 
+def test_a_report_waits_while_another_request_changes_the_run(connect, serve):
+    bots = connect(serve(problem(409, "busy")), report_deadline_s=0.3)
+
+    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
+
+    assert (bots.health.kept, bots.health.refused) == (1, 0)
+
+
 def test_an_outcome_that_cannot_be_true_raises_nothing_and_is_counted(connect, service, dataset, caplog):
     bots = connect(service)
 
