@@ -95,7 +95,7 @@ class Delivery:
         except (sqlite3.Error, OSError) as error:
             self._complain_of_disk(error)
             return 0
-        self._connection.tally.put(kept=waiting)
+        self._connection.tally.put_kept(str(self.spool.file), waiting)
         return waiting
 
     def _send_kept(self, deadline: Deadline, answers: dict[str, bytes]) -> None:

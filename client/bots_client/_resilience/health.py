@@ -46,6 +46,7 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._health = Health()
+        self._kept: dict[str, int] = {}
 
     @property
     def health(self) -> Health:
@@ -62,6 +63,12 @@ class Tally:
         """Set what is no sum."""
         with self._lock:
             self._health = replace(self._health, **values)  # type: ignore[arg-type]
+
+    def put_kept(self, spool: str, waiting: int) -> None:
+        """Set how many reports wait in one of the spools."""
+        with self._lock:
+            self._kept[spool] = waiting
+            self._health = replace(self._health, kept=sum(self._kept.values()))
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:

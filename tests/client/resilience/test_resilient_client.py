@@ -62,6 +62,17 @@ def test_while_the_service_is_away_the_choice_is_uniform_and_reports_wait(connec
     assert "no BOTS service" in bots.health.last_error
 
 
+def test_reports_of_several_runs_wait_side_by_side(connect):
+    bots = connect(NOWHERE, report_deadline_s=0.2)
+
+    for run in ("7b", "32b", "7b"):
+        bots.report("guru", [Outcome.counts("t1", 1, 2)], run=run)
+
+    assert bots.health.kept == 3
+    assert len(list(bots.spool.glob("*.db"))) == 2
+    assert bots.flush(0.1) == 3
+
+
 def test_two_jobs_with_one_seed_choose_alike_while_the_service_is_away(connect):
     first, second, other = (connect(NOWHERE, select_deadline_s=0.1, seed=seed) for seed in (1, 1, 2))
 
