@@ -1,0 +1,89 @@
+"""Trinity-RFT 0.6: a data selector that asks the service, and an operator that counts the real rollouts.
+
+Both are named by their dotted path in Trinity's configuration; docs/trainers/trinity.md shows it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from trinity.buffer.operators.mappers.pass_rate_calculator import PassRateCalculator
+from trinity.buffer.selector.selector import BaseSelector
+from trinity.common.config import DataSelectorConfig
+from trinity.common.constants import SELECTOR_METRIC
+from trinity.common.experience import Experience
+
+from bots_client import ResilientClient, Selector
+
+
+class ServiceSelector(BaseSelector):
+    """Selects the rows of a taskset whose tasks the service chose.
+
+    Its options stand in `data_selector.kwargs`:
+        dataset: of the service, with the taskset's tasks.
+        rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows better where some were lost.
+        id_key: the column with the tasks' ids; without it the ids are the row numbers, "0" first.
+        url: of the service; default BOTS_URL.
+    Any other is an option of `Selector`, such as run, tags or uniform_share.
+
+    Raises:
+        ValueError: two rows have the same id.
+        KeyError: kwargs lacks dataset or rollouts.
+    """
+
+    def __init__(self, data_source: Any, config: DataSelectorConfig) -> None:
+        super().__init__(data_source, config)
+        options = dict(config.kwargs)
+        self.rollouts = int(options.pop("rollouts"))
+        key = options.pop("id_key", None)
+        rows = range(data_source.dataset_size) if key is None else data_source.dataset[key]
+        self.ids = [str(row) for row in rows]
+        self.row_of = {task: row for row, task in enumerate(self.ids)}
+        client = ResilientClient(options.pop("url", None), seed=config.seed)
+        self.selector = Selector(client, options.pop("dataset"), ids=self.ids, **options)
+
+    def get_indices(self, batch_size: int, return_extra_info: bool = False) -> Any:
+        """Return the rows to train on next; with their selection if extra information is asked for."""
+        selection = self.selector.next(batch_size)
+        rows = [self.row_of[task] for task in selection.ids]
+        return (rows, {"selection_id": selection.selection_id}) if return_extra_info else rows
+
+    def feedback(self, indices: Sequence[int], values: Sequence[float], rollouts: Sequence[int] | None = None) -> None:
+        """Report what a batch showed and close its step.
+
+        Args:
+            indices: rows.
+            values: mean reward of each, in the run's reward range; one that is not finite is evidence of nothing.
+            rollouts: behind each mean, from `RolloutCounter`; default: the option.
+
+        Raises:
+            ValueError: there are not as many values as rows.
+        """
+        counts = [self.rollouts] * len(indices) if rollouts is None else rollouts
+        for row, value, count in zip(indices, values, counts, strict=True):
+            self.selector.observe(self.ids[row], [value] * count)
+        self.selector.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs, as plain JSON values."""
+        return {"bots": self.selector.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Rewind to a checkpoint; a fresh start, which Trinity tells by a state of its own, changes nothing."""
+        if "bots" in state_dict:
+            self.selector.load_state_dict(state_dict["bots"])
+
+
+class RolloutCounter(PassRateCalculator):
+    """Trinity's `pass_rate_calculator`, which also says how many rollouts stand behind each mean reward."""
+
+    def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, Any]]:
+        """Return the experiences as they are, and the metrics with `rollouts` beside `indices` and `values`."""
+        exps, metrics = super().process(exps)
+        runs: dict[tuple[int, int], set[str]] = {}
+        for exp in exps:
+            place = exp.info["task_index"]
+            # A rollout of several turns is several experiences.
+            runs.setdefault((place["taskset_id"], place["index"]), set()).add(exp.eid.rid)
+        for taskset, metric in metrics[SELECTOR_METRIC].items():
+            metric["rollouts"] = [len(runs[taskset, row]) for row in metric["indices"]]
+        return exps, metrics

@@ -1,0 +1,256 @@
+"""The adapter for Trinity-RFT, in Trinity's own scheduler, readers, registries and operators, against a service."""
+
+import asyncio
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from bots_client import Client
+from tests.trainers.hosts import (
+    FORGETTING,
+    SHOWN_URL,
+    blocks,
+    create_pool,
+    evidence_of,
+    run_blocks,
+    service_in,
+    write_lines,
+)
+from tests.trainers.packages import folder_of
+
+SELECTOR = "bots_client.integrations.trinity.ServiceSelector"
+COUNTER = "bots_client.integrations.trinity.RolloutCounter"
+ROLLOUTS = 4
+BATCH = 3
+ROWS = [{"id": f"math-{row}", "question": f"{row} + 1 = ?", "answer": str(row + 1)} for row in range(24)]
+IDS = [row["id"] for row in ROWS]
+BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9", "math-22", "math-5"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trinity():
+    """Trinity's modules, as PyPI has them."""
+    sys.path.append(str(folder_of("trinity-rft==0.6.0")))
+    yield
+    sys.path.pop()
+
+
+@pytest.fixture(scope="module")
+def bots(tmp_path_factory):
+    with service_in(tmp_path_factory.mktemp("trinity")) as client:
+        yield client
+
+
+class Host:
+    """Trinity's explorer, as far as tasks are concerned: reads batches, rolls out, feeds back."""
+
+    def __init__(self, config, *, state=None) -> None:
+        """Make it from a whole configuration of Trinity's, with the state of an explorer's checkpoint."""
+        scheduler = importlib.import_module("trinity.buffer.task_scheduler")
+        self.scheduler = scheduler.get_taskset_scheduler(state or {}, config)
+        operators = importlib.import_module("trinity.buffer.operators")
+        [self.operator] = operators.create_operators(config.data_processor.experience_pipeline.operators)
+        self.steps = 0
+
+    @property
+    def selectors(self):
+        """The selector of each taskset."""
+        return [taskset.reader.selector for taskset in self.scheduler.tasksets]
+
+    def read(self):
+        """Return the next batch of Trinity's tasks."""
+        return asyncio.run(self.scheduler.read())
+
+    def feed_back(self, batch, rewards, *, turns: int = 1) -> None:
+        """Finish a step in which each rollout of a task had such a reward."""
+        experience = importlib.import_module("trinity.common.experience")
+        self.steps += 1
+        experiences = [
+            experience.Experience(
+                eid=experience.EID(batch=self.steps, task=number, run=run, step=turn),
+                tokens=[1, 2, 3],
+                reward=reward,
+                info={"task_index": task.index},
+            )
+            for number, task in enumerate(batch)
+            for run, reward in enumerate(rewards[task.raw_task["id"]])
+            for turn in range(turns)
+        ]
+        kept, metrics = asyncio.run(self.operator.process(experiences))
+        assert kept == experiences
+        self.scheduler.feedback(metrics)
+
+
+@pytest.fixture
+def hosting(tmp_path):
+    """Start hosts of Trinity's; in the end their clients are closed."""
+    hosts: list[Host] = []
+
+    def host(*datasets: str, config=None, state=None, **options) -> Host:
+        hosts.append(Host(config or configured(tmp_path, *datasets, **options), state=state))
+        return hosts[-1]
+
+    yield host
+    for each in hosts:
+        for selector in each.selectors:
+            selector.selector.client.close()
+
+
+def configured(folder: Path, *datasets: str, rows=ROWS, operator: str = COUNTER, **kwargs):
+    """Return a configuration with a taskset for each dataset."""
+    write_lines(folder / "rows" / "train.jsonl", rows)
+    config = importlib.import_module("trinity.common.config")
+    options = {"rollouts": ROLLOUTS, "id_key": "id", **kwargs}
+    whole = config.Config()
+    whole.buffer.batch_size, whole.buffer.total_epochs = BATCH, 9
+    whole.data_processor.experience_pipeline.operators = [config.OperatorConfig(name=operator)]
+    whole.buffer.explorer_input.tasksets = [
+        config.TasksetConfig(
+            name=dataset,
+            path=str(folder / "rows"),
+            default_workflow_type="math_workflow",
+            format=config.FormatConfig(prompt_key="question", response_key="answer"),
+            data_selector=config.DataSelectorConfig(SELECTOR, kwargs={"dataset": dataset, **options}),
+            batch_size=BATCH,
+            total_epochs=9,
+        )
+        for dataset in datasets
+    ]
+    return whole
+
+
+def ids(batch) -> list[str]:
+    """Return the ids of the tasks of a batch."""
+    return [task.raw_task["id"] for task in batch]
+
+
+def one_of_four(batch) -> dict[str, list[float]]:
+    """Return rewards with one success each."""
+    return {task: [1.0, 0.0, 0.0, 0.0] for task in ids(batch)}
+
+
+def test_a_taskset_reads_what_the_service_selects(bots: Client, hosting):
+    create_pool(bots, "reads", IDS, first=BEST)
+    host = hosting("reads")
+    assert [ids(host.read()), ids(host.read())] == [BEST[:BATCH], BEST[BATCH : 2 * BATCH]]
+    assert bots.run("reads").leased == 2 * BATCH
+
+
+def test_batches_selected_before_the_first_feedback_count_as_if_each_had_come_at_once(bots: Client, hosting):
+    create_pool(bots, "ahead", IDS, first=BEST)
+    host = hosting("ahead")
+    batches = [host.read() for _ in range(3)]
+    for batch in batches:
+        host.feed_back(batch, one_of_four(batch))
+    run = bots.run("ahead")
+    assert (run.step, run.leased, run.totals.late) == (3, 0, 2 * BATCH)
+    left = (1 - FORGETTING) ** 2  # all were selected at step 0, and two steps closed after it
+    assert evidence_of(bots, "ahead", IDS) == {task: pytest.approx((1 * left, 3 * left)) for task in BEST}
+
+
+def test_lost_rollouts_are_not_counted(bots: Client, hosting):
+    create_pool(bots, "lost", IDS, first=BEST)
+    host = hosting("lost")
+    host.feed_back(host.read(), {BEST[0]: [1.0], BEST[1]: [0.5, 1.0], BEST[2]: []})
+    assert evidence_of(bots, "lost", IDS) == {BEST[0]: (1, 0), BEST[1]: (1.5, 0.5)}
+
+
+def test_a_rollout_of_several_turns_counts_once(bots: Client, hosting):
+    create_pool(bots, "turns", IDS, first=BEST)
+    host = hosting("turns")
+    batch = host.read()
+    host.feed_back(batch, one_of_four(batch), turns=3)
+    assert evidence_of(bots, "turns", IDS) == dict.fromkeys(BEST[:BATCH], (1, 3))
+
+
+def test_with_trinitys_own_operator_the_configured_number_of_rollouts_counts(bots: Client, hosting):
+    create_pool(bots, "own", IDS, first=BEST)
+    host = hosting("own", operator="pass_rate_calculator")
+    host.feed_back(host.read(), {task: [1.0, 0.0] for task in BEST[:BATCH]})
+    assert evidence_of(bots, "own", IDS) == dict.fromkeys(BEST[:BATCH], (ROLLOUTS / 2, ROLLOUTS / 2))
+
+
+def test_a_mean_that_is_not_finite_is_evidence_of_nothing(bots: Client, hosting):
+    create_pool(bots, "nan", IDS, first=BEST)
+    host = hosting("nan")
+    host.feed_back(host.read(), {BEST[0]: [1.0, math.nan], BEST[1]: [1.0, 0.0], BEST[2]: [math.inf]})
+    assert evidence_of(bots, "nan", IDS) == {BEST[1]: (1, 1)}
+    assert bots.run("nan").leased == 0
+
+
+def test_rows_without_ids_go_by_their_number(bots: Client, hosting):
+    numbers = [str(row) for row in range(len(ROWS))]
+    create_pool(bots, "numbers", numbers, first=["7", "2", "13"])
+    host = hosting("numbers", id_key=None)
+    assert [task.index["index"] for task in host.read()] == [7, 2, 13]
+
+
+def test_rows_with_one_id_are_refused(hosting):
+    with pytest.raises(ValueError, match="'math-1' twice"):
+        hosting("twice", rows=[*ROWS, ROWS[1]])
+
+
+def test_each_taskset_reports_to_its_own_dataset(bots: Client, hosting):
+    for dataset in ("left", "right"):
+        create_pool(bots, dataset, IDS)
+    host = hosting("left", "right")
+    batches = [host.read() for _ in range(3)]
+    tried: dict[int, list[str]] = {0: [], 1: []}
+    for batch in batches:
+        host.feed_back(batch, one_of_four(batch))
+        for task in batch:
+            tried[task.index["taskset_id"]].append(task.raw_task["id"])
+    assert set(evidence_of(bots, "left", IDS)) == set(tried[0])
+    assert set(evidence_of(bots, "right", IDS)) == set(tried[1])
+
+
+def test_resuming_from_an_explorers_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, hosting):
+    create_pool(bots, "resume", IDS)
+    host = hosting("resume")
+    for _ in range(2):
+        batch = host.read()
+        host.feed_back(batch, one_of_four(batch))
+    # What Trinity's state manager writes and reads.
+    saved = json.loads(json.dumps({"latest_iteration": 2, "taskset_states": host.scheduler.state_dict()}))
+    believed = evidence_of(bots, "resume", IDS)
+    batch = host.read()
+    host.feed_back(batch, one_of_four(batch))
+    assert (bots.run("resume").step, bots.run("resume").epoch) == (3, 0)
+    hosting("resume")
+    assert (bots.run("resume").step, bots.run("resume").epoch) == (3, 0)
+    hosting("resume", state=saved)
+    assert (bots.run("resume").step, bots.run("resume").epoch) == (2, 1)
+    assert evidence_of(bots, "resume", IDS) == believed
+
+
+def test_the_extra_information_names_the_selection(bots: Client, hosting):
+    create_pool(bots, "extra", IDS)
+    [selector] = hosting("extra").selectors
+    rows, extra = selector.get_indices(2, return_extra_info=True)
+    assert len(rows) == 2
+    bots.report("extra", [], selection=extra["selection_id"])  # the service knows it
+
+
+def test_the_page_is_what_trinity_loads_and_trains_with(bots: Client, hosting, tmp_path, monkeypatch):
+    rows = [
+        {"id": f"math-{row}", "question": "?", "answer": "!", "qwen2.5_7b_pass_rate": 0.25, "qwen3_30b_pass_rate": 0.75}
+        for row in range(100)
+    ]
+    write_lines(tmp_path / "data" / "train.jsonl", rows)
+    monkeypatch.chdir(tmp_path)
+    run_blocks("trinity.md", bots.url)
+    [shown] = blocks("trinity.md", "yaml")
+    Path("config.yaml").write_text(shown.replace(SHOWN_URL, bots.url))
+    config = importlib.import_module("trinity.common.config").load_config("config.yaml")
+    validators = importlib.import_module("trinity.common.config_validator")
+    validators.BufferConfigValidator()._check_explorer_input(config)
+    host = hosting(config=config)
+    batch = host.read()
+    host.feed_back(batch, {task: [1.1] * 12 + [-0.1] * 4 for task in ids(batch)})
+    run = bots.run("guru", "qwen3-4b")
+    assert run.step == 1
+    assert (run.totals.rollouts, run.totals.successes) == pytest.approx((32 * 16, 32 * 12))
