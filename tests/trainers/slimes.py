@@ -1,0 +1,184 @@
+"""slime for tests: a checkout of the real one, or the least that a data source must do, in our own words.
+
+slime is no package that pip could fetch. SLIME_SOURCE names the folder of a checkout: there the tests run slime's own
+files. What these import and can't have here (inference engines, tracing, reward models) is replaced, module by module,
+and only where it does not import.
+"""
+
+import asyncio
+import copy
+import importlib
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Sample:
+    """One rollout of a prompt."""
+
+    class Status(Enum):
+        """How far it got."""
+
+        PENDING = "pending"
+        COMPLETED = "completed"
+        TRUNCATED = "truncated"
+        ABORTED = "aborted"
+        FAILED = "failed"
+
+    prompt: str = ""
+    group_index: int | None = None
+    index: int | None = None
+    reward: Any = None
+    status: Status = Status.PENDING
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def get_reward_value(self, args: Namespace) -> float:
+        """Return the reward; of several, the one that is configured."""
+        return self.reward[args.reward_key] if args.reward_key else self.reward
+
+
+class Rows:
+    """A data source without a buffer: knows its prompts and counts what it gave."""
+
+    def __init__(self, args: Namespace) -> None:
+        self.args = args
+        self.sample_group_index = self.sample_index = 0
+        self.dataset = None
+        if args.rollout_global_dataset and args.prompt_data is not None:
+            rows = map(json.loads, Path(args.prompt_data).read_text().splitlines())
+            self.dataset = Namespace(samples=[Sample(row["text"], metadata=row["metadata"]) for row in rows])
+
+    def save(self, rollout_id: int) -> None:
+        """Save the counters."""
+        self._path(self.args.save, rollout_id).write_text(json.dumps([self.sample_group_index, self.sample_index]))
+
+    def load(self, rollout_id: int) -> None:
+        """Load them, if they were ever saved."""
+        if self.args.load is not None and (path := self._path(self.args.load, rollout_id)).exists():
+            self.sample_group_index, self.sample_index = json.loads(path.read_text())
+
+    @staticmethod
+    def _path(folder: str, rollout_id: int) -> Path:
+        Path(folder).mkdir(exist_ok=True)
+        return Path(folder) / f"{rollout_id}.json"
+
+
+class RowsWithBuffer(Rows):
+    """Gives first what was put back, and the rest from the next class."""
+
+    def __init__(self, args: Namespace) -> None:
+        super().__init__(args)
+        self.buffer: list[list[Sample]] = []
+
+    def get_samples(self, count: int) -> list[list[Sample]]:
+        """Return groups."""
+        first, self.buffer = self.buffer[:count], self.buffer[count:]
+        rest = count - len(first)
+        return first + super().get_samples(num_samples=rest) if rest else first  # type: ignore[misc]
+
+    def add_samples(self, groups: list[list[Sample]]) -> None:
+        """Put groups back."""
+        self.buffer += groups
+
+
+def traced(*_what: object, **_how: object):
+    """Return a decorator that changes nothing."""
+    return lambda function: function
+
+
+async def idle(*_urls: object) -> dict[str, list[Any]]:
+    """Answer as a router without workers."""
+    return {"workers": []}
+
+
+PROTOCOL: dict[str, dict[str, object]] = {
+    "slime": {},
+    "slime.rollout": {},
+    "slime.rollout.data_source": {"RolloutDataSource": Rows, "RolloutDataSourceWithBuffer": RowsWithBuffer},
+    "slime.utils": {},
+    "slime.utils.types": {"Sample": Sample},
+}
+STAND_INS: dict[str, dict[str, object]] = {
+    "slime.utils.http_utils": {
+        "is_port_available": None,
+        "get": idle,
+        "post": None,
+        "get_rollout_num_engines": lambda _args: 1,
+    },
+    "slime.utils.async_utils": {"run": None},
+    "slime.utils.eval_config": {"EvalDatasetConfig": None},
+    "slime.observability": {},
+    "slime.observability.trace_utils": {
+        "build_sglang_meta_trace_attrs": None,
+        "trace_function": traced,
+        "trace_span": lambda *_what, **_how: nullcontext(),
+    },
+    "slime.backends": {},
+    "slime.backends.sglang_utils": {},
+    "slime.backends.sglang_utils.server_control": {"abort_servers_until_idle": idle},
+    "slime.rollout.rm_hub": {"async_rm": None, "batched_async_rm": None},
+}
+
+
+@contextmanager
+def slime_of(source: str | None) -> Iterator[ModuleType]:
+    """Yield our adapter, with slime from the folder of a checkout, or None: with the protocol; afterwards undo it."""
+    before = dict(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        if source is None:
+            _stand_in(PROTOCOL)
+        else:
+            patch.syspath_prepend(source)
+            _stand_in({name: members for name, members in STAND_INS.items() if not _imports(name)})
+        yield importlib.import_module("bots_client.integrations.slime")
+    for name in set(sys.modules) - set(before):
+        if name.startswith(("slime", "bots_client.integrations.slime")):
+            del sys.modules[name]
+
+
+@contextmanager
+def rollouts(patch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Yield the real module of slime's rollout loop, on an event loop of its own, with no engines behind it."""
+    module: Any = importlib.import_module("slime.rollout.sglang_rollout")
+    loop = asyncio.new_event_loop()
+    patch.setattr(module, "run", loop.run_until_complete)
+    patch.setattr(module, "get", idle)
+    patch.setattr(module, "abort_servers_until_idle", idle)
+    patch.setattr(module, "get_rollout_num_engines", lambda _args: 1)
+    patch.setattr(module.SingletonMeta, "_instances", {})
+    yield module
+    loop.close()
+
+
+def copies(sample: Any, count: int, **changes: Any) -> list[Any]:
+    """Return copies of a sample with some fields changed, as a generate function that fans out makes them."""
+    made = [copy.copy(sample) for _ in range(count)]
+    for each in made:
+        vars(each).update(changes)
+    return made
+
+
+def _imports(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def _stand_in(modules: dict[str, dict[str, object]]) -> None:
+    for name, members in modules.items():
+        module = ModuleType(name)
+        module.__path__ = []
+        vars(module).update(members)
+        sys.modules[name] = module

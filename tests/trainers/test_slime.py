@@ -1,0 +1,320 @@
+"""The adapter for slime, against a service: with the real files of a checkout, and with the protocol they follow."""
+
+import asyncio
+import importlib
+import os
+from argparse import Namespace
+
+import pytest
+import yaml
+
+from bots_client import Client
+from tests.trainers.hosts import (
+    FORGETTING,
+    SHOWN_URL,
+    blocks,
+    create_pool,
+    evidence_of,
+    run_blocks,
+    service_in,
+    write_lines,
+)
+from tests.trainers.slimes import Sample, copies, rollouts, slime_of
+
+SOURCE = os.environ.get("SLIME_SOURCE")
+NO_SOURCE = "SLIME_SOURCE names no checkout of slime: its real files are not run"
+NAMES = [f"math-{row}" for row in range(24)]
+BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9", "math-22"]
+SAMPLES = 4
+# Arguments of slime's that are not used here.
+UNSET = """apply_chat_template_kwargs buffer_filter_path custom_generate_function_path dump_details label_key tool_key
+    dynamic_sampling_filter_path multimodal_keys reward_key rollout_all_samples_process_path rollout_max_prompt_len
+    rollout_sample_filter_path rollout_stop rollout_stop_token_ids sglang_dp_size"""
+OFF = """apply_chat_template group_rm mask_offpolicy_in_partial_rollout partial_rollout rollout_shuffle
+    rollout_skip_special_tokens"""
+
+
+@pytest.fixture(scope="module")
+def bots(tmp_path_factory):
+    with service_in(tmp_path_factory.mktemp("slime")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", params=["protocol", "source"])
+def adapter(request):
+    """Our module, on one slime or the other."""
+    if request.param == "source" and SOURCE is None:
+        pytest.skip(NO_SOURCE)
+    with slime_of(SOURCE if request.param == "source" else None) as module:
+        yield module
+
+
+@pytest.fixture
+def dataset(bots: Client, adapter, request) -> str:
+    """A pool of the test's own, of which BEST are selected first."""
+    kind = "protocol" if adapter.Sample is Sample else "real"
+    name = f"{request.node.originalname}-{kind}"
+    create_pool(bots, name, NAMES, first=BEST)
+    return name
+
+
+@pytest.fixture
+def sourcing(adapter, dataset: str, tmp_path):
+    """Make data sources; in the end their clients are closed."""
+    sources = []
+
+    def source(**changes):
+        sources.append(adapter.ServiceDataSource(arguments(tmp_path, bots_dataset=dataset, **changes)))
+        return sources[-1]
+
+    yield source
+    for each in sources:
+        each.selector.client.close()
+
+
+def arguments(folder, *, rows=None, **changes) -> Namespace:
+    """Return slime's arguments, as far as rollouts read them."""
+    names = NAMES if rows is None else rows
+    write_lines(folder / "rows.jsonl", [{"text": "?", "metadata": name and {"task_id": name}} for name in names])
+    save_tokenizer(folder / "model")
+    settings = {
+        **dict.fromkeys(UNSET.split()),
+        **dict.fromkeys(OFF.split(), False),
+        "hf_checkpoint": str(folder / "model"),
+        "input_key": "text",
+        "load": str(folder / "checkpoints"),
+        "metadata_key": "metadata",
+        "n_samples_per_prompt": SAMPLES,
+        "over_sampling_batch_size": 3,
+        "prompt_data": str(folder / "rows.jsonl"),
+        "rollout_batch_size": 3,
+        "rollout_global_dataset": True,
+        "rollout_max_response_len": 8,
+        "rollout_seed": 42,
+        "rollout_temperature": 1.0,
+        "rollout_top_k": -1,
+        "rollout_top_p": 1.0,
+        "save": str(folder / "checkpoints"),
+        "sglang_router_ip": "127.0.0.1",
+        "sglang_router_port": 1,
+        "sglang_server_concurrency": 64,
+    }
+    return Namespace(**{**settings, **changes})
+
+
+def save_tokenizer(folder) -> None:
+    """Save a tokenizer that knows no words: slime wants one."""
+    if SOURCE is not None and not folder.exists():
+        from tokenizers import Tokenizer, models
+        from transformers import PreTrainedTokenizerFast
+
+        words = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+        PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
+
+
+def finish(adapter, group, rewards, statuses=()) -> None:
+    """End each rollout of a group with a reward; COMPLETED unless said otherwise."""
+    status = adapter.Sample.Status
+    for place, (sample, reward) in enumerate(zip(group, rewards, strict=True)):
+        sample.reward = reward
+        sample.status = status(statuses[place]) if statuses else status.COMPLETED
+
+
+def names(groups) -> list[str]:
+    """Return the tasks of groups."""
+    return [group[0].metadata["task_id"] for group in groups]
+
+
+def test_groups_are_of_the_tasks_that_the_service_selects(bots: Client, sourcing, dataset):
+    groups = sourcing().get_samples(3)
+    assert names(groups) == BEST[:3]
+    assert [[sample.index for sample in group] for group in groups] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert [{sample.group_index for sample in group} for group in groups] == [{0}, {1}, {2}]
+    assert len({sample.metadata["selection_id"] for group in groups for sample in group}) == 1
+    assert bots.run(dataset).leased == 3
+
+
+def test_every_group_is_reported_and_closes_one_step(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    groups = source.get_samples(3)
+    for group, rewards in zip(groups, ([1, 0, 0, 0], [1, 1, 1, 1], [0.5, 0, 0, 0]), strict=True):
+        finish(adapter, group, rewards)
+    adapter.report_all_samples(source.args, groups, source.get_samples)  # slime hands over the method
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3), BEST[1]: (4, 0), BEST[2]: (0.5, 3.5)}
+    assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
+
+
+def test_aborted_and_failed_rollouts_are_evidence_of_nothing(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    groups = source.get_samples(3)
+    finish(adapter, groups[0], [1, 1, None, 0], ["completed", "truncated", "aborted", "failed"])
+    finish(adapter, groups[1], [None] * SAMPLES, ["aborted"] * SAMPLES)
+    finish(adapter, groups[2], [1, 0, 0, 0])
+    adapter.report_all_samples(source.args, groups, source)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 0), BEST[2]: (1, 3)}
+    assert bots.run(dataset).leased == 0
+
+
+def test_groups_that_slime_cancelled_may_be_selected_again(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    groups = source.get_samples(3)
+    finish(adapter, groups[1], [1, 0, 0, 0])
+    adapter.report_all_samples(source.args, groups[1:2], source)
+    assert bots.run(dataset).leased == 0
+    assert evidence_of(bots, dataset, NAMES) == {BEST[1]: (1, 3)}
+
+
+def test_with_partial_rollouts_aborted_groups_come_back_first_with_their_selection(
+    bots: Client, adapter, sourcing, dataset
+):
+    source = sourcing(partial_rollout=True)
+    groups = source.get_samples(3)
+    for group in groups[:2]:
+        finish(adapter, group, [1, 0, 0, 0])
+    adapter.report_all_samples(source.args, groups[:2], source.get_samples)
+    assert bots.run(dataset).leased == 1
+    source.add_samples(groups[2:])
+    again = source.get_samples(3)
+    assert names(again) == [BEST[2], BEST[3], BEST[4]]
+    selections = [group[0].metadata["selection_id"] for group in again]
+    assert selections[0] == groups[2][0].metadata["selection_id"] != selections[1] == selections[2]
+    for group in again:
+        finish(adapter, group, [0, 0, 0, 1])
+    adapter.report_all_samples(source.args, again, source.get_samples)
+    run = bots.run(dataset)
+    assert (run.step, run.leased, run.totals.late) == (2, 0, 1)
+    left = 1 - FORGETTING  # it was selected at step 0, and a step closed after it
+    expected = {BEST[2]: pytest.approx((left, 3 * left)), BEST[3]: (1, 3), BEST[4]: (1, 3)}
+    assert evidence_of(bots, dataset, BEST[2:]) == expected
+
+
+def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    [group] = source.get_samples(1)
+    finish(adapter, group, [0.5, 0, 0.25, 0])
+    split = [copies(sample, 2) for sample in group]
+    adapter.report_all_samples(source.args, [split], source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1.5, 2.5)}
+
+
+def test_of_several_rewards_the_configured_one_counts(bots: Client, adapter, sourcing, dataset):
+    source = sourcing(reward_key="solved")
+    [group] = source.get_samples(1)
+    finish(adapter, group, [{"solved": solved, "length": 7} for solved in (1, 1, 0, 0)])
+    adapter.report_all_samples(source.args, [group], source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 2)}
+
+
+def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    source.load(-1)
+
+    def roll_out() -> None:
+        groups = source.get_samples(3)
+        for group in groups:
+            finish(adapter, group, [1, 0, 0, 0])
+        adapter.report_all_samples(source.args, groups, source.get_samples)
+
+    roll_out()
+    source.save(0)
+    believed = evidence_of(bots, dataset, NAMES)
+    roll_out()
+    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (2, 0)
+    resumed = sourcing()
+    resumed.load(0)
+    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (1, 1)
+    assert evidence_of(bots, dataset, NAMES) == believed
+    assert resumed.get_samples(1)[0][0].index == 3 * SAMPLES  # slime's own state came back too
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [(["a", "b", "a"], "'a' twice"), (["a", {}], "hold no task_id"), ([], "ids is empty")],
+)
+def test_prompts_without_ids_of_their_own_are_refused(sourcing, rows, message):
+    with pytest.raises(ValueError, match=message):
+        sourcing(rows=rows)
+
+
+def test_without_prompts_there_is_nothing_to_select(sourcing):
+    with pytest.raises(ValueError, match="--prompt-data"):
+        sourcing(prompt_data=None)
+
+
+def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "dapo-math-17k.jsonl", [{"text": f"{row} + 1 = ?"} for row in range(9)])
+    run_blocks("slime.md", bots.url)
+    [shown] = blocks("slime.md", "yaml")
+    options = yaml.safe_load(shown.replace(SHOWN_URL, bots.url))  # as slime does: each becomes an attribute
+    source = adapter.ServiceDataSource(
+        Namespace(**{**vars(arguments(tmp_path)), **options, "prompt_data": "prompts.jsonl"})
+    )
+    groups = source.get_samples(2)
+    for group in groups:
+        finish(adapter, group, [1, 0, 0, 0])
+    adapter.report_all_samples(source.args, groups, source.get_samples)
+    source.selector.client.close()
+    assert bots.run("dapo", "qwen3-4b").totals.reported == 2
+    bots.delete_dataset("dapo")
+
+
+@pytest.mark.parametrize("adapter", ["source"], indirect=True)
+class TestTheRealRolloutLoop:
+    """slime's own generate_rollout, which takes, generates, filters and calls the hook; engines answer from here."""
+
+    @pytest.fixture
+    def loop(self, adapter, monkeypatch):
+        with rollouts(monkeypatch) as module:
+            yield module
+
+    def test_groups_differ_from_slimes_own_in_their_metadata_alone(self, adapter, sourcing):
+        source = sourcing()
+        [ours] = source.get_samples(1)
+        own = adapter.RolloutDataSource(source.args)
+        theirs = next(group for group in own.get_samples(len(NAMES)) if names([group]) == names([ours]))
+        for place, sample in enumerate(theirs):
+            sample.metadata, sample.index, sample.group_index = ours[0].metadata, place, 0
+        assert ours == theirs
+
+    def test_what_it_filters_and_cancels_is_told(self, bots: Client, adapter, sourcing, dataset, loop):
+        source = sourcing(**rolling_out(adapter))
+        output = loop.generate_rollout(source.args, 0, source)
+        assert sorted(names(output.samples)) == sorted(BEST[1:4])
+        # BEST[0] was filtered, for all its rollouts succeed; BEST[4] and BEST[5] never end, and were cancelled.
+        expected = {BEST[0]: (4, 0), **dict.fromkeys(BEST[1:4], (1, 3))}
+        assert evidence_of(bots, dataset, NAMES) == expected
+        assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
+
+    def test_what_it_puts_back_is_taken_up_first(self, bots: Client, adapter, sourcing, dataset, loop):
+        source = sourcing(partial_rollout=True, **rolling_out(adapter))
+        loop.generate_rollout(source.args, 0, source)
+        assert bots.run(dataset).leased == 2
+        *back, new = names(source.get_samples(3))
+        assert (set(back), new) == (set(BEST[4:6]), BEST[6])
+
+
+def rolling_out(adapter) -> dict[str, object]:
+    """Return the arguments with which the loop takes too many groups, generates, filters and reports."""
+    return {
+        "over_sampling_batch_size": 6,
+        "custom_generate_function_path": f"{__name__}.generate",
+        "dynamic_sampling_filter_path": f"{__name__}.mixed",
+        "rollout_all_samples_process_path": f"{adapter.__name__}.report_all_samples",
+    }
+
+
+def mixed(_args, group, **_how) -> bool:
+    """Keep groups of which the trainer learns."""
+    return len({sample.reward for sample in group}) > 1
+
+
+async def generate(args, sample, _sampling):
+    """Answer as engines would: the task BEST[0] is solved always, three others once, the rest when all is aborted."""
+    place = BEST.index(sample.metadata["task_id"])
+    state = importlib.import_module("slime.rollout.sglang_rollout").GenerateState(args)
+    while place > 3 and not state.aborted:  # noqa: ASYNC110 - slime tells it by a flag
+        await asyncio.sleep(0.001)
+    sample.reward = float(place == 0 or sample.index % SAMPLES == 0)
+    sample.status = type(sample).Status.ABORTED if place > 3 else type(sample).Status.COMPLETED
+    return sample
