@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,9 @@ def blocks(page: str, language: str) -> list[str]:
     return [block.code for block in blocks_of(text, page) if block.language == language and block.not_run is None]
 
 
-def run_blocks(page: str, url: str) -> dict[str, object]:
+def run_blocks(page: str, url: str) -> dict[str, Any]:
     """Run the python blocks of a page in order, as a reader would; return the names that they leave."""
-    session: dict[str, object] = {"__name__": "__main__"}
+    session: dict[str, Any] = {"__name__": "__main__"}
     for code in blocks(page, "python"):
         exec(compile(code.replace(SHOWN_URL, url), page, "exec"), session)
     return session

@@ -9,7 +9,6 @@ import asyncio
 import copy
 import importlib
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,6 +19,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.trainers.sources import adapter_on
 
 
 @dataclass
@@ -132,18 +133,9 @@ STAND_INS: dict[str, dict[str, object]] = {
 
 @contextmanager
 def slime_of(source: str | None) -> Iterator[ModuleType]:
-    """Yield our adapter, with slime from the folder of a checkout, or None: with the protocol; afterwards undo it."""
-    before = dict(sys.modules)
-    with pytest.MonkeyPatch.context() as patch:
-        if source is None:
-            _stand_in(PROTOCOL)
-        else:
-            patch.syspath_prepend(source)
-            _stand_in({name: members for name, members in STAND_INS.items() if not _imports(name)})
-        yield importlib.import_module("bots_client.integrations.slime")
-    for name in set(sys.modules) - set(before):
-        if name.startswith(("slime", "bots_client.integrations.slime")):
-            del sys.modules[name]
+    """Yield our adapter, with slime from the folder of a checkout, or None: with the protocol."""
+    with adapter_on("slime", path=source, protocol=PROTOCOL, stand_ins=STAND_INS) as module:
+        yield module
 
 
 @contextmanager
@@ -166,19 +158,3 @@ def copies(sample: Any, count: int, **changes: Any) -> list[Any]:
     for each in made:
         vars(each).update(changes)
     return made
-
-
-def _imports(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        return False
-    return True
-
-
-def _stand_in(modules: dict[str, dict[str, object]]) -> None:
-    for name, members in modules.items():
-        module = ModuleType(name)
-        module.__path__ = []
-        vars(module).update(members)
-        sys.modules[name] = module

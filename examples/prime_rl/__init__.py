@@ -1,0 +1,1 @@
+"""prime-rl, with tasks that the service chooses."""

@@ -1,0 +1,135 @@
+"""prime-rl for tests: a checkout of the real one, or the least that its curriculum does, in our own words.
+
+prime-rl is no package that pip could fetch. PRIME_RL_SOURCE names the folder of a checkout: there the tests run its
+own files. What these import and can't have here (the configuration, algorithms, environments) is replaced, module by
+module, and only where it does not import; so is verifiers, where it is not installed.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from tests.trainers.sources import adapter_on
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task with the key that tells it from others."""
+
+    key: str
+
+
+class Sampler(Iterator[Task], ABC):
+    """Chooses tasks."""
+
+    @abstractmethod
+    def __next__(self) -> Task:
+        """Choose one."""
+
+
+class Curriculum:
+    """Hosts a sampler, out of a fixed list of kinds, and gates."""
+
+    def __init__(self, config: Any, tasks: Sequence[Task] | Iterator[Task]) -> None:
+        assert config is None or config.sampler.type == "standard"
+        self.sampler: Any = iter(tasks)
+        self.gates: dict[str, Any] = dict(config.gates) if config else {}
+
+    def on_result(self, group: list[Any]) -> bool:
+        """Let the sampler see a group; say whether it is trained on."""
+        self.sampler.observe(group)
+        return all(gate(group) for gate in self.gates.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {"sampler": self.sampler.state_dict(), "gates": {name: {} for name in self.gates}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a checkpoint."""
+        self.sampler.load_state_dict(state["sampler"])
+
+    def metrics(self) -> dict[str, float]:
+        """Return the sampler's numbers."""
+        return {f"sampler/{name}": value for name, value in self.sampler.metrics().items()}
+
+
+@dataclass
+class StandardConfig:
+    """Of the sampler that goes through the tasks in order."""
+
+    type: str = "standard"
+
+
+@dataclass
+class Config:
+    """Configuration of a curriculum, as far as it is read."""
+
+    sampler: Any = field(default_factory=StandardConfig)
+    gates: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class GateConfig:
+    """Of the gate that refuses groups whose advantages lie in a range."""
+
+    reject_min: float = 0.0
+    reject_max: float = 0.0
+
+
+VERIFIERS: dict[str, dict[str, object]] = {
+    "verifiers": {},
+    "verifiers.v1": {"Task": Task, "Episode": SimpleNamespace},
+}
+PROTOCOL: dict[str, dict[str, object]] = {
+    **VERIFIERS,
+    "prime_rl": {},
+    "prime_rl.orchestrator": {},
+    "prime_rl.orchestrator.curriculum": {"Curriculum": Curriculum},
+    "prime_rl.orchestrator.curriculum.samplers": {"TaskSampler": Sampler},
+}
+STAND_INS: dict[str, dict[str, object]] = {
+    **VERIFIERS,
+    "prime_rl.configs": {},
+    "prime_rl.configs.orchestrator": {
+        "AdvRangeGateConfig": GateConfig,
+        "CurriculumConfig": Config,
+        "DifficultyPoolSamplerConfig": type("DifficultyPoolSamplerConfig", (), {}),
+        "StandardSamplerConfig": StandardConfig,
+    },
+    "prime_rl.orchestrator.algo.base": {"iter_trainable_traces": lambda episodes: episodes},
+    "prime_rl.orchestrator.envs": {"TrainEnvs": list},
+    "prime_rl.orchestrator.orchestrator": {"main": None},
+}
+
+
+@contextmanager
+def prime_rl_of(source: str | None) -> Iterator[ModuleType]:
+    """Yield our adapter, with prime-rl from a checkout's folder, or None: with the protocol."""
+    path = None if source is None else f"{source}/src"
+    with adapter_on("prime_rl", path=path, protocol=PROTOCOL, stand_ins=STAND_INS) as module:
+        yield module
+
+
+def task_of(name: str) -> Any:
+    """Return a task, verifiers' own where that is installed; its key is then a hash."""
+    vf: Any = sys.modules["verifiers.v1"]
+    return Task(name) if vf.Task is Task else vf.Task(vf.TaskData(prompt=name))
+
+
+def episode_of(task: Any, reward: float, *, failed: bool = False, trainable: bool = True) -> Any:
+    """Return an episode of one rollout."""
+    vf: Any = sys.modules["verifiers.v1"]
+    if vf.Task is Task:
+        agent = SimpleNamespace(trainable=trainable)
+        trace = SimpleNamespace(reward=reward, has_error=failed, agent=agent, num_turns=1, nodes=[])
+        return SimpleNamespace(task=task, traces=[trace], ok=not failed)
+    answer = vf.MessageNode(message=vf.AssistantMessage(content="!"), sampled=True, token_ids=[1], mask=[True])
+    told = vf.TraceTask(type="Task", data=task.data, key=task.key, hash=task.hash)
+    agent = vf.AgentInfo(config=vf.AgentConfig(), trainable=trainable)
+    rewards = {"solved": vf.Reward(score=reward)}
+    traces = [vf.Trace(task=told, agent=agent, nodes=[answer], rewards=rewards, ok=not failed)]
+    return vf.Episode(task=told, traces=traces, ok=not failed)

@@ -1,0 +1,182 @@
+"""The adapter for prime-rl, against a service: with the real files of a checkout, and with the protocol they follow."""
+
+import importlib
+import os
+import runpy
+from types import SimpleNamespace
+
+import pytest
+
+from bots_client import Client
+from tests.trainers.hosts import ROOT, create_pool, evidence_of, run_blocks, service_in
+from tests.trainers.prime_rls import Config, Curriculum, episode_of, prime_rl_of, task_of
+
+SOURCE = os.environ.get("PRIME_RL_SOURCE")
+NO_SOURCE = "PRIME_RL_SOURCE names no checkout of prime-rl: its real files are not run"
+NAMES = [f"math-{row}" for row in range(12)]
+EXAMPLE = ROOT / "examples" / "prime_rl" / "orchestrate.py"
+STEP = 2  # groups of a training batch
+
+
+@pytest.fixture(scope="module")
+def bots(tmp_path_factory):
+    with service_in(tmp_path_factory.mktemp("prime-rl")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", params=["protocol", "source"])
+def adapter(request):
+    """Our module, on one prime-rl or the other."""
+    if request.param == "source" and SOURCE is None:
+        pytest.skip(NO_SOURCE)
+    with prime_rl_of(SOURCE if request.param == "source" else None) as module:
+        yield module
+
+
+@pytest.fixture
+def tasks(adapter):
+    """The tasks of an environment, in the order in which the service selects them first."""
+    return [task_of(name) for name in NAMES]
+
+
+@pytest.fixture
+def keys(tasks) -> list[str]:
+    """Their ids."""
+    return [task.key for task in tasks]
+
+
+@pytest.fixture
+def dataset(bots: Client, adapter, keys, request, monkeypatch) -> str:
+    """A pool of the test's own, which the environment names."""
+    name = f"{request.node.originalname}-{adapter.TaskSampler.__module__.partition('.')[0]}"
+    create_pool(bots, name, keys, first=keys)
+    monkeypatch.setenv("BOTS_DATASET", name)
+    monkeypatch.setenv("BOTS_TASKS_PER_STEP", str(STEP))
+    return name
+
+
+@pytest.fixture
+def curriculum_of(adapter, dataset):
+    """Make curricula; in the end their clients are closed."""
+    curricula = []
+
+    def curriculum(tasks, config=None):
+        curricula.append(adapter.ServiceCurriculum(config, tasks))
+        return curricula[-1]
+
+    yield curriculum
+    for each in curricula:
+        each.sampler.selector.client.close()
+
+
+def group_of(task, *rewards: float):
+    """Return a finished group."""
+    return [episode_of(task, reward) for reward in rewards]
+
+
+def test_tasks_come_from_the_service_a_batch_at_a_time(bots: Client, curriculum_of, tasks, dataset):
+    sampler = curriculum_of(tasks).sampler
+    chosen, leased = [], []
+    for _ in range(2 * STEP):
+        chosen.append(next(sampler))
+        leased.append(bots.run(dataset).leased)
+    assert (chosen, leased) == (tasks[: 2 * STEP], [2, 2, 4, 4])
+    assert next(iter(sampler)) == tasks[2 * STEP]
+
+
+def test_a_batch_larger_than_the_pool_is_all_of_it(bots: Client, adapter, curriculum_of, tasks, dataset):
+    sampler = adapter.ServiceSampler(tasks, curriculum_of(tasks).sampler.selector, tasks_per_step=99)
+    assert next(sampler) == tasks[0]
+    assert bots.run(dataset).leased == len(tasks)
+
+
+def test_a_step_closes_with_as_many_groups_as_make_a_batch(bots: Client, curriculum_of, tasks, keys, dataset):
+    curriculum = curriculum_of(tasks)
+    chosen = [next(curriculum.sampler) for _ in range(STEP + 1)]
+    steps = []
+    for task in chosen:
+        assert curriculum.on_result(group_of(task, 1, 0, 0, 0)) is True
+        steps.append(bots.run(dataset).step)
+    assert steps == [0, 1, 1]
+    assert evidence_of(bots, dataset, keys) == dict.fromkeys(keys[:STEP], (1, 3))
+    assert curriculum.metrics()["sampler/bots/step"] == 1
+
+
+def test_what_cannot_be_trained_on_is_evidence_of_nothing(bots: Client, curriculum_of, tasks, keys, dataset):
+    curriculum = curriculum_of(tasks)
+    first, second, third = (next(curriculum.sampler) for _ in range(3))
+    curriculum.on_result([episode_of(first, 1), episode_of(first, 1, failed=True)])
+    curriculum.on_result([episode_of(second, 1, failed=True), episode_of(second, 1, trainable=False)])
+    curriculum.on_result(group_of(third, 0, 1))
+    assert evidence_of(bots, dataset, keys) == {keys[0]: (1, 0), keys[2]: (1, 1)}
+    assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 1)  # the fourth, selected with the third
+
+
+def test_a_checkpoint_rewinds_and_forgets_what_was_not_reported(bots: Client, curriculum_of, tasks, keys, dataset):
+    curriculum = curriculum_of(tasks)
+
+    def train() -> None:
+        for _ in range(STEP):
+            curriculum.on_result(group_of(next(curriculum.sampler), 1, 0, 0, 0))
+
+    train()
+    saved = curriculum.state_dict()
+    believed = evidence_of(bots, dataset, keys)
+    train()
+    curriculum.on_result(group_of(next(curriculum.sampler), 1, 1))
+    curriculum.load_state_dict(saved)
+    assert (bots.run(dataset).step, bots.run(dataset).epoch) == (1, 1)
+    assert evidence_of(bots, dataset, keys) == believed
+    train()
+    assert bots.run(dataset).totals.reported == 2 * STEP
+
+
+def test_tasks_without_an_end_are_refused(curriculum_of, tasks):
+    with pytest.raises(ValueError, match="finite taskset"):
+        curriculum_of(iter(tasks))
+
+
+def test_tasks_with_one_key_are_refused(curriculum_of, tasks):
+    with pytest.raises(ValueError, match=r"twice|unique"):
+        curriculum_of([*tasks, tasks[0]])
+
+
+def test_the_configured_gates_stay(adapter, curriculum_of, tasks):
+    if adapter.Curriculum is not Curriculum:
+        pytest.skip("the real gates are made from the real configuration")
+    curriculum = curriculum_of(tasks, Config(gates={"never": lambda _group: False}))
+    assert curriculum.on_result(group_of(next(curriculum.sampler), 1)) is False
+
+
+def test_the_page_gives_each_environment_its_dataset(bots: Client, adapter, tasks, keys):
+    create_pool(bots, "math", keys, first=keys)
+    curriculum = run_blocks("prime_rl.md", bots.url)["CurriculumByEnvironment"](None, tasks)
+    assert next(curriculum.sampler) in tasks
+    assert bots.run("math").leased == len(tasks)
+    curriculum.sampler.selector.client.close()
+    bots.delete_dataset("math")
+
+
+@pytest.mark.parametrize("adapter", ["source"], indirect=True)
+def test_the_example_puts_our_curriculum_into_the_real_source_of_tasks(bots, adapter, tasks, keys, monkeypatch):
+    train_source = importlib.import_module("prime_rl.orchestrator.train_source")
+    orchestrator = importlib.import_module("prime_rl.orchestrator.orchestrator")
+    config = SimpleNamespace(curriculum=None, ratio=1.0, group_size=4)
+    math = SimpleNamespace(name="math", tasks=iter(tasks), num_tasks=len(tasks), config=config)
+    sources = []
+    monkeypatch.setattr(train_source, "Curriculum", train_source.Curriculum)  # so that it comes back
+    monkeypatch.setattr(orchestrator, "main", lambda: sources.append(train_source.TrainSource([math])))
+    monkeypatch.setenv("BOTS_DATASET", "example")
+    monkeypatch.setenv("BOTS_TASKS_PER_STEP", str(STEP))
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    [source] = sources
+    curriculum = source.curricula["math"]
+    chosen = [next(curriculum.sampler) for _ in range(STEP)]
+    for task in chosen:
+        curriculum.on_result(group_of(task, 1, 0))
+    assert bots.dataset("example").tasks == len(keys)
+    assert evidence_of(bots, "example", keys) == dict.fromkeys((task.key for task in chosen), (1, 1))
+    assert source.metrics()["curriculum/math/sampler/bots/step"] == 1
+    source.load_state_dict(source.state_dict())
+    assert bots.run("example").epoch == 1
+    curriculum.sampler.selector.client.close()
