@@ -197,6 +197,15 @@ def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcin
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1.5, 2.5)}
 
 
+def test_a_generate_function_may_drop_the_metadata(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    [group] = source.get_samples(1)
+    finish(adapter, group, [1, 0, 0, 0])
+    bare = [changed for sample in group for changed in copies(sample, 1, metadata={})]
+    adapter.report_all_samples(source.args, [bare], source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3)}
+
+
 def test_of_several_rewards_the_configured_one_counts(bots: Client, adapter, sourcing, dataset):
     source = sourcing(reward_key="solved")
     [group] = source.get_samples(1)

@@ -46,7 +46,7 @@ class ServiceRows(RolloutDataSource):
             **getattr(args, "bots_options", {}),
         )
         # Groups handed out and not yet reported, by their number: those that slime cancels are never seen again.
-        self.open: dict[int, dict[str, Any]] = {}
+        self.open: dict[int, dict[str, str]] = {}
 
     def get_samples(self, num_samples: int) -> list[list[Sample]]:
         """Return a group of samples for each of so many tasks; their metadata tell the task and its selection."""
@@ -54,12 +54,13 @@ class ServiceRows(RolloutDataSource):
         return [self._group(task, selection.selection_id) for task in selection.ids]
 
     def _group(self, task: str, selection_id: str) -> list[Sample]:
+        origin = {TASK_ID: task, SELECTION_ID: selection_id}
         group = [copy.deepcopy(self.rows[task]) for _ in range(self.args.n_samples_per_prompt)]
         for sample in group:
             sample.group_index, sample.index = self.sample_group_index, self.sample_index
-            sample.metadata |= {TASK_ID: task, SELECTION_ID: selection_id}
+            sample.metadata |= origin
             self.sample_index += 1
-        self.open[self.sample_group_index] = group[0].metadata
+        self.open[self.sample_group_index] = origin
         self.sample_group_index += 1
         return group
 
@@ -72,20 +73,19 @@ class ServiceRows(RolloutDataSource):
         for group in groups:
             rollouts = list(_rollouts(group))
             first = rollouts[0][0]
-            self.open.pop(first.group_index, None)
-            rewards = [_reward(rollout, self.args) for rollout in rollouts if _finished(rollout)]
-            self._tell(first.metadata, rewards)
+            origin = self.open.pop(first.group_index, first.metadata)
+            self._tell(origin, [_reward(rollout, self.args) for rollout in rollouts if _finished(rollout)])
         if not self.args.partial_rollout:
-            for metadata in self.open.values():
-                self._tell(metadata, [])
+            for origin in self.open.values():
+                self._tell(origin, [])
             self.open.clear()
         self.selector.step()
 
-    def _tell(self, metadata: dict[str, Any], rewards: list[float]) -> None:
+    def _tell(self, origin: dict[str, Any], rewards: list[float]) -> None:
         if rewards:
-            self.selector.observe(metadata[TASK_ID], rewards, selection=metadata[SELECTION_ID])
+            self.selector.observe(origin[TASK_ID], rewards, selection=origin[SELECTION_ID])
         else:
-            self.selector.abort(metadata[TASK_ID], selection=metadata[SELECTION_ID])
+            self.selector.abort(origin[TASK_ID], selection=origin[SELECTION_ID])
 
     def save(self, rollout_id: int) -> None:
         """Save slime's own state, and beside it what the service needs to rewind."""
