@@ -7,6 +7,8 @@ from typing import Any, SupportsFloat, TypedDict
 
 from bots_client._errors import InvalidRequestError
 
+ABORTED = (("status", "aborted"),)
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -53,7 +55,12 @@ class Outcome:
     @classmethod
     def aborted(cls, task: str) -> "Outcome":
         """Return the outcome of a task whose rollouts never finished: it may be selected again, nothing is learned."""
-        return cls(task, (("status", "aborted"),))
+        return cls(task, ABORTED)
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether there is nothing to be learned from it."""
+        return self.evidence == ABORTED
 
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as the service reads it."""

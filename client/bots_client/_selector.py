@@ -150,15 +150,16 @@ class Selector:
         self._note(Outcome.aborted(task), selection)
 
     def step(self) -> Receipt | None:
-        """Report what was observed; on rank 0 that closes the training step.
+        """Report what was observed; on rank 0 that closes the training step, unless all was aborted.
 
         Returns:
             None if nothing was observed, or the report waits for the service.
         """
         observed = self._flight.take()
+        teaches = any(not outcome.is_aborted for _, outcomes in observed for outcome in outcomes)
         receipt = None
         for selection, outcomes in observed:
-            closes = self.rank == 0 and selection == observed[-1][0]
+            closes = teaches and self.rank == 0 and selection == observed[-1][0]
             receipt = self.client.report(self.dataset, outcomes, run=self.run, selection=selection, close_step=closes)
         if receipt is not None:
             self._receipt = receipt

@@ -38,6 +38,7 @@ class Connection:
         self._breaker = breaker
         self._on_change = on_change
         self._away_since = 0.0
+        self._complained_of = ""
 
     def is_worth_it(self) -> bool:
         """Say whether to call now."""
@@ -67,13 +68,15 @@ class Connection:
 
     def complain(self, error: Exception | str) -> None:
         """Log what went wrong, once for as long as it is the same."""
-        said = str(error)
-        if said != self.tally.health.last_error:
-            logger.error("%s", said)
-        self.tally.put(last_error=said)
+        what = _without_request(error)
+        if what != self._complained_of:
+            logger.error("%s", error)
+        self._complained_of = what
+        self.tally.put(last_error=str(error))
 
     def _note_failure(self, error: BotsClientError) -> None:
         self.tally.put(is_away=True, last_error=str(error))
+        self._complained_of = _without_request(error)  # the warning says it
         if self._breaker.failed(error.problem.retry_after_s):
             self._away_since = time.monotonic()
             logger.warning(
@@ -96,3 +99,10 @@ class Connection:
             self._on_change(self.tally.health)
         except Exception:
             logger.exception("on_change= failed")
+
+
+def _without_request(error: Exception | str) -> str:
+    """Return what went wrong without what tells one request from the next."""
+    if isinstance(error, BotsClientError) and error.status is not None:
+        return f"{error.status} {error.type} {error.detail}"
+    return str(error)

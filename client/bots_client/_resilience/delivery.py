@@ -4,12 +4,14 @@ import os
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 from typing import TypeVar
 from uuid import uuid4
 
 from bots_client._call import Call
 from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
 from bots_client._resilience.connection import Connection
+from bots_client._resilience.flaws import without_flaws
 from bots_client._resilience.spool import Kept, Spool
 from bots_client._retry import Deadline
 
@@ -49,22 +51,15 @@ class Delivery:
         if self.waiting() == 0 and self._connection.is_worth_it():
             try:
                 return self._connection.ask(call, deadline.left_s())
-            except RequestError as error:
-                if _is_final(error, call.path):
-                    self._set_aside(call, error)
-                else:
-                    self._connection.complain(error)
-                    self._keep(call, closes=closes)
-                return None
-            except BotsClientError:
-                pass
-        self._keep(call, closes=closes)
-        answer = self.deliver_kept(deadline).get(call.headers[KEY])
+            except BotsClientError as error:
+                self._connection.complain(error)
+        position = self._keep(call, closes=closes)
+        answer = self.deliver_kept(deadline).get(position)
         return None if answer is None else call.parse(answer)
 
-    def deliver_kept(self, deadline: Deadline) -> dict[str, bytes]:
-        """Send what waits, oldest first, unless another thread or process is at it; returns the answers by key."""
-        answers: dict[str, bytes] = {}
+    def deliver_kept(self, deadline: Deadline) -> dict[int | None, bytes]:
+        """Send what waits, oldest first, unless another thread or process is at it; returns the answers by position."""
+        answers: dict[int | None, bytes] = {}
         if not self._one_at_a_time.acquire(blocking=False):
             return answers
         try:
@@ -98,16 +93,15 @@ class Delivery:
         self._connection.tally.put_kept(str(self.spool.file), waiting)
         return waiting
 
-    def _send_kept(self, deadline: Deadline, answers: dict[str, bytes]) -> None:
+    def _send_kept(self, deadline: Deadline, answers: dict[int | None, bytes]) -> None:
         while deadline.left_s() > 0 and (kept := self.spool.first()) is not None:
             try:
-                answers[kept.headers[KEY]] = self._connection.ask(_call_of(kept), deadline.left_s())
+                answers[kept.position] = self._connection.ask(_call_of(kept), deadline.left_s())
             except RequestError as error:
+                self._connection.complain(error)
                 if not _is_final(error, kept.path):
-                    self._connection.complain(error)
                     return
-                self.spool.refuse(kept.position, str(error))
-                self._note_refusal(error)
+                self._refuse(kept, error)
             except BotsClientError:
                 return
             else:
@@ -128,16 +122,16 @@ class Delivery:
             self._connection.complain(f"reports are lost: {self.spool.file} has reached its limit; see spool_bytes=")
         return position
 
-    def _set_aside(self, call: Call[T], error: RequestError) -> None:
-        """Put a write on disk that was refused, for a person to look at."""
-        position = self._keep(call, closes=False)
-        if position is not None:
-            self.spool.refuse(position, str(error))
-        self._note_refusal(error)
-
-    def _note_refusal(self, error: RequestError) -> None:
+    def _refuse(self, kept: Kept, error: RequestError) -> None:
+        """Put aside what will never be taken, for a person to look at: a report's flawed outcomes, else all of it."""
         self._connection.tally.add(refused=1)
-        self._connection.complain(error)
+        parts = without_flaws(kept.body, error.errors)
+        if parts is None:
+            self.spool.refuse(kept.position, str(error))
+        else:
+            sound, flawed = parts
+            headers = {**kept.headers, KEY: uuid4().hex}  # another body wants another key
+            self.spool.split(kept, replace(kept, headers=headers, body=sound), flawed, str(error))
 
     def _complain_of_disk(self, error: Exception) -> None:
         self._connection.complain(f"the reports kept in {self.spool.file} cannot be read: {error}")

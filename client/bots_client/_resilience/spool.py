@@ -118,6 +118,21 @@ class Spool:
         with self._opened() as db:
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
+    def split(self, kept: Kept, sound: Kept, flawed: bytes, reason: str) -> None:
+        """Put part of a report aside that the service will never take; the rest waits in its place.
+
+        Args:
+            kept: the report.
+            sound: what is sent in its place.
+            flawed: the body of what is put aside.
+            reason: why.
+        """
+        with self._opened() as db:
+            changed = (json.dumps(dict(sound.headers)), sound.body, kept.position)
+            db.execute("UPDATE reports SET headers = ?, body = ? WHERE position = ?", changed)
+            position = _insert(db, kept.path, kept.headers, flawed, closes=False)
+            db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
+
     def rewind(self, position: int, new_keys: Iterator[str], first: Call[Any] | None) -> None:
         """Go back to a checkpoint: forget what was kept after it, detach what was kept before it from its selections.
 

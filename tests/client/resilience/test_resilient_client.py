@@ -1,5 +1,6 @@
 """The client that never stops training."""
 
+import json
 import logging
 import pickle
 import socket
@@ -150,6 +151,27 @@ def test_an_outcome_that_cannot_be_true_raises_nothing_and_is_counted(connect, s
     assert journalled(bots, dataset) == []
 
 
+def test_one_outcome_that_cannot_be_true_does_not_cost_the_others(connect, service, dataset):
+    bots = connect(service)
+    selection = bots.select(dataset, 4, ids=IDS)
+    flawed = [Outcome.counts(selection.ids[0], 9, 4), Outcome.counts("no such task", 1, 4)]
+
+    receipt = bots.report(dataset, flawed + outcomes_of(selection)[1:], selection=selection, close_step=True)
+
+    assert (receipt.step, receipt.reported) == (1, 3)
+    assert journalled(bots, dataset) == ["report"]
+    spool = spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run="default", limit_bytes=1)
+    refused = [
+        (outcome["task"], str(kept.refused))
+        for kept in spool.refused()
+        for outcome in json.loads(kept.body)["outcomes"]
+    ]
+    assert [task for task, _ in refused] == ["no such task", selection.ids[0]]
+    assert "no task 'no such task'" in refused[0][1]
+    assert "9.0 successes of 4.0 trials" in refused[1][1]
+    assert bots.health.refused == 2
+
+
 def test_tasks_that_the_trainer_does_not_have_are_replaced(connect, service, dataset, caplog):
     mine = IDS[:20]
     bots = connect(service)
@@ -214,12 +236,13 @@ def test_a_callback_that_fails_stops_nothing(connect):
 
 
 def test_an_error_is_logged_once_while_it_is_the_same(connect, serve, caplog):
-    bots = connect(serve(problem(404)), select_deadline_s=0.3)
+    acts = [problem(404, headers={"X-Request-Id": f"r{n}"}) for n in range(5)]
+    bots = connect(serve(*acts, problem(403)), select_deadline_s=0.3)
 
-    for _ in range(5):
+    for _ in range(8):
         bots.select("guru", 2, ids=IDS)
 
-    assert sum("404" in record.message for record in caplog.records if record.levelno == logging.ERROR) == 1
+    assert [record.message[:3] for record in caplog.records if record.levelno == logging.ERROR] == ["404", "403"]
 
 
 def test_health_can_be_logged_as_numbers(connect):

@@ -96,7 +96,7 @@ def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):
     selector.step()
 
     run = selector.client.direct.run(selector.dataset)
-    assert (run.totals.reported, run.leased) == (0, 0)
+    assert (run.step, run.totals.reported, run.leased) == (0, 0, 0)
 
 
 def test_rewards_that_cannot_be_true_count_as_none_at_all(selector, caplog):

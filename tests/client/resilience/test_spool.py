@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -232,3 +233,15 @@ def test_a_moment_of_another_process_is_waited_for(spool):
     finally:
         holder.close()
     assert spool.waiting() == 1
+
+
+def test_part_of_a_report_can_be_put_aside_and_the_rest_keeps_its_place(spool):
+    for key in ("a", "b"):
+        spool.add(a_report(key), closes=True)
+    first = spool.first()
+
+    spool.split(first, replace(first, headers={"Idempotency-Key": "a2"}, body=b"sound"), b"flawed", "422")
+
+    assert [(kept.body, kept.refused) for kept in spool.refused()] == [(b"flawed", "422")]
+    assert spool.first().body == b"sound"
+    assert keys_in(spool) == ["a2", "b"]

@@ -1,0 +1,40 @@
+"""Saving the rest of a report that was refused in part."""
+
+import json
+
+import pytest
+
+from bots_client import FieldError
+from bots_client._resilience.flaws import without_flaws
+
+BODY = json.dumps({"dataset": "guru", "outcomes": [{"task": name} for name in "abcd"]}).encode()
+
+
+def at(*loc):
+    return FieldError(("body", *loc), "it cannot be true")
+
+
+def tasks_in(body):
+    return [outcome["task"] for outcome in json.loads(body)["outcomes"]]
+
+
+def test_outcomes_with_flaws_are_told_from_the_others():
+    parts = without_flaws(BODY, [at("outcomes", 1, "task"), at("outcomes", 3), at("outcomes", 1, "trials")])
+
+    assert parts is not None
+    sound, flawed = parts
+    assert (tasks_in(sound), tasks_in(flawed)) == (["a", "c"], ["b", "d"])
+    assert json.loads(sound)["dataset"] == json.loads(flawed)["dataset"] == "guru"
+
+
+@pytest.mark.parametrize(
+    "flaws",
+    [[], [at("outcomes")], [at("dataset")], [at("outcomes", 1), at("run")], [at("outcomes", n) for n in range(4)]],
+    ids=["none", "all of them", "elsewhere", "here and elsewhere", "every one"],
+)
+def test_a_report_that_cannot_be_saved_is_left_whole(flaws):
+    assert without_flaws(BODY, flaws) is None
+
+
+def test_a_rewind_has_no_outcomes():
+    assert without_flaws(b'{"step": 3}', [at("outcomes", 0)]) is None
