@@ -1,0 +1,194 @@
+"""Decorators for reward functions: what rollouts earned reaches the service from where every trainer computes it.
+
+What is decorated returns exactly what it returned before, as fast as before: reports go out on a thread of their own,
+and what goes wrong with them is logged. Needs no trainer, so it goes with all of them.
+"""
+
+import functools
+import inspect
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, cast
+
+from bots_client import Outcome, ResilientClient, Selector
+from bots_client.integrations._tail import Tail, flush
+
+__all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("bots_client")
+
+
+def reports_groups(
+    selector: Selector,
+    *,
+    task_column: str = "task_id",
+    selection_column: str = "selection_id",
+    tasks_per_step: int | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions of a batch: `(prompts, completions, **columns) -> list of rewards`.
+
+    TRL, ms-swift and tunix call such, with a value per rollout in every column of the dataset. The rewards of each task
+    become its evidence, and the call closes the training step. None and NaN mean "not applicable": no evidence.
+    Decorate one function, the one that tells success; coroutine functions stay such.
+
+    Args:
+        selector: of the job; each rank's reports its own part.
+        task_column: the column with the task's id.
+        selection_column: the column with the id of its selection, as `SelectedTasks` gives it; without one the
+            selector knows.
+        tasks_per_step: closes the step only after so many tasks, for trainers that score group by group; None: each
+            call closes one.
+    """
+    tail = Tail(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
+
+    def take(result: object, columns: Mapping[str, Any]) -> None:
+        rewards = _numbers(result)
+        tasks = [str(task) for task in columns[task_column]]
+        selections = columns.get(selection_column) or [""] * len(tasks)
+        tail.add(list(zip(tasks, map(str, selections), rewards, strict=True)))
+
+    return lambda function: _taking(function, lambda result, _, named: take(result, named))
+
+
+def reports_rollouts(
+    client: ResilientClient,
+    dataset: str,
+    *,
+    run: str = "default",
+    task_key: str = "task_id",
+    selection_key: str = "selection_id",
+    score_key: str = "score",
+    close_step: bool | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions of one rollout, which give a number, or a mapping with one.
+
+    verl calls such with the row's `extra_info`, AReaL with the row's columns; there the ids are looked for. None and
+    NaN mean "not applicable": no evidence. Coroutine functions stay such. It works in any process, many at once, so
+    none of them knows when a step is over: create the run with `tasks_per_step`, or let the trainer close the steps.
+
+    Args:
+        client: sends the reports.
+        dataset: the pool.
+        run: of it.
+        task_key: under which the row holds the task's id.
+        selection_key: under which it holds the id of its selection; without one the evidence counts as of now.
+        score_key: under which a mapping holds the reward.
+        close_step: None leaves it to the run's `tasks_per_step`; False where something else closes the steps.
+    """
+    tail = Tail(functools.partial(_report_rollouts, client, dataset, run, close_step))
+
+    def take(result: object, positional: tuple[object, ...], named: Mapping[str, Any], names: list[str]) -> None:
+        given = dict(zip(names, positional, strict=False)) | dict(named)
+        extra = given.get("extra_info")
+        row = extra if isinstance(extra, Mapping) else given
+        score = result[score_key] if isinstance(result, Mapping) else result
+        tail.add((str(row[task_key]), str(row.get(selection_key) or ""), _number(score)))
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        names = list(inspect.signature(function).parameters)
+        return _taking(function, lambda result, positional, named: take(result, positional, named, names))
+
+    return decorate
+
+
+def observe_groups(
+    selector: Selector, tasks: Iterable[str], rewards: Iterable[float], selections: Iterable[str] | None = None
+) -> int:
+    """Hand a selector the rewards of rollouts, grouped by their tasks; returns how many tasks there was evidence of.
+
+    Args:
+        selector: of the job.
+        tasks: the task of each rollout.
+        rewards: of each rollout; NaN: not applicable. A task with no other gives its lease back.
+        selections: the id of each rollout's selection; "" or None: the selector knows.
+    """
+    groups: dict[tuple[str, str], list[float]] = {}
+    tasks = list(tasks)
+    for task, selection, reward in zip(tasks, selections or [""] * len(tasks), rewards, strict=True):
+        groups.setdefault((task, selection), []).append(reward)
+    applied = 0
+    for (task, selection), all_rewards in groups.items():
+        applicable = [reward for reward in all_rewards if not math.isnan(reward)]
+        if applicable:
+            selector.observe(task, applicable, selection=selection or None)
+            applied += 1
+        else:
+            selector.abort(task, selection=selection or None)
+    return applied
+
+
+def _observe_calls(
+    selector: Selector, tasks_per_step: int, open_tasks: list[int], calls: list[list[tuple[str, str, float]]]
+) -> None:
+    for call in calls:
+        tasks, selections, rewards = zip(*call, strict=True)
+        open_tasks[0] += observe_groups(selector, tasks, rewards, selections)
+        if open_tasks[0] and open_tasks[0] >= tasks_per_step:
+            selector.step()
+            open_tasks[0] = 0
+
+
+def _report_rollouts(
+    client: ResilientClient,
+    dataset: str,
+    run: str,
+    close_step: bool | None,
+    rollouts: list[tuple[str, str, float]],
+) -> None:
+    by_selection: dict[str, dict[str, list[float]]] = {}
+    for task, selection, reward in rollouts:
+        if not math.isnan(reward):
+            by_selection.setdefault(selection, {}).setdefault(task, []).append(reward)
+    for selection, rewards in by_selection.items():
+        outcomes = [Outcome.rewards(task, of_task) for task, of_task in rewards.items()]
+        client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
+
+
+def _taking(
+    function: Callable[P, R], take: Callable[[object, tuple[object, ...], Mapping[str, Any]], None]
+) -> Callable[P, R]:
+    """Return the function with its results looked at; whatever goes wrong with that is logged."""
+
+    def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
+        try:
+            take(result, positional, named)
+        except Exception:  # a reward function must go on, whatever its arguments lack
+            logger.exception("rewards of %s are not reported", getattr(function, "__name__", function))
+
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+
+        @functools.wraps(function)
+        async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+            result = await cast(Any, function)(*args, **kwargs)
+            look(result, args, kwargs)
+            return result
+
+        return cast(Callable[P, R], awaited)
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        look(result, args, kwargs)
+        return result
+
+    return called
+
+
+def _numbers(result: object) -> list[float]:
+    """Return a copy of the rewards of a batch.
+
+    Raises:
+        TypeError: they are no sequence; an iterator must not be used up.
+    """
+    values = result.tolist() if hasattr(result, "tolist") else result
+    if not isinstance(values, Sequence):
+        raise TypeError(f"rewards came as {type(result).__name__}, where a list or an array is needed")
+    return [_number(value) for value in values]
+
+
+def _number(value: object) -> float:
+    return math.nan if value is None else float(cast(float, value))

@@ -1,0 +1,167 @@
+"""The selector in TRL's GRPOTrainer."""
+
+import json
+import logging
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate.utils import gather_object
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from bots_client import Selector
+from bots_client._selector import alone
+from bots_client.integrations.rewards import observe_groups
+from bots_client.integrations.torch import SelectorSampler
+
+STATE_FILE = "bots_selector.json"  # in each checkpoint's folder
+
+logger = logging.getLogger("bots_client")
+
+
+class SelectorCallback(TrainerCallback):
+    """Saves a selector's state with each checkpoint, and loads it when training resumes: the run then rewinds.
+
+    Goes with any Hugging Face Trainer. A trainer that resumes from a folder of another place or name must be told by
+    `resume_from`; `SelectsTasks` does that.
+    """
+
+    def __init__(self, selector: Selector) -> None:
+        self._selector = selector
+        self._checkpoint: Path | None = None
+
+    def resume_from(self, checkpoint: str | Path) -> None:
+        """Say which checkpoint training is about to resume from."""
+        self._checkpoint = Path(checkpoint)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
+        """Take the run back to the checkpoint, if there is one."""
+        checkpoint, self._checkpoint = self._checkpoint, None
+        if state.global_step == 0:
+            return
+        file = (checkpoint or _folder(args, state)) / STATE_FILE
+        if file.exists():
+            self._selector.load_state_dict(json.loads(file.read_text("utf-8")))
+        else:
+            logger.warning("there is no %s: the run goes on from where it is, not from the checkpoint", file)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
+        """Write down where the run is."""
+        if state.is_world_process_zero:
+            content = json.dumps(self._selector.state_dict())
+            (_folder(args, state) / STATE_FILE).write_text(content, "utf-8")
+
+
+def _folder(args: Any, state: Any) -> Path:
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer as _Trainer
+else:
+    _Trainer = object  # ms-swift's may stand behind it just as well
+
+
+class SelectsTasks(_Trainer):
+    """Lets a GRPO trainer of TRL's family train on the tasks that a selector chooses; stands before it among the bases.
+
+    It chooses, logs, saves and resumes. Whoever derives from it says which rewards there were (`observe_rewards`), and
+    when all of a generation batch are known (`close_step`), as `SelectedGRPOTrainer` does.
+
+    Args:
+        selector: of the job; with several processes it must share its choices (`share=from_rank_zero`).
+        task_column: the column of the training dataset with the tasks' ids.
+
+    Raises:
+        ValueError: the training dataset has no such column, cannot be indexed, or would lose the column.
+    """
+
+    def __init__(self, *args: Any, selector: Selector, task_column: str = "task_id", **kwargs: Any) -> None:
+        self._selector = selector
+        self._task_column = task_column
+        self._selector_callback = SelectorCallback(selector)
+        super().__init__(*args, **kwargs)
+        if task_column not in (getattr(self.train_dataset, "column_names", None) or []):
+            raise ValueError(f"the training dataset has no column {task_column!r} with the tasks' ids")
+        if isinstance(self.train_dataset, torch.utils.data.IterableDataset) or self.args.remove_unused_columns:
+            raise ValueError(
+                "tasks can be chosen only from a dataset with rows to be indexed, and reported only with their ids: "
+                "pass a datasets.Dataset, and remove_unused_columns=False"
+            )
+        if self.accelerator.num_processes > 1 and selector._share is alone:
+            raise ValueError("with several processes all must train on the same tasks: pass share=from_rank_zero")
+        self.add_callback(self._selector_callback)
+
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> SelectorSampler:
+        pattern = super()._get_train_sampler(*args, **kwargs)
+        self._selector_sampler = SelectorSampler(
+            self._selector,
+            ids=list(self.train_dataset[self._task_column]),
+            count=pattern.batch_size,
+            copies=pattern.mini_repeat_count,
+            passes=pattern.repeat_count,
+        )
+        return self._selector_sampler
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Prepare to resume, as the trainer does at this point: it knows its step, and has not begun to load data."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._selector_callback.resume_from(checkpoint)
+            if not self.args.ignore_data_skip:
+                self._selector_sampler.skip(self._consumed_in_epoch())
+
+    def _consumed_in_epoch(self) -> int:
+        """Return how many positions of this epoch's training the checkpoint has behind it, over all processes."""
+        sampler, accumulated = self._selector_sampler, self.args.gradient_accumulation_steps
+        positions_per_batch = sampler.chunk // sampler.passes
+        steps_in_epoch = math.ceil(len(sampler) // positions_per_batch / accumulated)
+        return int(self.state.global_step % steps_in_epoch * accumulated * positions_per_batch)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Log the selector's metrics with the trainer's."""
+        if self.model.training:
+            logs.update(self._selector.metrics())
+        super().log(logs, *args, **kwargs)
+
+    def observe_rewards(self, tasks: Iterable[str], rewards_per_func: torch.Tensor) -> None:
+        """Take in what each rollout earned; all processes must call it.
+
+        Args:
+            tasks: the task of each rollout of this process.
+            rewards_per_func: [rollouts of all processes, reward functions]; NaN where a function does not apply.
+        """
+        all_tasks = gather_object(list(tasks))
+        if self.accelerator.is_main_process:
+            rewards = (rewards_per_func * self.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
+            rewards[rewards_per_func.isnan().all(dim=1)] = math.nan
+            observe_groups(self._selector, all_tasks, rewards.tolist())
+
+    def close_step(self) -> None:
+        """Report what was observed; the training step is over."""
+        if self.accelerator.is_main_process:
+            self._selector.step()
+
+
+class SelectedGRPOTrainer(SelectsTasks, GRPOTrainer):
+    """TRL's GRPOTrainer on the tasks that the service chooses, with two more arguments: `selector` and `task_column`.
+
+    The dataset is a `datasets.Dataset` with the tasks' ids in a column. Whole groups are reported, by the main process,
+    with the sum of the reward functions by their weights: the run's `reward_range` must hold it. Checkpoints carry
+    where the run was, and `resume_from_checkpoint` takes it back there.
+    """
+
+    def _calculate_rewards(
+        self,
+        inputs: list[dict[str, Any]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        rewards_per_func = super()._calculate_rewards(inputs, *args, **kwargs)
+        if self.model.training:
+            self.observe_rewards((str(row[self._task_column]) for row in inputs), rewards_per_func)
+            self.close_step()
+        return rewards_per_func
