@@ -1,13 +1,15 @@
 import json
+import logging
 from pathlib import Path
 
 import pytest
-from datasets import Dataset
-from trl import GRPOConfig
+from datasets import Dataset, IterableDataset
+from trl import GRPOConfig, GRPOTrainer
 
 from bots_client import Client, ResilientClient, Selector
-from bots_client.integrations.torch import from_rank_zero
-from bots_client.integrations.trl import STATE_FILE, SelectedGRPOTrainer
+from bots_client.integrations.rewards import flush, reports_groups
+from bots_client.integrations.torch import SelectedTasks, from_rank_zero
+from bots_client.integrations.trl import STATE_FILE, SelectedGRPOTrainer, SelectorCallback
 from tests.serving import running_service
 from tests.trainers import tiny
 
@@ -23,36 +25,42 @@ def url(tmp_path_factory):
 
 @pytest.fixture
 def selector(url, tmp_path, request):
+    name = request.node.name.partition("[")[0]
     with Client(url) as direct:
-        direct.create_dataset(request.node.name, tiny.TASKS)
+        direct.create_dataset(name, tiny.TASKS)
     with ResilientClient(url, spool=tmp_path / "spool") as client:
-        yield Selector(client, request.node.name, ids=tiny.IDS, share=from_rank_zero)
+        yield Selector(client, name, ids=tiny.IDS, share=from_rank_zero)
+
+
+def config(folder, **settings):
+    quick = {
+        "per_device_train_batch_size": CHUNK * GENERATIONS,
+        "num_generations": GENERATIONS,
+        "max_completion_length": 2,
+        "max_steps": 4,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+    }
+    return GRPOConfig(str(folder), **quick | settings)
 
 
 @pytest.fixture
 def train(tmp_path):
     """Train a new model; gives the trainer back."""
 
-    def run(selector, reward_funcs=tiny.begins_well, resume=None, rows=tiny.ROWS, **settings):
-        settings = {
-            "output_dir": str(tmp_path / "out"),
-            "per_device_train_batch_size": CHUNK * GENERATIONS,
-            "num_generations": GENERATIONS,
-            "max_completion_length": 2,
-            "max_steps": 4,
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": [],
-            "use_cpu": True,
-            "bf16": False,
-            "gradient_checkpointing": False,
-            "disable_tqdm": True,
-        } | settings
+    def run(selector, reward_funcs=tiny.begins_well, resume=None, dataset=None, **settings):
+        evaluated = Dataset.from_list(tiny.ROWS[:2]) if "eval_strategy" in settings else None
         trainer = SelectedGRPOTrainer(
             tiny.model(),
             reward_funcs,
-            GRPOConfig(**settings),
-            Dataset.from_list(rows),
+            config(tmp_path / "out", **settings),
+            dataset if dataset is not None else Dataset.from_list(tiny.ROWS),
+            evaluated,
             processing_class=tiny.tokenizer(),
             selector=selector,
         )
@@ -74,9 +82,43 @@ def test_training_reports_each_group_once_and_closes_a_step_per_generation_batch
     train(selector)
     run = now(selector)
     assert run.step == 4
-    assert run.totals.reported == 4 * CHUNK
-    assert run.totals.rollouts == 4 * CHUNK * GENERATIONS
+    assert (run.totals.reported, run.totals.rollouts) == (4 * CHUNK, 4 * CHUNK * GENERATIONS)
     assert asked(selector) == 4 + 1, "the loader reads one batch ahead"
+
+
+def test_rewards_are_the_sum_of_the_functions_by_their_weights(selector, train):
+    def solved(completions, **_columns):
+        return [1.0] * len(completions)
+
+    def half_solved(completions, **_columns):
+        return [0.5] * len(completions)
+
+    train(selector, [solved, half_solved], reward_weights=[0.6, 0.4], max_steps=1)
+    totals = now(selector).totals
+    assert totals.rollouts == CHUNK * GENERATIONS
+    assert totals.successes == pytest.approx(CHUNK * GENERATIONS * (0.6 * 1.0 + 0.4 * 0.5))
+
+
+def test_rollouts_to_which_no_function_applies_are_no_evidence(selector, train):
+    seen = []
+
+    def solves_the_first(completions, task_id, **_columns):
+        seen.extend(task_id)
+        return [1.0 if number < 3 else None for number, _ in enumerate(completions)]
+
+    def never_applies(completions, **_columns):
+        return [None] * len(completions)
+
+    train(selector, [solves_the_first, never_applies], max_steps=1)
+    run = now(selector)
+    assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (1, 3, 3)
+    assert run.leased == CHUNK, "of the batch that was read ahead; the task without evidence is free again"
+
+
+def test_evaluation_is_not_reported(selector, train):
+    trainer = train(selector, max_steps=1, eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8)
+    assert any("eval_reward" in entry for entry in trainer.state.log_history)
+    assert now(selector).totals.reported == CHUNK
 
 
 def test_the_trainers_log_has_the_selectors_metrics(selector, train):
@@ -93,5 +135,70 @@ def test_resuming_rewinds_the_run_and_asks_for_nothing_that_is_skipped(selector,
     train(selector, resume=f"{folder}/checkpoint-2")
     assert asked(selector) - before == 2 + 1, "steps 3 and 4, and one batch ahead"
     run = now(selector)
-    assert (run.epoch, run.step) == (1, 4)
-    assert run.totals.reported == 4 * CHUNK
+    assert (run.epoch, run.step, run.totals.reported) == (1, 4, 4 * CHUNK)
+
+
+def test_resuming_in_the_middle_of_a_generation_batch_asks_for_its_rest(selector, train):
+    # A generation batch of 4 tasks is trained on in 2 steps, and 9 of them make an epoch.
+    how = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    folder = train(selector, max_steps=19, **how).args.output_dir
+    assert now(selector).step == 10
+    before = asked(selector)
+    trainer = train(selector, resume=f"{folder}/checkpoint-19", max_steps=21, **how)
+    assert trainer.state.global_step == 21
+    assert asked(selector) - before == 2, "the rest of the batch at which it stood, and the next"
+    assert now(selector).epoch == 1
+
+
+def test_resuming_without_skipping_asks_from_the_beginning(selector, train):
+    folder = train(selector, max_steps=1, save_strategy="steps", save_steps=1).args.output_dir
+    before = asked(selector)
+    train(selector, resume=f"{folder}/checkpoint-1", max_steps=2, ignore_data_skip=True)
+    assert asked(selector) - before == 1 + 1
+    assert now(selector).step == 2
+
+
+def test_a_checkpoint_without_a_selectors_state_is_resumed_with_a_warning(selector, train, caplog):
+    folder = Path(train(selector, max_steps=1, save_strategy="steps", save_steps=1).args.output_dir)
+    (folder / "checkpoint-1" / STATE_FILE).unlink()
+    with caplog.at_level(logging.WARNING, "bots_client"):
+        train(selector, resume=str(folder / "checkpoint-1"), max_steps=2)
+    assert "goes on from where it is" in caplog.text
+    assert (now(selector).epoch, now(selector).step) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "settings", "complaint"),
+    [
+        (Dataset.from_list(tiny.ROWS).rename_column("task_id", "name"), {}, "no column 'task_id'"),
+        (Dataset.from_list(tiny.ROWS).to_iterable_dataset(), {}, "pass a datasets.Dataset"),
+        (None, {"remove_unused_columns": True}, "remove_unused_columns=False"),
+    ],
+)
+def test_what_could_not_be_reported_is_refused_at_the_start(selector, train, dataset, settings, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        train(selector, dataset=dataset, **settings)
+
+
+def test_a_plain_trainer_takes_a_stream_and_a_reporting_reward_function(selector, tmp_path):
+    tasks = SelectedTasks(selector, tiny.ROWS, count=CHUNK)
+
+    def run(resume=None):
+        trainer = GRPOTrainer(
+            tiny.model(),
+            reports_groups(selector)(tiny.begins_well),
+            config(tmp_path, shuffle_dataset=False, save_strategy="steps", save_steps=2),
+            IterableDataset.from_generator(tasks.__iter__),
+            processing_class=tiny.tokenizer(),
+            callbacks=[SelectorCallback(selector, tasks)],
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        assert flush()
+
+    run()
+    totals = now(selector).totals
+    assert (totals.reported, totals.rollouts) == (4 * CHUNK, 4 * CHUNK * GENERATIONS)
+    before = asked(selector)
+    run(resume=str(tmp_path / "checkpoint-2"))
+    assert asked(selector) - before == 2 + 1
+    assert (now(selector).epoch, now(selector).totals.reported) == (1, 4 * CHUNK)

@@ -46,10 +46,9 @@ def reports_groups(
     tail = Tail(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
 
     def take(result: object, columns: Mapping[str, Any]) -> None:
-        rewards = _numbers(result)
-        tasks = [str(task) for task in columns[task_column]]
+        tasks = list(_required(columns, task_column))
         selections = columns.get(selection_column) or [""] * len(tasks)
-        tail.add(list(zip(tasks, map(str, selections), rewards, strict=True)))
+        tail.add(list(zip(tasks, selections, _numbers(result), strict=True)))
 
     return lambda function: _taking(function, lambda result, _, named: take(result, named))
 
@@ -86,7 +85,7 @@ def reports_rollouts(
         extra = given.get("extra_info")
         row = extra if isinstance(extra, Mapping) else given
         score = result[score_key] if isinstance(result, Mapping) else result
-        tail.add((str(row[task_key]), str(row.get(selection_key) or ""), _number(score)))
+        tail.add((_required(row, task_key), row.get(selection_key) or "", _number(score)))
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         names = list(inspect.signature(function).parameters)
@@ -151,13 +150,17 @@ def _report_rollouts(
 def _taking(
     function: Callable[P, R], take: Callable[[object, tuple[object, ...], Mapping[str, Any]], None]
 ) -> Callable[P, R]:
-    """Return the function with its results looked at; whatever goes wrong with that is logged."""
+    """Return the function with its results looked at; whatever goes wrong with that is logged, once."""
+    name = getattr(function, "__name__", str(function))
+    said = [""]
 
     def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
         try:
             take(result, positional, named)
-        except Exception:  # a reward function must go on, whatever its arguments lack
-            logger.exception("rewards of %s are not reported", getattr(function, "__name__", function))
+        except Exception as error:  # a reward function must go on, whatever its arguments lack
+            if said[0] != str(error):
+                logger.warning("rewards of %s are not reported: %s", name, error)
+            said[0] = str(error)
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
 
@@ -176,6 +179,12 @@ def _taking(
         return result
 
     return called
+
+
+def _required(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise LookupError(f"there is no {name!r} among {', '.join(row)}")
+    return row[name]
 
 
 def _numbers(result: object) -> list[float]:

@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 from bots_client import Selector
 from bots_client._selector import alone
 from bots_client.integrations.rewards import observe_groups
-from bots_client.integrations.torch import SelectorSampler
+from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
 STATE_FILE = "bots_selector.json"  # in each checkpoint's folder
 
@@ -25,12 +25,17 @@ logger = logging.getLogger("bots_client")
 class SelectorCallback(TrainerCallback):
     """Saves a selector's state with each checkpoint, and loads it when training resumes: the run then rewinds.
 
-    Goes with any Hugging Face Trainer. A trainer that resumes from a folder of another place or name must be told by
+    Goes with any Hugging Face Trainer. One that resumes from a folder of another place or name must be told by
     `resume_from`; `SelectsTasks` does that.
+
+    Args:
+        selector: of the job.
+        tasks: the stream that a GRPOTrainer reads, so that it asks for nothing that is skipped on resuming.
     """
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: Selector, tasks: SelectedTasks | None = None) -> None:
         self._selector = selector
+        self._tasks = tasks
         self._checkpoint: Path | None = None
 
     def resume_from(self, checkpoint: str | Path) -> None:
@@ -47,6 +52,8 @@ class SelectorCallback(TrainerCallback):
             self._selector.load_state_dict(json.loads(file.read_text("utf-8")))
         else:
             logger.warning("there is no %s: the run goes on from where it is, not from the checkpoint", file)
+        if self._tasks is not None and not args.ignore_data_skip:
+            self._tasks.skip(_rows_consumed(args, state))
 
     def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
         """Write down where the run is."""
@@ -57,6 +64,13 @@ class SelectorCallback(TrainerCallback):
 
 def _folder(args: Any, state: Any) -> Path:
     return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+def _rows_consumed(args: Any, state: Any) -> int:
+    """Return how many rows of its stream a GRPOTrainer has behind it: each generation batch takes some, once."""
+    batches = state.global_step * args.gradient_accumulation_steps
+    generations = batches // (args.num_iterations * args.steps_per_generation)
+    return int(generations * args.generation_batch_size // args.num_generations)
 
 
 if TYPE_CHECKING:

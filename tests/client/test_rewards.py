@@ -1,0 +1,241 @@
+import asyncio
+import inspect
+import logging
+import math
+import os
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bots_client import Client, ResilientClient, Selector, Task
+from bots_client.integrations.rewards import flush, reports_groups, reports_rollouts
+from tests.serving import running_service
+
+IDS = [f"task-{number}" for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with running_service(tmp_path_factory.mktemp("service")) as service:
+        yield service.url
+
+
+@pytest.fixture
+def dataset(url, request):
+    with Client(url) as direct:
+        direct.create_dataset(request.node.name.partition("[")[0], [Task(name) for name in IDS])
+    return request.node.name.partition("[")[0]
+
+
+@pytest.fixture
+def client(url, tmp_path):
+    with ResilientClient(url, spool=tmp_path) as client:
+        yield client
+        assert flush()
+
+
+@pytest.fixture
+def selector(client, dataset):
+    return Selector(client, dataset, ids=IDS, rank=0)
+
+
+def state(client, dataset):
+    """What has arrived, once everything has."""
+    assert flush()
+    return client.direct.run(dataset)
+
+
+def right(prompts, completions, answer, **_columns):
+    """Stands for a user's reward function, of the form that TRL calls."""
+    return [float(completion == wanted) for completion, wanted in zip(completions, answer, strict=True)]
+
+
+def batch(tasks, generations=4):
+    """One batch, as TRL hands it to reward functions: each task's rollouts in a row; every second one is right."""
+    column = [task for task in tasks for _ in range(generations)]
+    return {
+        "prompts": ["?"] * len(column),
+        "completions": ["yes", "no"] * (len(column) // 2),
+        "answer": ["yes"] * len(column),
+        "task_id": column,
+        "trainer_state": object(),
+    }
+
+
+def test_a_batch_is_reported_by_tasks_and_closes_a_step(client, dataset, selector):
+    tasks = selector.next(3).ids
+    given = reports_groups(selector)(right)(**batch(tasks))
+    assert given == [1.0, 0.0] * 6
+    run = state(client, dataset)
+    assert (run.step, run.leased) == (1, 0)
+    assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (3, 12, 6)
+
+
+def test_what_a_function_returns_is_handed_on_as_it_is(selector):
+    rewards = (0.5, None, 1)
+    assert reports_groups(selector)(lambda **_columns: rewards)(task_id=["task-0"] * 3) is rewards
+
+
+def test_a_coroutine_function_stays_one(client, dataset, selector):
+    @reports_groups(selector)
+    async def judged(completions, **_columns):
+        await asyncio.sleep(0)
+        return [1.0] * len(completions)
+
+    assert inspect.iscoroutinefunction(judged)
+    assert judged.__name__ == "judged"
+    assert asyncio.run(judged(**batch(["task-1"]))) == [1.0] * 4
+    assert state(client, dataset).totals.successes == 4
+
+
+def test_an_object_that_is_called_may_be_a_coroutine_function_too(client, dataset, selector):
+    class Judge:
+        async def __call__(self, completions, **_columns):
+            return [1.0] * len(completions)
+
+    assert asyncio.run(reports_groups(selector)(Judge())(**batch(["task-1"]))) == [1.0] * 4
+    assert state(client, dataset).totals.rollouts == 4
+
+
+def test_rewards_that_do_not_apply_are_no_evidence(client, dataset, selector):
+    first, second = selector.next(2).ids
+    columns = {"task_id": [first, first, first, second, second]}
+    reports_groups(selector)(lambda **_columns: [1.0, None, math.nan, None, None])(**columns)
+    run = state(client, dataset)
+    assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (1, 1, 1)
+    assert run.leased == 0, "the lease of the task without evidence is given back"
+
+
+def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, dataset, selector):
+    score = reports_groups(selector, tasks_per_step=2)(right)
+    for task in selector.next(3).ids:
+        score(**batch([task]))
+    assert state(client, dataset).step == 1
+
+
+def test_evidence_finds_the_selection_that_the_row_names(client, dataset, selector):
+    early = client.select(dataset, 1, ids=IDS)
+    client.report(dataset, [], selection=None, close_step=True)
+    columns = batch(early.ids) | {"selection_id": [early.selection_id] * 4}
+    reports_groups(selector)(right)(**columns)
+    run = state(client, dataset)
+    assert (run.totals.late, run.leased) == (1, 0)
+
+
+def test_what_the_function_raises_is_raised_and_nothing_reported(client, dataset, selector):
+    @reports_groups(selector)
+    def broken(**_columns):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken(**batch(["task-0"]))
+    assert state(client, dataset).seq == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "rewards", "complaint"),
+    [
+        ({"answer": ["yes"]}, [1.0], "there is no 'task_id' among answer"),
+        ({"task_id": ["task-0"]}, iter([1.0]), "an array is needed"),
+        ({"task_id": ["task-0"]}, [1.0, 0.0], "shorter|longer"),
+        ({"task_id": ["task-0"]}, ["good"], "could not convert"),
+    ],
+)
+def test_what_cannot_be_reported_is_logged_once_and_changes_nothing(
+    client, dataset, selector, caplog, columns, rewards, complaint
+):
+    score = reports_groups(selector)(lambda **_columns: rewards)
+    with caplog.at_level(logging.WARNING, "bots_client"):
+        assert score(**columns) is rewards
+        assert score(**columns) is rewards
+    assert state(client, dataset).seq == 0
+    [record] = caplog.records
+    assert re.search(complaint, record.message)
+
+
+def test_a_function_returns_before_its_report_has_arrived(selector, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = ResilientClient(f"http://127.0.0.1:{silent.getsockname()[1]}", spool=tmp_path / "away")
+        score = reports_groups(Selector(client, "guru", ids=IDS, rank=0))(right)
+        assert score(**batch(["task-0"])) == [1.0, 0.0] * 2
+        assert not flush(0), "the service has accepted a connection, and answers nothing"
+    assert flush(30)
+    assert client.health.kept == 1
+
+
+def always_right(extra_info):
+    """Stands for a user's reward function, of the form that verl calls."""
+    return 1.0
+
+
+@pytest.fixture
+def by_rollout(client, url, request):
+    """A dataset whose steps close by themselves, as for functions that see one rollout at a time."""
+    name = request.node.name.partition("[")[0]
+    client.direct.create_dataset(name, [Task(task) for task in IDS])
+    client.direct.create_run(name, "default", tasks_per_step=1)
+    return name
+
+
+def test_rollouts_as_verl_scores_them_are_reported(client, by_rollout):
+    @reports_rollouts(client, by_rollout)
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+        return {"score": float(solution_str == ground_truth), "acc": 1.0}
+
+    selection = client.select(by_rollout, 2, ids=IDS)
+    for task in selection.ids:
+        row = {"task_id": task, "selection_id": selection.selection_id}
+        assert compute_score("gsm8k", "4", ground_truth="4", extra_info=row) == {"score": 1.0, "acc": 1.0}
+        assert compute_score("gsm8k", "5", "4", row) == {"score": 0.0, "acc": 1.0}
+    run = state(client, by_rollout)
+    assert (run.totals.rollouts, run.totals.successes, run.leased) == (4, 2, 0)
+
+
+def test_rollouts_as_areal_scores_them_are_reported(client, by_rollout):
+    @reports_rollouts(client, by_rollout)
+    async def reward(prompt, completions, prompt_ids, completion_ids, answer, **row):
+        return None if completions == "" else int(completions == answer)
+
+    async def all_of_them():
+        return [await reward("2 + 2", said, [1], [2], answer="4", task_id="task-3") for said in ("4", "5", "")]
+
+    assert asyncio.run(all_of_them()) == [1, 0, None]
+    run = state(client, by_rollout)
+    assert (run.totals.rollouts, run.totals.successes) == (2, 1)
+
+
+def test_another_number_of_the_result_may_tell_success(client, by_rollout):
+    @reports_rollouts(client, by_rollout, score_key="acc")
+    def shaped(extra_info):
+        return {"score": -1.0, "acc": 1.0}
+
+    assert shaped({"task_id": "task-0"}) == {"score": -1.0, "acc": 1.0}
+    assert state(client, by_rollout).totals.successes == 1
+
+
+def test_rollouts_of_many_threads_are_each_reported_once(client, by_rollout):
+    score = reports_rollouts(client, by_rollout)(always_right)
+    with ThreadPoolExecutor(16) as threads:
+        given = list(threads.map(score, [{"task_id": IDS[number % 8]} for number in range(400)]))
+    assert given == [1.0] * 400
+    assert state(client, by_rollout).totals.rollouts == 400
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads is what is tried
+def test_a_forked_process_reports_its_own_rollouts(client, by_rollout):
+    score = reports_rollouts(client, by_rollout)(always_right)
+    score({"task_id": "task-0"})
+    child = os.fork()
+    if child == 0:
+        score({"task_id": "task-1"})
+        os._exit(0 if flush() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert state(client, by_rollout).totals.rollouts == 2
+
+
+def test_a_decorated_function_keeps_its_name_and_signature(client):
+    decorated = reports_rollouts(client, "guru")(always_right)
+    assert (decorated.__name__, decorated.__module__) == ("always_right", __name__)
+    assert list(inspect.signature(decorated).parameters) == ["extra_info"]

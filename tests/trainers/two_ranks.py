@@ -1,0 +1,76 @@
+"""What each rank of a job does in tests/trainers/test_ranks.py; torchrun starts it with the service and a folder."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch.distributed
+from datasets import Dataset
+from trl import GRPOConfig
+
+from bots_client import ResilientClient, Selector
+from bots_client.integrations.torch import from_rank_zero
+from bots_client.integrations.trl import SelectedGRPOTrainer
+from tests.trainers import tiny
+
+GENERATIONS = 4
+STEPS = 3
+
+
+def main(url: str, folder: Path) -> None:
+    """Train on two ranks, six rollouts each, so that the middle one of three groups lies on both."""
+    rank = int(os.environ["RANK"])
+    torch.distributed.init_process_group("gloo")
+    heard = [from_rank_zero(lambda: f"from rank {rank}"), failure_heard(rank)]
+    client = ResilientClient(url, spool=folder / "spool")
+    scored: list[str] = []
+
+    def begins_well(completions: list[str], wanted: list[str], task_id: list[str], **_columns: object) -> list[float]:
+        scored.extend(task_id)
+        return tiny.begins_well(completions, wanted)
+
+    trainer = SelectedGRPOTrainer(
+        tiny.model(),
+        begins_well,
+        GRPOConfig(
+            str(folder / "out"),
+            per_device_train_batch_size=6,
+            num_generations=GENERATIONS,
+            max_completion_length=2,
+            max_steps=STEPS,
+            save_strategy="steps",
+            save_steps=1,
+            report_to=[],
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            disable_tqdm=True,
+        ),
+        Dataset.from_list(tiny.ROWS),
+        processing_class=tiny.tokenizer(),
+        selector=Selector(client, "guru", ids=tiny.IDS, share=from_rank_zero),
+    )
+    trainer.train()
+    first = {"heard": heard, "scored": list(scored), "asked": client.health.selects, "sent": client.health.reports}
+    scored.clear()
+    trainer.train(resume_from_checkpoint=str(folder / "out" / "checkpoint-1"))
+    (folder / f"rank-{rank}.json").write_text(json.dumps(first | {"scored_again": scored}))
+    client.close()
+    torch.distributed.destroy_process_group()
+
+
+def failure_heard(rank: int) -> str:
+    """Return what a rank hears where rank 0 fails to ask."""
+
+    def ask() -> str:
+        raise KeyError(f"no answer for rank {rank}")
+
+    try:
+        return from_rank_zero(ask)
+    except (KeyError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
