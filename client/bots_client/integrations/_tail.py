@@ -23,10 +23,12 @@ class Tail(Generic[T]):
 
     Args:
         deal_with: gets the things, in order; what it raises is logged.
+        gather_s: how long the first of them waits for others.
     """
 
-    def __init__(self, deal_with: Callable[[list[T]], None]) -> None:
+    def __init__(self, deal_with: Callable[[list[T]], None], gather_s: float = 0.0) -> None:
         self._deal_with = deal_with
+        self._gather_s = gather_s
         self._begin()
         _tails.append(self)
 
@@ -34,6 +36,7 @@ class Tail(Generic[T]):
         self._process = os.getpid()
         self._queue: queue.SimpleQueue[T] = queue.SimpleQueue()
         self._changed = threading.Condition()
+        self._hurry = threading.Event()
         self._open = 0
         self._thread: threading.Thread | None = None
 
@@ -52,12 +55,16 @@ class Tail(Generic[T]):
         """Wait until all that was handed over is dealt with; says whether it was in time."""
         if self._process != os.getpid():
             return True
+        self._hurry.set()
         with self._changed:
-            return self._changed.wait_for(lambda: self._open == 0, seconds)
+            in_time = self._changed.wait_for(lambda: self._open == 0, seconds)
+        self._hurry.clear()
+        return in_time
 
     def _run(self) -> None:
         while True:
             things = [self._queue.get()]
+            self._hurry.wait(self._gather_s)
             while not self._queue.empty():
                 things.append(self._queue.get())
             try:

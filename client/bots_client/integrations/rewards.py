@@ -19,6 +19,8 @@ __all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+GATHER_S = 0.5  # a step's thousands of rollouts then make a few reports of each process, not a journal entry each
+
 logger = logging.getLogger("bots_client")
 
 
@@ -47,8 +49,12 @@ def reports_groups(
 
     def take(result: object, columns: Mapping[str, Any]) -> None:
         tasks = list(_required(columns, task_column))
-        selections = columns.get(selection_column) or [""] * len(tasks)
-        tail.add(list(zip(tasks, selections, _numbers(result), strict=True)))
+        selections = columns.get(selection_column)
+        if selections is None:
+            selections = [""] * len(tasks)
+        rollouts = list(zip(tasks, selections, _numbers(result), strict=True))
+        if rollouts:
+            tail.add(rollouts)
 
     return lambda function: _taking(function, lambda result, _, named: take(result, named))
 
@@ -78,7 +84,7 @@ def reports_rollouts(
         score_key: under which a mapping holds the reward.
         close_step: None leaves it to the run's `tasks_per_step`; False where something else closes the steps.
     """
-    tail = Tail(functools.partial(_report_rollouts, client, dataset, run, close_step))
+    tail = Tail(functools.partial(_report_rollouts, client, dataset, run, close_step), GATHER_S)
 
     def take(result: object, positional: tuple[object, ...], named: Mapping[str, Any], names: list[str]) -> None:
         given = dict(zip(names, positional, strict=False)) | dict(named)
