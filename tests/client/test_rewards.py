@@ -95,7 +95,9 @@ def test_an_object_that_is_called_may_be_a_coroutine_function_too(client, datase
         async def __call__(self, completions, **_columns):
             return [1.0] * len(completions)
 
-    assert asyncio.run(reports_groups(selector)(Judge())(**batch(["task-1"]))) == [1.0] * 4
+    judged = reports_groups(selector)(Judge())
+    assert judged.__name__ == "Judge"
+    assert asyncio.run(judged(**batch(["task-1"]))) == [1.0] * 4
     assert state(client, dataset).totals.rollouts == 4
 
 

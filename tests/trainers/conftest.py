@@ -1,8 +1,11 @@
 """What the tests of the integrations have in common."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from tests.serving import running_service
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what asks a hub for anything fails at once, here as where there is none
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -12,3 +15,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let trainers warn: their warnings are not ours to mend."""
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one service for all; each test has a dataset of its own."""
+    with running_service(tmp_path_factory.mktemp("service")) as service:
+        yield service.url

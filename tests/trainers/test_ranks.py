@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from bots_client import Client
-from tests.serving import running_service
 from tests.trainers import tiny
 from tests.trainers.two_ranks import GENERATIONS, STEPS
 
@@ -17,21 +16,21 @@ GROUPS = 3  # of each step
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory):
+def job(url, tmp_path_factory):
     """A job of two processes that has trained, resumed and ended: what each of them saw, and the run."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     paths = os.pathsep.join(map(str, (ROOT / "service", ROOT / "client", ROOT)))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    with running_service(folder) as service, Client(service.url) as client:
-        client.create_dataset("guru", tiny.TASKS)
-        script = [str(ROOT / "tests/trainers/two_ranks.py"), service.url, str(folder)]
+    with Client(url) as client:
+        client.create_dataset("ranks", tiny.TASKS)
+        script = [str(ROOT / "tests/trainers/two_ranks.py"), url, str(folder)]
         ended = subprocess.run(
             [*command, *script], env=environment, capture_output=True, text=True, timeout=200, check=False
         )
         assert ended.returncode == 0, ended.stderr[-4000:]
         seen = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
-        yield seen, client.run("guru"), list(client.journal("guru"))
+        yield seen, client.run("ranks"), list(client.journal("ranks"))
 
 
 def test_all_ranks_hear_what_rank_zero_was_answered(job):

@@ -9,17 +9,10 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from bots_client import Client, ResilientClient, Selector, Task
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler, from_rank_zero
-from tests.serving import running_service
 
 IDS = [f"task-{number}" for number in range(40)]
 ROWS = [{"question": f"{number} + {number}"} for number in range(40)]
 FIRST = IDS[:5]
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with running_service(tmp_path_factory.mktemp("service")) as service:
-        yield service.url
 
 
 @pytest.fixture

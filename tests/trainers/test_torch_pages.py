@@ -6,7 +6,6 @@ import pytest
 from bots_client.integrations.rewards import flush
 from examples import trl_grpo
 from tests.docs.blocks import blocks_of
-from tests.serving import running_service
 
 PAGES = Path(__file__).parents[2] / "docs" / "trainers"
 BLOCKS = {page: blocks_of((PAGES / page).read_text("utf-8"), page) for page in ("torch.md", "trl.md", "ms-swift.md")}
@@ -15,12 +14,6 @@ NOT_RUN = [
     ("ms-swift.md", "it needs ms-swift, which tests/trainers/test_ms_swift.py fetches where long tests are wanted"),
 ]
 SHOWN_URL = "http://127.0.0.1:8000"
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with running_service(tmp_path_factory.mktemp("service")) as service:
-        yield service.url
 
 
 @pytest.mark.parametrize("page", ["torch.md", "trl.md"])

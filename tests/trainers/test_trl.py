@@ -4,23 +4,17 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset, IterableDataset
+from transformers import TrainerState
 from trl import GRPOConfig, GRPOTrainer
 
 from bots_client import Client, ResilientClient, Selector
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import SelectedTasks, from_rank_zero
 from bots_client.integrations.trl import STATE_FILE, SelectedGRPOTrainer, SelectorCallback
-from tests.serving import running_service
 from tests.trainers import tiny
 
 GENERATIONS = 4
 CHUNK = 2  # tasks of a generation batch
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with running_service(tmp_path_factory.mktemp("service")) as service:
-        yield service.url
 
 
 @pytest.fixture
@@ -100,10 +94,7 @@ def test_rewards_are_the_sum_of_the_functions_by_their_weights(selector, train):
 
 
 def test_rollouts_to_which_no_function_applies_are_no_evidence(selector, train):
-    seen = []
-
-    def solves_the_first(completions, task_id, **_columns):
-        seen.extend(task_id)
+    def solves_the_first(completions, **_columns):
         return [1.0 if number < 3 else None for number, _ in enumerate(completions)]
 
     def never_applies(completions, **_columns):
@@ -140,7 +131,7 @@ def test_resuming_rewinds_the_run_and_asks_for_nothing_that_is_skipped(selector,
 
 def test_resuming_in_the_middle_of_a_generation_batch_asks_for_its_rest(selector, train):
     # A generation batch of 4 tasks is trained on in 2 steps, and 9 of them make an epoch.
-    how = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    how = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "save_strategy": "steps", "save_steps": 19}
     folder = train(selector, max_steps=19, **how).args.output_dir
     assert now(selector).step == 10
     before = asked(selector)
@@ -165,6 +156,13 @@ def test_a_checkpoint_without_a_selectors_state_is_resumed_with_a_warning(select
         train(selector, resume=str(folder / "checkpoint-1"), max_steps=2)
     assert "goes on from where it is" in caplog.text
     assert (now(selector).epoch, now(selector).step) == (0, 2)
+
+
+def test_training_goes_on_where_the_selectors_state_cannot_be_saved(selector, tmp_path, caplog):
+    state = TrainerState(global_step=7, is_world_process_zero=True)
+    with caplog.at_level(logging.WARNING, "bots_client"):
+        SelectorCallback(selector).on_save(config(tmp_path), state, None)
+    assert "will not take the run back" in caplog.text
 
 
 @pytest.mark.parametrize(

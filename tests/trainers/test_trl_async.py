@@ -14,7 +14,6 @@ from accelerate import PartialState
 from bots_client import Client, ResilientClient, Selector
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import SelectedTasks
-from tests.serving import running_service
 from tests.trainers import tiny
 
 with warnings.catch_warnings(action="ignore"):  # that it is experimental
@@ -42,11 +41,11 @@ class Loop(async_rollout_worker._AsyncRolloutLoop):  # type: ignore[misc] # TRL'
 
 
 @pytest.fixture
-def selector(tmp_path):
-    with running_service(tmp_path) as service, Client(service.url) as direct:
-        direct.create_dataset("guru", tiny.TASKS)
-        with ResilientClient(service.url, spool=tmp_path / "spool") as client:
-            yield Selector(client, "guru", ids=tiny.IDS)
+def selector(url, tmp_path):
+    with Client(url) as direct:
+        direct.create_dataset("async", tiny.TASKS)
+    with ResilientClient(url, spool=tmp_path) as client:
+        yield Selector(client, "async", ids=tiny.IDS)
 
 
 def test_the_rollout_loop_chooses_and_reports_its_groups(selector):
@@ -74,7 +73,7 @@ def test_the_rollout_loop_chooses_and_reports_its_groups(selector):
     loop.run()
     carried._selector.client.close()
     assert flush()
-    run = selector.client.direct.run("guru")
+    run = selector.client.direct.run("async")
     assert run.step == GROUPS // 2
     assert (run.totals.reported, run.totals.rollouts) == (GROUPS, GROUPS * GENERATIONS)
     assert run.totals.successes == GROUPS // 2 * GENERATIONS, "every other group is right"

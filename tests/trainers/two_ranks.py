@@ -49,7 +49,7 @@ def main(url: str, folder: Path) -> None:
         ),
         Dataset.from_list(tiny.ROWS),
         processing_class=tiny.tokenizer(),
-        selector=Selector(client, "guru", ids=tiny.IDS, share=from_rank_zero),
+        selector=Selector(client, "ranks", ids=tiny.IDS, share=from_rank_zero),
     )
     trainer.train()
     first = {"heard": heard, "scored": list(scored), "asked": client.health.selects, "sent": client.health.reports}

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class Tail(Generic[T]):
         self._deal_with = deal_with
         self._gather_s = gather_s
         self._begin()
-        _tails.append(self)
+        _tails.add(self)
 
     def _begin(self) -> None:
         self._process = os.getpid()
@@ -82,8 +83,8 @@ def flush(deadline_s: float = EXIT_S) -> bool:
     The end of a process does so by itself, unless it is killed.
     """
     until = time.monotonic() + deadline_s
-    return all(tail.wait(max(0.0, until - time.monotonic())) for tail in _tails)
+    return all(tail.wait(max(0.0, until - time.monotonic())) for tail in list(_tails))
 
 
-_tails: list[Tail[Any]] = []
+_tails: WeakSet[Tail[Any]] = WeakSet()  # its thread keeps one that is at work
 atexit.register(flush)

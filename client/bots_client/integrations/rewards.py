@@ -157,7 +157,7 @@ def _taking(
     function: Callable[P, R], take: Callable[[object, tuple[object, ...], Mapping[str, Any]], None]
 ) -> Callable[P, R]:
     """Return the function with its results looked at; whatever goes wrong with that is logged, once."""
-    name = getattr(function, "__name__", str(function))
+    name = getattr(function, "__name__", type(function).__name__)
     said = [""]
 
     def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
@@ -176,6 +176,7 @@ def _taking(
             look(result, args, kwargs)
             return result
 
+        awaited.__name__ = name
         return cast(Callable[P, R], awaited)
 
     @functools.wraps(function)
@@ -184,6 +185,7 @@ def _taking(
         look(result, args, kwargs)
         return result
 
+    called.__name__ = name  # trainers log by it, and an object that is called has none
     return called
 
 

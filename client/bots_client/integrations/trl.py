@@ -59,7 +59,10 @@ class SelectorCallback(TrainerCallback):
         """Write down where the run is."""
         if state.is_world_process_zero:
             content = json.dumps(self._selector.state_dict())
-            (_folder(args, state) / STATE_FILE).write_text(content, "utf-8")
+            try:
+                (_folder(args, state) / STATE_FILE).write_text(content, "utf-8")
+            except OSError as error:  # a search for hyperparameters saves elsewhere, and training must go on
+                logger.warning("the checkpoint will not take the run back with it: %s", error)
 
 
 def _folder(args: Any, state: Any) -> Path:
