@@ -11,6 +11,7 @@ from bots_client import Client, ResilientClient, Selector
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import SelectedTasks, from_rank_zero
 from bots_client.integrations.trl import STATE_FILE, SelectedGRPOTrainer, SelectorCallback
+from tests.serving import free_port
 from tests.trainers import tiny
 
 GENERATIONS = 4
@@ -156,6 +157,14 @@ def test_a_checkpoint_without_a_selectors_state_is_resumed_with_a_warning(select
         train(selector, resume=str(folder / "checkpoint-1"), max_steps=2)
     assert "goes on from where it is" in caplog.text
     assert (now(selector).epoch, now(selector).step) == (0, 2)
+
+
+def test_training_goes_on_while_the_service_is_away(train, tmp_path):
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with ResilientClient(nobody, spool=tmp_path, select_deadline_s=0.2, report_deadline_s=0.2) as client:
+        train(Selector(client, "away", ids=tiny.IDS), max_steps=2)
+        assert client.health.local_selects == 2 + 1
+        assert client.health.kept == 2
 
 
 def test_training_goes_on_where_the_selectors_state_cannot_be_saved(selector, tmp_path, caplog):
