@@ -72,8 +72,9 @@ chromium:
 		apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || { \
 		echo "Chromium is needed, and root to install it: apt-get install chromium" >&2; exit 1; }
 
-soak: $(VENV)/.dev ## Run the long forms of the tests, for minutes: faults, overload, the simulator
-	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py)
+soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
+	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py \
+		tests/trainers/test_ms_swift.py)
 
 check: check-format check-lint check-types check-imports check-sizes check-migrations check-api ## Check format, style, types, imports, sizes, migrations, the API
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swift import RLHFArguments, rlhf_main  # type: ignore[import-not-found] # the test brings it
+from swift import RLHFArguments, rlhf_main  # the test brings it
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from tests.trainers import tiny
