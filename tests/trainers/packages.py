@@ -4,6 +4,7 @@ A trainer's wheel is small; what it depends on is not, and two versions of one t
 each is unpacked into a folder of its own, never committed, and tests put that folder on a path.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,18 +12,19 @@ from pathlib import Path
 HOME = Path(__file__).parents[2] / "build" / "trainers"
 
 
-def folder_of(requirement: str) -> Path:
-    """Return the folder of a package, such as "verl==0.9.1", fetched the first time.
+def folder_of(*requirements: str) -> Path:
+    """Return the folder of packages, such as "verl==0.9.1", fetched the first time; it is named after the first.
 
     Raises:
-        subprocess.CalledProcessError: pip could not fetch it; its words are on stderr.
+        subprocess.CalledProcessError: pip could not fetch them; its words are on stderr.
     """
-    folder = HOME / requirement
-    done = folder / ".done"
-    if not done.exists():
+    folder = HOME / requirements[0]
+    done, asked = folder / ".done", "\n".join(requirements)
+    if not done.exists() or done.read_text() != asked:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install"]
         subprocess.run(
-            [*pip, "--no-deps", "--no-compile", "--upgrade", "--target", str(folder), requirement], check=True
+            [*pip, "--no-deps", "--no-compile", "--upgrade", "--target", str(folder), *requirements], check=True
         )
-        done.touch()
+        shutil.rmtree(folder / "tests", ignore_errors=True)  # some wheels bring theirs, which would hide ours
+        done.write_text(asked)
     return folder
