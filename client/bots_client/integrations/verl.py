@@ -1,0 +1,183 @@
+"""verl 0.9: a dataset that asks the selector, a reward function that reports, a snapshot at each checkpoint.
+
+data.custom_cls.path=pkg://bots_client.integrations.verl data.custom_cls.name=BotsDataset
++data.bots.dataset=gsm8k data.shuffle=false data.dataloader_num_workers=0
+reward.custom_reward_function.path=pkg://bots_client.integrations.verl
+trainer.checkpoint_callback_class=bots_client.integrations.verl.BotsSnapshots
+"""
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from omegaconf import DictConfig
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.utils.reward_score import default_compute_score
+
+from bots_client import BotsClientError, Client, Selection, Selector
+from bots_client.integrations.reward_reports import Origin, RewardReports
+from bots_client.integrations.verl_data import rows_by_id, wanted_of
+
+logger = logging.getLogger("bots_client")
+reports = RewardReports()
+
+
+class BotsDataset(RLHFDataset):
+    """verl's dataset, whose rows for training are those that the selector chooses; those for validation are as ever.
+
+    Each fetch of the data loader is one selection, wherever the loader stands: an epoch is as many draws as there are
+    rows. A step closes with the first fetch after `prompts_per_step` prompts, on the evidence that the reward function
+    reported until then; what comes later counts as if it had come in time. The loader's state carries the selector's.
+
+    Attributes:
+        selector: None in the dataset for validation.
+
+    Raises:
+        ValueError: the configuration does not fit, or a row lacks an id of its own.
+    """
+
+    def __init__(
+        self, data_files: Any, tokenizer: Any, config: DictConfig, processor: Any = None, max_samples: int = -1
+    ) -> None:
+        super().__init__(data_files, tokenizer, config, processor, max_samples)
+        self.selector: Selector | None = None
+        if _paths(config.train_files) == _paths(config.val_files):
+            raise ValueError("data.train_files and data.val_files are the same; give one of them another name")
+        if _paths(data_files) == _paths(config.val_files):
+            return
+        if config.dataloader_num_workers != 0:
+            raise ValueError("data.dataloader_num_workers must be 0, or tasks would be chosen ahead of what is known")
+        wanted = wanted_of(config)
+        self._prompts_per_step: int = wanted.prompts_per_step or config.train_batch_size
+        if self._prompts_per_step < 1:
+            raise ValueError("data.train_batch_size is 0; pass +data.bots.prompts_per_step=")
+        self._rows = rows_by_id(self.dataframe, wanted.id_key)
+        self.selector = wanted.selector(self._rows)
+        self._prompts = 0
+        self._made_at: tuple[int, int, bool] | None = None
+
+    def __getitems__(self, positions: list[int]) -> list[dict[str, Any]]:
+        """Return a row for each position; for training the selector says which."""
+        if self.selector is None:
+            return [self[position] for position in positions]
+        if self._prompts >= self._prompts_per_step:
+            self._close_step(self.selector)
+        self._prompts += len(positions)
+        selection = self.selector.next(len(positions))
+        told = {"selection_id": selection.selection_id, "bots": self._origin_of(selection, self.selector)._asdict()}
+        return [self._chosen(task, told) for task in selection.ids]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the run stands, for the checkpoint, after closing the step."""
+        if self.selector is None:
+            return {}
+        self._close_step(self.selector)
+        return self.selector.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the run back to where it stood at the checkpoint."""
+        if self.selector is not None:
+            self.selector.load_state_dict(state)
+            self._prompts = 0
+
+    def _chosen(self, task: str, told: dict[str, Any]) -> dict[str, Any]:
+        row: dict[str, Any] = self[self._rows[task]]
+        row["extra_info"] = {**row["extra_info"], "task_id": task, **told}
+        return row
+
+    def _origin_of(self, selection: Selection, selector: Selector) -> Origin:
+        """Return under which selection to report: the first of its step, so that one report serves a step's prompts.
+
+        Evidence goes by the step at which its task was selected. Where verl fetches prompts one by one, each report
+        would otherwise hold what came of one prompt within a moment, which is little more than one rollout.
+        """
+        made_at = (selection.epoch, selection.step, selection.is_local)
+        if self._made_at != made_at:
+            self._made_at = made_at
+            url = selector.client.direct.url
+            self._origin = Origin(url, selector.dataset, selector.run, selection.selection_id)
+        return self._origin
+
+    def _close_step(self, selector: Selector) -> None:
+        """Close the step with what was reported, unless that is nothing, or the run closes its steps by itself."""
+        self._prompts = 0
+        if selector.client.health.is_away:
+            return
+        try:
+            run = selector.client.direct.run(selector.dataset, selector.run)
+        except BotsClientError as error:
+            logger.warning("a step stays open: %s", error)
+            return
+        if run.pending and run.settings.tasks_per_step is None:
+            selector.client.report(selector.dataset, [], run=selector.run, close_step=True)
+
+
+def reporting(score: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reward function that also reports what each rollout earned.
+
+        @reporting
+        def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+            return float(ground_truth in solution_str)
+
+    What is reported is the "acc" of a result that has one, else its "score", else the result. It never waits for the
+    service. Rollouts of validation are not reported.
+
+    Args:
+        score: as verl's `reward.custom_reward_function` wants it, a coroutine function or not.
+    """
+    if inspect.iscoroutinefunction(score):
+
+        @functools.wraps(score)
+        async def score_and_report_later(*args: Any, **kwargs: Any) -> Any:
+            result = await score(*args, **kwargs)
+            _report(kwargs.get("extra_info"), result)
+            return result
+
+        return score_and_report_later
+
+    @functools.wraps(score)
+    def score_and_report(*args: Any, **kwargs: Any) -> Any:
+        result = score(*args, **kwargs)
+        _report(kwargs.get("extra_info"), result)
+        return result
+
+    return score_and_report
+
+
+compute_score = reporting(default_compute_score)
+"""verl's own choice by `data_source`, reported."""
+
+
+class BotsSnapshots(CheckpointCallback):
+    """Has the service store the state of the run at each checkpoint, so that going back to it has less to replay.
+
+    A service that is away costs a warning: the checkpoint holds all that going back needs.
+
+    Raises:
+        ValueError: the data configuration names no dataset.
+    """
+
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__(config)
+        self._wanted = wanted_of(config.data)
+
+    def on_save(self, *_: Any, global_step: int, **_more: Any) -> None:
+        """Ask for a snapshot."""
+        try:
+            with Client(self._wanted.url) as client:
+                client.snapshot(self._wanted.dataset, self._wanted.run)
+        except BotsClientError as error:
+            logger.warning("no snapshot of the run at step %d: %s", global_step, error)
+
+
+def _report(extra_info: Mapping[str, Any] | None, result: Any) -> None:
+    if extra_info and "bots" in extra_info:
+        reward = result.get("acc", result.get("score")) if isinstance(result, dict) else result
+        reports.add(Origin(**extra_info["bots"]), extra_info["task_id"], reward)
+
+
+def _paths(files: str | Iterable[str]) -> list[str]:
+    return [files] if isinstance(files, str) else list(files)

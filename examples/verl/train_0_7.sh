@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# GRPO on GSM8K with verl 0.7 (also 0.5 and 0.6), tasks chosen by BOTS. The three lines with "bots" are all that is added
+# to an ordinary verl command, and data.dataloader_num_workers, which must be as here.
+#   DATA: folder of train.parquet and test.parquet. BOTS_URL, BOTS_API_KEY: of the service.
+set -euo pipefail
+BOTS_URL="${BOTS_URL:-http://127.0.0.1:8000}"
+
+python -m verl.trainer.main_ppo \
+    algorithm.adv_estimator=grpo \
+    data.train_files="$DATA/train.parquet" \
+    data.val_files="$DATA/test.parquet" \
+    data.train_batch_size=512 \
+    data.max_prompt_length=512 \
+    data.max_response_length=1024 \
+    data.dataloader_num_workers=0 \
+    data.sampler.class_path=pkg://bots_client.integrations.verl_curriculum \
+    data.sampler.class_name=BotsSampler \
+    +data.bots="{dataset: gsm8k, run: qwen3-4b, id_key: extra_info.index, url: '$BOTS_URL'}" \
+    actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-4B}" \
+    actor_rollout_ref.rollout.name=vllm \
+    actor_rollout_ref.rollout.n=16 \
+    trainer.n_gpus_per_node=8 \
+    trainer.total_epochs=4 \
+    trainer.save_freq=20 \
+    "$@"

@@ -1,0 +1,91 @@
+"""The adapters for verl, each with the real package of its version in a process of its own.
+
+An environment holds one version of verl, so the checks stand in files of their own, named here. No package is replaced:
+what verl imports and the environment lacks is fetched as well. There are no GPUs here, so no weights are trained, and
+vllm and its like are never imported.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import pytest
+
+from bots_client import Client
+from tests.docs.blocks import blocks_of
+from tests.serving import running_service
+from tests.trainers.packages import folder_of
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+VERSIONS = {"verl==0.9.1": "verl_0_9_checks.py", "verl==0.7.1": "verl_0_7_checks.py"}
+NEEDED = (
+    "aiohttp==3.14.5",
+    "aiohappyeyeballs==2.7.1",
+    "aiosignal==1.4.0",
+    "cachetools==8.0.1",
+    "codetiming==1.4.0",
+    "frozenlist==1.8.0",
+    "multidict==7.2.1",
+    "orjson==3.13.0",
+    "peft==0.21.2",
+    "propcache==0.5.4",
+    "pyzmq==27.3.0",
+    "TransferQueue==0.1.11",
+    "yarl==1.25.1",
+)
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory):
+    """The checks of each version and what they say, begun at once, as they mostly import."""
+    home = tmp_path_factory.mktemp("verl")
+    with running_service(home / "service") as service:
+        running = {version: begin(version, home / version.replace("==", "-"), service.url) for version in VERSIONS}
+        yield running
+        for process, _ in running.values():
+            process.kill()
+            process.wait()
+
+
+def begin(version: str, folder: Path, url: str) -> tuple[subprocess.Popen, Path]:
+    folder.mkdir()
+    paths = [folder_of(version), folder_of(*NEEDED), *map(Path, sys.path)]
+    own = {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "BOTS_URL": url,
+        "BOTS_SPOOL": str(folder / "spool"),
+        "HF_HOME": str(folder / "hub"),
+    }
+    quiet = ["-W", "ignore", "--disable-warnings", "-p", "no:cacheprovider", "-p", "tests.trainers.verl_training"]
+    command = [sys.executable, "-m", "pytest", *quiet, f"--basetemp={folder / 'tests'}", str(HERE / VERSIONS[version])]
+    said = folder / "said.txt"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **own}, stdout=output, stderr=subprocess.STDOUT
+        )
+    return process, said
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_adapter_works_with_the_real_package(checks, version):
+    process, said = checks[version]
+    assert process.wait() == 0, said.read_text("utf-8")
+
+
+def test_the_pool_is_made_as_the_page_says(tmp_path, monkeypatch):
+    page = blocks_of((ROOT / "docs/trainers/verl.md").read_text("utf-8"), "verl.md")
+    (command,) = [block.code for block in page if block.language == "bash" and block.runs]
+    (tmp_path / "data").mkdir()
+    rows = [{"prompt": f"What is {number}?", "extra_info": {"index": number}} for number in range(10)]
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "data" / "train.parquet")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    with running_service(tmp_path / "service") as service, Client(service.url) as bots:
+        monkeypatch.setenv("BOTS_URL", service.url)
+        done = subprocess.run(["bash", "-euc", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "10 tasks in gsm8k\n"), done.stderr
+        assert [task.id for task in bots.tasks("gsm8k", "qwen3-4b")] == [str(number) for number in range(10)]

@@ -1,0 +1,155 @@
+"""verl 0.7.1 as it is, up to where it needs a GPU; test_verl.py runs this in a process that has it."""
+
+import io
+import uuid
+
+import numpy as np
+import pytest
+import torch
+from verl import DataProto
+from verl.trainer.main_ppo import create_rl_dataset, create_rl_sampler
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+from tests.trainers.verl_training import TASKS, configuration, same, shown
+
+RUN = ("gsm8k", "verl-0.7")
+ROLLOUTS = 4
+
+
+@pytest.fixture(scope="session")
+def version():
+    return RUN[1]
+
+
+@pytest.fixture
+def trainer(folder, tokenizer, bots):
+    """Give verl's trainer with its loaders, for overrides of the example's command line; it has no workers."""
+
+    def made(overrides: dict[str, object] = {}) -> RayPPOTrainer:  # noqa: B006 - nobody changes it
+        config = configuration("train_0_7.sh", folder, {"data.bots.run": RUN[1], **overrides})
+        trainer = object.__new__(RayPPOTrainer)
+        trainer.config, trainer.tokenizer, trainer.processor = config, tokenizer, None
+        train = create_rl_dataset(config.data.train_files, config.data, tokenizer, None)
+        trainer._create_dataloader(train, None, None, create_rl_sampler(config.data, train))
+        return trainer
+
+    return made
+
+
+def roll_out(trainer: RayPPOTrainer, rows: dict, solved: int) -> DataProto:
+    """Return what verl hands to `update` after a step: each row some times over, shuffled, so many of them right."""
+    batch = DataProto.from_single_dict(rows)
+    batch.non_tensor_batch["uid"] = np.array([str(uuid.uuid4()) for _ in range(len(batch))], dtype=object)
+    trainer._get_gen_batch(batch)  # takes out what goes into the rollouts
+    batch = batch.repeat(repeat_times=ROLLOUTS, interleave=True)
+    scores = torch.zeros(len(batch), 3)
+    scores[:, -1] = torch.tensor([float(at % ROLLOUTS < solved) for at in range(len(batch))])
+    batch.batch["token_level_scores"] = scores
+    batch.reorder(torch.randperm(len(batch), generator=torch.Generator().manual_seed(0)))
+    return batch
+
+
+def saved(trainer: RayPPOTrainer) -> io.BytesIO:
+    """Return data.pt, as verl writes it."""
+    file = io.BytesIO()
+    torch.save(trainer.train_dataloader.state_dict(), file)
+    file.seek(0)
+    return file
+
+
+def ids(rows: dict) -> list[str]:
+    return [str(row["index"]) for row in rows["extra_info"]]
+
+
+def test_the_example_configures_what_the_page_shows(trainer):
+    same(shown(1), trainer().config)
+
+
+def test_a_batch_is_one_selection(trainer, bots):
+    trainer = trainer()
+    rows = next(iter(trainer.train_dataloader))
+    assert len(set(ids(rows))) == 8
+    assert bots.run(*RUN).leased == 8
+    assert trainer.train_dataloader.sampler.selector.client.health.selects == 1
+
+
+def test_each_batch_that_comes_back_closes_a_step_with_its_evidence(trainer, bots):
+    trainer = trainer()
+    chosen = []
+    for rows in trainer.train_dataloader:
+        chosen.append(ids(rows))
+        trainer.train_dataloader.sampler.update(batch=roll_out(trainer, rows, solved=1))
+    assert len(chosen) == TASKS // 8
+    history = list(bots.history(*RUN))
+    assert [(step.reported, step.effective, step.rollouts) for step in history] == [(8, 8, 8 * ROLLOUTS)] * len(chosen)
+    assert {step.mean_pass_rate for step in history} == {1 / ROLLOUTS}
+    tried = {task.id: task.last_step for task in bots.tasks(*RUN) if task.last_step is not None}
+    assert tried == {task: at + 1 for at, tasks in enumerate(chosen) for task in tasks}
+    assert bots.run(*RUN).leased == 0
+
+
+def test_accuracy_counts_where_the_reward_function_gives_it(trainer, bots):
+    trainer = trainer()
+    batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=4)
+    batch.non_tensor_batch["acc"] = np.array([False] * len(batch))
+    trainer.train_dataloader.sampler.update(batch=batch)
+    assert bots.run(*RUN).totals.none_solved == 8
+
+
+def test_a_resumed_loader_draws_only_what_is_trained_on(trainer, bots):
+    first = trainer()
+    batches = iter(first.train_dataloader)
+    for _ in range(2):
+        first.train_dataloader.sampler.update(batch=roll_out(first, next(batches), solved=2))
+    file = saved(first)
+    before = {task.id: task.mean for task in bots.tasks(*RUN)}
+    late = roll_out(first, next(batches), solved=4)
+    first.train_dataloader.sampler.update(batch=late)
+    assert bots.run(*RUN).step == 3
+
+    second = trainer()
+    second.train_dataloader.load_state_dict(torch.load(file, weights_only=False))
+    rows = next(iter(second.train_dataloader))
+    assert second.train_dataloader.sampler.selector.client.health.selects == 1
+    run = bots.run(*RUN)
+    assert (run.step, run.epoch) == (2, 1)
+    assert {task.id: task.mean for task in bots.tasks(*RUN)} == before
+    second.train_dataloader.sampler.update(batch=roll_out(second, rows, solved=1))
+    assert [step.reported for step in bots.history(*RUN)] == [8, 8, 8]
+
+
+def test_what_verl_saves_before_it_hands_a_batch_back_lacks_its_evidence(trainer, bots):
+    first = trainer()
+    batch = roll_out(first, next(iter(first.train_dataloader)), solved=2)
+    file = saved(first)
+    first.train_dataloader.sampler.update(batch=batch)
+    assert bots.run(*RUN).step == 1
+    second = trainer()
+    second.train_dataloader.load_state_dict(torch.load(file, weights_only=False))
+    next(iter(second.train_dataloader))
+    assert bots.run(*RUN).step == 0
+
+
+def test_an_epoch_that_ended_with_a_checkpoint_is_followed_by_a_whole_one(trainer, bots):
+    first = trainer()
+    batches = iter(first.train_dataloader)
+    for _ in range(TASKS // 8):
+        first.train_dataloader.sampler.update(batch=roll_out(first, next(batches), solved=1))
+    file = saved(first)  # as verl does, before it asks for a batch that is not there
+    second = trainer()
+    second.train_dataloader.load_state_dict(torch.load(file, weights_only=False))
+    assert len(list(second.train_dataloader)) == TASKS // 8
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("data.bots.dataset", None, "data.bots.dataset is missing"),
+        ("data.bots.id_key", "extra_info.id", "row 0 has no extra_info.id"),
+        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have extra_info.split 'train'"),
+        ("data.bots.id_key", "data_source", "only what stands in extra_info"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_at_the_start(trainer, key, value, says):
+    with pytest.raises(ValueError, match=says):
+        trainer({key: value})

@@ -1,0 +1,287 @@
+"""verl 0.9.1 as it is, up to where it needs a GPU; test_verl.py runs this in a process that has it.
+
+In the place of the workers that train stand some that have no weights.
+"""
+
+import asyncio
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+import ray
+import torch
+from tensordict import TensorDict
+from verl import DataProto
+from verl.experimental.reward_loop import RewardLoopManager, migrate_legacy_reward_impl
+from verl.trainer.ppo.reward import load_reward_manager
+from verl.trainer.ppo.v1 import PPOTrainerSync
+
+from bots_client.integrations import verl as integration
+from tests.trainers.verl_training import PAGE, TASKS, configuration, same, shown
+
+ONE_BY_ONE = {"algorithm.filter_groups": {"enable": True, "metric": "acc"}}  # verl then fetches prompts so
+RUN = ("gsm8k", "verl-0.9")
+
+
+class NoWeights:
+    """A group of workers that trains nothing."""
+
+    def save_checkpoint(self, *_what, **_how):
+        """Save none."""
+
+    def load_checkpoint(self, *_what, **_how):
+        """Load none."""
+
+
+@pytest.fixture(scope="session")
+def version():
+    return RUN[1]
+
+
+@pytest.fixture
+def trainer(folder, tokenizer, bots, tmp_path):
+    """Give verl's trainer with its loaders, for overrides of the example's command line; it has no workers."""
+
+    def made(overrides: dict[str, object] = {}) -> PPOTrainerSync:  # noqa: B006 - nobody changes it
+        here = {"data.bots.run": RUN[1], "trainer.default_local_dir": str(tmp_path)}
+        config = configuration("train_0_9.sh", folder, here | overrides)
+        trainer = object.__new__(PPOTrainerSync)
+        PPOTrainerSync.__mro__[1].__init__(trainer, migrate_legacy_reward_impl(config))
+        trainer.tokenizer, trainer.processor, trainer.global_steps = tokenizer, None, 1
+        trainer.actor_rollout_wg = NoWeights()
+        trainer._init_dataloader()
+        return trainer
+
+    return made
+
+
+def roll_out(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int = 4) -> None:
+    """Have verl's reward manager score answers to each row of a batch, so many of which are right."""
+    asyncio.run(_scored(trainer, batch, solved, rollouts))
+    integration.reports.flush()
+
+
+async def _scored(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int) -> None:
+    manager = load_reward_manager(trainer.config, trainer.tokenizer)
+    answers = answered(trainer, batch, solved, rollouts)
+    results = await asyncio.gather(*(manager.run_single(answers[at : at + 1]) for at in range(len(answers))))
+    assert [result["reward_score"] for result in results] == [
+        float(at % rollouts < solved) for at in range(len(answers))
+    ]
+
+
+def answered(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int) -> DataProto:
+    """Return what verl's rollouts give its reward workers: so many right answers to each row, then wrong ones."""
+    rows = [row for row in batch for _ in range(rollouts)]
+    right = [row["reward_model"]["ground_truth"] for row in rows]
+    said = [answer if at % rollouts < solved else "?" for at, answer in enumerate(right)]
+    responses = torch.tensor([trainer.tokenizer.encode(answer) for answer in said])
+    tensors = TensorDict(
+        {"responses": responses, "attention_mask": torch.ones_like(responses), "prompts": responses[:, :0]},
+        batch_size=len(rows),
+    )
+    keys = ("data_source", "reward_model", "extra_info", "raw_prompt")
+    return DataProto(tensors, {key: np.array([row[key] for row in rows] + [None], dtype=object)[:-1] for key in keys})
+
+
+def extras(batch: TensorDict) -> list[dict]:
+    return [row["extra_info"] for row in batch]
+
+
+def test_the_example_configures_what_the_page_shows(trainer):
+    same(shown(0), trainer().config)
+
+
+def test_the_reward_function_of_the_page_reports(trainer, bots):
+    (code,) = [block.code for block in PAGE if block.language == "python"]
+    session: dict = {}
+    exec(code, session)
+    row = next(iter(trainer()._next_train_batch()))
+    assert (
+        session["compute_score"](data_source="", solution_str="71", ground_truth="7", extra_info=row["extra_info"]) == 1
+    )
+    integration.reports.flush()
+    assert bots.run(*RUN).pending == 1
+
+
+def test_a_batch_is_one_selection_whose_rows_say_where_they_come_from(trainer, bots):
+    trainer = trainer()
+    rows = extras(trainer._next_train_batch())
+    assert [row["task_id"] for row in rows] == [str(row["index"]) for row in rows]
+    assert len({row["task_id"] for row in rows}) == 8
+    assert len({row["selection_id"] for row in rows}) == 1
+    assert trainer.train_dataset.selector.client.health.selects == 1
+    assert bots.run(*RUN).leased == 8
+
+
+def test_where_verl_fetches_prompts_one_by_one_each_is_a_selection(trainer, bots):
+    trainer = trainer(ONE_BY_ONE)
+    assert trainer.config.data.gen_batch_size == 1
+    rows = extras(trainer._next_train_batch())
+    assert len({row["selection_id"] for row in rows}) == 8
+    assert len({row["task_id"] for row in rows}) == 8
+
+
+def test_prompts_fetched_one_by_one_are_reported_together(trainer, bots):
+    trainer = trainer(ONE_BY_ONE)
+    roll_out(trainer, trainer._next_train_batch(), solved=2)
+    run = bots.run(*RUN)
+    assert (run.seq, run.pending, run.leased) == (1, 8, 0)
+
+
+def test_rows_for_validation_are_as_ever(trainer, bots):
+    trainer = trainer()
+    (rows,) = list(trainer.val_dataloader)
+    assert [row["index"] for row in rows["extra_info"]] == [0, 1, 2, 3]
+    assert all("task_id" not in row for row in rows["extra_info"])
+    assert bots.run(*RUN).leased == 0
+
+
+def test_what_the_reward_manager_scores_is_the_evidence_of_the_step(trainer, bots):
+    trainer = trainer()
+    roll_out(trainer, trainer._next_train_batch(), solved=1)
+    assert (bots.run(*RUN).step, bots.run(*RUN).pending) == (0, 8)
+    trainer._next_train_batch()
+    (step,) = bots.history(*RUN)
+    assert (step.reported, step.effective, step.rollouts, step.mean_pass_rate) == (8, 8, 32, 0.25)
+    assert bots.run(*RUN).totals.late == 0
+
+
+def test_prompts_fetched_one_by_one_close_a_step_once_there_are_enough(trainer, bots):
+    trainer = trainer(ONE_BY_ONE)
+    roll_out(trainer, trainer._next_train_batch(), solved=2)
+    refills = [trainer._next_train_batch(2) for _ in range(3)]
+    for batch in refills:
+        roll_out(trainer, batch, solved=4)
+    assert [(step.reported, step.effective) for step in bots.history(*RUN)] == [(8, 8)]
+    assert bots.run(*RUN).pending == 6
+
+
+def test_a_run_that_closes_steps_by_itself_is_left_to_it(trainer, bots):
+    bots.update_run(*RUN, tasks_per_step=TASKS)
+    trainer = trainer()
+    batches = []
+    for _ in range(3):
+        batches.append(trainer._next_train_batch())
+        roll_out(trainer, batches[-1], solved=1)
+    assert bots.run(*RUN).step == 0
+    assert bots.run(*RUN).pending == len({row["task_id"] for batch in batches for row in extras(batch)})
+
+
+def test_a_reward_worker_in_a_process_of_its_own_reports(trainer, bots):
+    trainer = trainer({"reward.num_workers": 1})
+    answers = answered(trainer, trainer._next_train_batch(), solved=1, rollouts=4)
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        scored = RewardLoopManager(trainer.config).compute_rm_score(answers)
+        give_up = time.monotonic() + 20
+        while bots.run(*RUN).pending < 8 and time.monotonic() < give_up:
+            time.sleep(0.05)
+    finally:
+        ray.shutdown()
+    assert scored.batch["rm_scores"].sum() == 8
+    trainer._next_train_batch()
+    (step,) = bots.history(*RUN)
+    assert (step.reported, step.effective, step.rollouts) == (8, 8, 32)
+
+
+def test_rollouts_of_validation_are_not_reported(trainer, bots):
+    trainer = trainer()
+    (rows,) = list(trainer.val_dataloader)
+    rows = [{key: values[at] for key, values in rows.items()} for at in range(4)]
+    roll_out(trainer, rows, solved=1)
+    assert bots.run(*RUN).seq == 0
+
+
+def test_verls_own_reward_functions_can_report_too(trainer, bots):
+    trainer = trainer({"reward.custom_reward_function.path": "pkg://bots_client.integrations.verl"})
+    batch = trainer._next_train_batch()
+    score = load_reward_manager(trainer.config, trainer.tokenizer).compute_score
+    for row in batch:
+        answer = row["reward_model"]["ground_truth"]
+        assert (
+            score(
+                data_source="openai/gsm8k",
+                solution_str=f"so #### {answer}",
+                ground_truth=answer,
+                extra_info=row["extra_info"],
+            )
+            == 1.0
+        )
+    integration.reports.flush()
+    trainer._next_train_batch()
+    assert bots.run(*RUN).totals.all_solved == 8
+
+
+def test_a_coroutine_reports_the_accuracy_of_its_result(trainer, bots):
+    @integration.reporting
+    async def score(extra_info):
+        return {"score": -1.0, "acc": extra_info["index"] % 2 == 0}
+
+    trainer = trainer()
+    rows = extras(trainer._next_train_batch())
+    for row in rows:
+        asyncio.run(score(extra_info=row))
+    integration.reports.flush()
+    trainer._next_train_batch()
+    assert bots.run(*RUN).totals.successes == sum(row["index"] % 2 == 0 for row in rows)
+
+
+def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):
+    first = trainer()
+    for _ in range(2):
+        roll_out(first, first._next_train_batch(), solved=2)
+    first._save_checkpoint()
+    assert [snapshot.step for snapshot in bots.snapshots(*RUN)] == [2]
+    before = {task.id: task.mean for task in bots.tasks(*RUN)}
+    late = first._next_train_batch()
+    roll_out(first, late, solved=4)
+    first._next_train_batch()
+    assert bots.run(*RUN).step == 3
+
+    second = trainer()
+    second._load_checkpoint()
+    assert second.global_steps == 1
+    batch = second._next_train_batch()
+    run = bots.run(*RUN)
+    assert (run.step, run.epoch) == (2, 1)
+    assert {task.id: task.mean for task in bots.tasks(*RUN)} == before
+    assert second.train_dataset.selector.client.health.selects == 1
+    roll_out(first, late, solved=4)  # of the trainer that died: it counts for nothing
+    assert bots.run(*RUN).pending == 0
+    roll_out(second, batch, solved=1)
+    assert bots.run(*RUN).pending == 8
+
+
+def test_an_epoch_is_as_many_draws_as_there_are_rows_and_the_next_goes_on(trainer, bots):
+    trainer = trainer()
+    assert trainer.steps_per_epoch == TASKS // 8
+    selections = Counter(row["selection_id"] for _ in range(12) for row in extras(trainer._next_train_batch()))
+    assert sorted(selections.values()) == [8] * 12
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("data.dataloader_num_workers", 8, "dataloader_num_workers must be 0"),
+        ("data.val_files", "${data.train_files}", "are the same"),
+        ("data.bots.datset", "x", "data.bots has datset"),
+        ("data.bots.dataset", None, "data.bots.dataset is missing"),
+        ("data.bots.id_key", "extra_info.id", "row 0 has no extra_info.id"),
+        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have extra_info.split 'train'"),
+        ("data.bots.id_key", "id", "no column 'id'"),
+        ("data.train_batch_size", 0, "prompts_per_step"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_at_the_start(trainer, key, value, says):
+    with pytest.raises(ValueError, match=says):
+        trainer({key: value})
+
+
+def test_training_goes_on_while_the_service_is_away(trainer, bots):
+    trainer = trainer({"data.bots.url": "http://127.0.0.1:9"})
+    rows = extras(trainer._next_train_batch())
+    assert {row["selection_id"] for row in rows} == {""}
+    assert len({row["task_id"] for row in rows}) == 8
+    trainer._save_checkpoint()

@@ -1,0 +1,109 @@
+"""A plugin of pytest: what the checks of both versions of verl share."""
+
+import functools
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import datasets
+import pytest
+import verl
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf, open_dict
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from bots_client import Client, Task
+from tests.docs.blocks import blocks_of
+
+ROOT = Path(__file__).parents[2]
+TASKS = 40
+PAGE = blocks_of((ROOT / "docs/trainers/verl.md").read_text("utf-8"), "verl.md")
+WORDS = ["<unk>", "<eos>", "What", "is", "?", "+", *(str(number) for number in range(2 * TASKS))]
+
+
+def write_files(folder: Path) -> None:
+    """Write the files that the examples train on and validate with; task n asks for n + n."""
+    for split, count in (("train", TASKS), ("test", 4)):
+        rows = [
+            {
+                "data_source": "openai/gsm8k",
+                "prompt": [{"role": "user", "content": f"What is {number} + {number} ?"}],
+                "reward_model": {"style": "rule", "ground_truth": str(2 * number)},
+                "extra_info": {"split": split, "index": number},
+            }
+            for number in range(count)
+        ]
+        datasets.Dataset.from_list(rows).to_parquet(folder / f"{split}.parquet")
+
+
+def write_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """Make a tokenizer that knows WORDS, and write it where verl finds it as a model's."""
+    words = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="<unk>", eos_token="<eos>", pad_token="<eos>", chat_template="{{ messages }}"
+    )
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+@functools.cache
+def composed(script: str, folder: Path) -> DictConfig:
+    """Return what verl makes of an example's command line, with the files in the folder."""
+    environment = {"DATA": str(folder), "BOTS_URL": os.environ["BOTS_URL"], "MODEL": str(folder / "model")}
+    bash = f'python() {{ printf "%s\\0" "$@"; }}; . {ROOT}/examples/verl/{script}'
+    said = subprocess.run(["bash", "-c", bash], env=environment, capture_output=True, text=True, check=True).stdout
+    _, module, *arguments = said.rstrip("\0").split("\0")
+    assert module == "verl.trainer.main_ppo"
+    assert verl.__file__
+    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+        return compose("ppo_trainer", arguments)
+
+
+def configuration(script: str, folder: Path, overrides: Mapping[str, object]) -> DictConfig:
+    """Return an example's configuration with keys set, in batches of 8 tasks."""
+    config = composed(script, folder).copy()
+    for key, value in {"data.train_batch_size": 8, **overrides}.items():
+        with open_dict(config):
+            OmegaConf.update(config, key, value)
+    return config
+
+
+def shown(place: int) -> DictConfig:
+    """Return one of the configurations that the page shows."""
+    return OmegaConf.create([block.code for block in PAGE if block.language == "yaml"][place])
+
+
+def same(shown: DictConfig, config: DictConfig) -> None:
+    """Check that a configuration holds all that is shown, but for what these tests put elsewhere."""
+    both = OmegaConf.merge(config, shown)
+    for key in ("data.bots.url", "data.bots.run"):
+        OmegaConf.update(both, key, OmegaConf.select(config, key))
+    assert both == config
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files and the tokenizer."""
+    folder = tmp_path_factory.mktemp("verl")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """The model's tokenizer, that is all there is of it."""
+    return write_tokenizer(folder / "model")
+
+
+@pytest.fixture
+def bots(version: str) -> Iterator[Client]:
+    """The service, with the examples' pool and an empty run for the checks of this version."""
+    with Client() as client:
+        client.create_dataset("gsm8k", [Task(str(number)) for number in range(TASKS)])
+        if version in [known.run for known in client.runs("gsm8k")]:
+            client.delete_run("gsm8k", version)
+        client.create_run("gsm8k", version)
+        yield client
