@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from bots_client import Client
 from tests.serving import running_service
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what asks a hub for anything fails at once, here as where there is none
@@ -22,3 +24,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of one service for all; each test has a dataset of its own."""
     with running_service(tmp_path_factory.mktemp("service")) as service:
         yield service.url
+
+
+@pytest.fixture
+def bots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """The recipes' environment, and a client to look at what came of them."""
+    monkeypatch.setenv("BOTS_URL", url)
+    monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "spool"))
+    with Client(url) as client:
+        yield client
