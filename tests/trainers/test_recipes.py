@@ -1,0 +1,301 @@
+"""The recipes of docs/trainers do what their pages say, in the trainers' own classes and loops.
+
+The trainers are the real packages, unpacked; what they import from others and these tests never call stands in for it.
+"""
+
+import asyncio
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from bots_client import Selector
+from bots_client.integrations.rewards import flush
+from tests.trainers.packages import folder_of
+from tests.trainers.recipes import BATCH, POOL, ROLLOUTS, recipe, reward_of, task_ids
+
+OPENRLHF = "vllm deepspeed pylatexenc peft flash_attn optree aiohttp transformers wandb tensorboard ray"
+
+
+class Engine:
+    """Stands for the vLLM engines, and for Ray before them: answers at once."""
+
+    def __init__(self) -> None:
+        self.get_num_unfinished_requests = SimpleNamespace(remote=lambda: 0)
+        self.generate_responses = SimpleNamespace(remote=self.generate)
+        self.prompts: list[str] = []
+
+    def generate(self, *, prompt: str, label: str, num_samples: int, **_: object) -> list[dict[str, Any]]:
+        self.prompts.append(prompt)
+        scores = [reward_of(label) * (rollout == 0) for rollout in range(num_samples)]  # so odd tasks differ
+        response = {"prompt": prompt, "label": label, "observation_tokens": [1, 2, 3], "action_ranges": [(1, 3)]}
+        return [{**response, "rollout_log_probs": None, "reward": score, "scores": score} for score in scores]
+
+
+def openrlhf_trainer(package: Any, rows: Path, engine: Engine) -> Any:
+    """Make the real PPOTrainer, whose updates and checkpoints are left out."""
+    space = SimpleNamespace
+    args = space(
+        data=space(
+            prompt_dataset=str(rows), prompt_probs=None, max_samples=100, prompt_split="train", input_template=None,
+            dataloader_num_workers=0, input_key="input", label_key="label", disable_fast_tokenizer=False,
+        ),
+        train=space(seed=1, batch_size=BATCH, num_episodes=1, max_epochs=1),
+        eval=space(steps=-1, dataset=str(rows), split="train", temperature=1.0, n_samples_per_prompt=1),
+        ckpt=space(save_steps=-1),
+        rollout=space(batch_size=BATCH, n_samples_per_prompt=ROLLOUTS),
+        algo=space(
+            kl=space(target=None, init_coef=0.0),
+            advantage=space(estimator="group_norm", is_correction_level="off"),
+            dynamic_filtering_enable=True, dynamic_filtering_range=(0, 1),
+        ),
+        vllm=space(enable_sleep=False),
+        logger=space(wandb=space(key=None), tensorboard_dir=None),
+    )  # fmt: skip
+    strategy = package.DeepspeedStrategy.__new__(package.DeepspeedStrategy)
+    strategy.args = args
+    strategy.is_rank_0, strategy.print = lambda: True, lambda *_: None
+
+    class Trainer(package.PPOTrainer):
+        def init_checkpoint_states(self) -> dict[str, Any]:
+            return {"episode": 0, "global_step": 0, "total_consumed_prompts": 0}
+
+        def train_step(self, rollout_samples: list[Any], global_step: int) -> tuple[dict[str, Any], int]:
+            self.trained += [sample.labels[0] for sample in rollout_samples]
+            return {}, global_step + 1
+
+        def save_logs_and_checkpoints(self, step: int, logs: object = None, client_states: Any = None) -> None:
+            self.states[step] = (json.loads(json.dumps(client_states["data_loader_state_dict"])), len(engine.prompts))
+
+    Trainer.trained, Trainer.states = [], {}
+    return Trainer("model", strategy, None, None, None, None, [engine], max_len=8)
+
+
+def test_openrlhf_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, tmp_path, monkeypatch):
+    rows, folder = tmp_path / "rows.jsonl", folder_of("openrlhf==0.11.2")
+    content = [{"input": f"solve {task}", "label": task, "datasource": task} for task in task_ids()]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in content))
+    with recipe("openrlhf.md", bots, tmp_path, trainer=folder, without=OPENRLHF, name="train_bots"):
+        import openrlhf.trainer.ppo_trainer as package
+        from openrlhf.trainer.ppo_utils import samples_generator
+
+        ray = SimpleNamespace(get=lambda answer: answer, wait=lambda pending, **_: (pending[:1], pending[1:]))
+        monkeypatch.setattr(samples_generator, "ray", ray)
+        engine = Engine()
+        trainer = openrlhf_trainer(package, rows, engine)
+        trainer.fit()
+        solved = sum(reward_of(prompt.removeprefix("solve ")) for prompt in engine.prompts)
+        totals = bots.run("openrlhf").totals
+        assert (totals.rollouts, totals.successes) == (POOL * ROLLOUTS, solved)
+        assert len(trainer.trained) == solved * ROLLOUTS
+        trainer.samples_generator.generate_eval_samples(n_samples_per_prompt=1)
+        assert bots.run("openrlhf").totals == totals
+
+        state, drawn = trainer.states[1]
+        trainer.prompts_dataloader.load_state_dict(state)
+        assert len(list(trainer.prompts_dataloader)) == POOL - drawn
+        assert (bots.run("openrlhf").step, bots.run("openrlhf").epoch) == (1, 1)
+        trainer.prompts_dataloader.selector.client.close()
+
+
+SKYRL = (
+    "aiohttp transformers jaxtyping loguru vllm peft cloudpathlib skyrl_gym wandb pydantic fastapi uvicorn vllm_router"
+)
+
+
+class Tokenizer:
+    """Stands for a tokenizer: every prompt is short."""
+
+    def apply_chat_template(self, *_: object, **__: object) -> list[int]:
+        return [1, 2, 3]
+
+
+class Generator:
+    """Stands for the inference engine: rewards by the task of each prompt."""
+
+    async def generate(self, batch: Any) -> dict[str, Any]:
+        tasks = [prompt[0]["content"].removeprefix("solve ") for prompt in batch["prompts"]]
+        first = [rollout.repetition_id == 0 for rollout in batch["trajectory_ids"]]
+        rewards = [reward_of(task) * only for task, only in zip(tasks, first, strict=True)]  # so odd tasks differ
+        tokens = [[1, 2]] * len(rewards)
+        return {"prompt_token_ids": tokens, "response_ids": tokens, "rewards": rewards, "loss_masks": tokens,
+                "stop_reasons": None, "rollout_metrics": None, "rollout_logprobs": None}  # fmt: skip
+
+
+def skyrl_trainer(recipe_module: Any, rows: Path) -> Any:
+    """Make the recipe's trainer, in the real class's own constructor."""
+    from skyrl.train.config import SkyRLTrainConfig
+    from skyrl.train.dataset import PromptDataset
+
+    cfg = SkyRLTrainConfig()
+    cfg.trainer.train_batch_size, cfg.trainer.epochs = BATCH, 1
+    cfg.trainer.algorithm.dynamic_sampling.type = "filter"
+    cfg.generator.n_samples_per_prompt = ROLLOUTS
+    cfg.generator.inference_engine.enable_ray_prometheus_stats = False
+    cfg.data.dataloader.num_workers = 0
+    cfg.data.dataloader.persistent_workers = False
+    dataset = PromptDataset([str(rows)], Tokenizer(), max_prompt_length=8, num_workers=1)
+    return recipe_module.BotsTrainer(cfg, None, Tokenizer(), dataset, None, Generator())
+
+
+def test_skyrl_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, tmp_path, monkeypatch):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "".join(
+            json.dumps({"prompt": [{"role": "user", "content": f"solve {t}"}], "task_id": t}) + "\n" for t in task_ids()
+        )
+    )
+    with recipe("skyrl.md", bots, tmp_path, trainer=folder_of("skyrl==0.3.0"), without=SKYRL) as module:
+        from skyrl.train.generators.utils import prepare_generator_input
+
+        monkeypatch.setattr("skyrl.train.trainer.configure_ray_worker_logging", lambda: None)  # it is for all loggers
+        trainer = skyrl_trainer(module, rows)
+        assert len(trainer.train_dataloader) == trainer.total_training_steps == POOL // BATCH
+        trained, solved = 0, 0.0
+        for prompts in trainer.train_dataloader:
+            solved += sum(reward_of(prompt["env_extras"]["task_id"]) for prompt in prompts)
+            generator_input, uids = prepare_generator_input(prompts, ROLLOUTS, {}, "math", "train", 1)
+            output = asyncio.run(trainer.generate(generator_input))
+            output, uids, keep_sampling = trainer.handle_dynamic_sampling(output, uids)
+            if not keep_sampling:
+                trainer.postprocess_generator_output(output, uids)
+                trained += 1
+        assert bots.run("skyrl").step == trained
+        trainer.selector.step()
+        totals = bots.run("skyrl").totals
+        assert (totals.reported, totals.rollouts) == (POOL, POOL * ROLLOUTS)
+        assert totals.successes == solved
+        trainer.selector.client.close()
+
+
+AREAL = (
+    "aiofiles aiohttp anthropic colorlog datasets einops fastapi flask lark math_verify numba openai orjson peft "
+    "pybase64 pydantic ray setproctitle sglang swanlab tabulate tenacity tensorboardX trackio transformers uvicorn "
+    "uvloop vllm wandb werkzeug"
+)
+
+
+class Rows(list[dict[str, str]]):
+    """Stands for a Hugging Face dataset: rows by position, columns by name."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
+
+
+def test_areal_trains_on_what_is_selected_and_each_rollout_is_reported_from_where_it_is_scored(bots, tmp_path):
+    rows = Rows({"messages": f"solve {t}", "answer": "1" if reward_of(t) else "none", "task_id": t} for t in task_ids())
+    with recipe("areal.md", bots, tmp_path, trainer=folder_of("areal==1.0.4"), without=AREAL) as module:
+        from areal.api import AsyncRewardWrapper, RolloutWorkflow
+        from areal.api.cli_args import TrainDatasetConfig
+        from areal.infra.remote_inf_engine import GroupedRolloutWorkflow
+        from areal.utils.data import cycle_dataloader
+
+        class Workflow(RolloutWorkflow):
+            reward = AsyncRewardWrapper(module.reward, max_workers=1)
+
+            async def arun_episode(self, engine: object, data: dict[str, Any]) -> dict[str, Any]:
+                await self.reward("prompt", "1", [1], [2], **data)
+                return {}
+
+        trainer = module.BotsPPOTrainer.__new__(module.BotsPPOTrainer)
+        config = TrainDatasetConfig(path="rows", type="rl", batch_size=BATCH)
+        loader = trainer._create_dataloader(rows, config, rank=0, world_size=1)
+        assert len(loader) == POOL // BATCH
+        grouped, seen = GroupedRolloutWorkflow(Workflow(), ROLLOUTS, None), []
+        batches = cycle_dataloader(loader)
+        for _ in range(len(loader) + 1):
+            for row in next(batches):
+                seen.append(row["task_id"])
+                assert row["selection_id"]
+                asyncio.run(grouped.arun_episode(None, row))
+        assert AsyncRewardWrapper._executors.pop(1).submit(flush).result()
+        bots.report("areal", [], run="areal", close_step=True)  # what was left of the last step
+        totals = bots.run("areal", "areal").totals
+        assert (totals.rollouts, totals.successes) == (len(seen) * ROLLOUTS, ROLLOUTS * sum(map(reward_of, seen)))
+        assert bots.run("areal", "areal").leased == 0
+        loader.dataset._selector.client.close()
+
+
+TUNIX = (
+    "jax jaxlib flax orbax optax absl jaxtyping grain qwix tensorflow_datasets kagglehub sentencepiece metrax humanize "
+    "etils perfetto"
+)
+
+
+def tree_map(function: Any, tree: Any, *others: Any, **_: object) -> Any:
+    """Stands for `jax.tree.map`, for dictionaries of arrays."""
+    if isinstance(tree, dict):
+        return {key: tree_map(function, tree[key], *(other[key] for other in others)) for key in tree}
+    return function(tree, *others)
+
+
+def tunix_learner(reward: Any, *, trained: int, steps: int) -> Any:
+    """Make a learner of the real class, whose rollouts and updates stand for a model's."""
+    from tunix.rl import algorithm_config, rl_cluster, rl_learner
+
+    class Learner(rl_learner.RLLearner):
+        def _generate_and_compute_advantage(self, training_input: Any, mode: Any = rl_cluster.Mode.TRAIN) -> Any:
+            columns = {name: values for name, values in training_input.items() if name != "prompts"}
+            completions = ["1"] * len(training_input["prompts"])
+            return {"rewards": self._compute_rewards(training_input["prompts"], completions, mode, **columns)}
+
+        def _compute_trajectory_ids(self, example: Any, steps: int) -> list[str]:
+            return [str(steps)] * len(example["prompts"])
+
+        def _num_iterations(self) -> int:
+            return 1
+
+        def _num_generations(self) -> int:
+            return ROLLOUTS
+
+    training = mock.MagicMock(
+        mini_batch_size=None, train_micro_batch_size=None, rollout_micro_batch_size=None, max_steps=steps,
+        compute_logps_micro_batch_size=None, max_seq_token_per_tpu=None, get_with_default=lambda _, default: default,
+    )  # fmt: skip
+    cluster = mock.MagicMock(spec_set=["actor_trainer", "rollout", "cluster_config", "global_steps", "perf", "perf_v2",
+                                       "buffer_metrics", "update_actor", "sync_weights", "close"])  # fmt: skip
+    cluster.cluster_config.training_config = training
+    cluster.actor_trainer.configure_mock(iter_steps=trained, train_steps=trained, model=None)
+    cluster.actor_trainer.restored_global_step.return_value = trained
+    cluster.rollout.model.return_value = None
+
+    def update_actor(*_: object) -> None:
+        cluster.actor_trainer.iter_steps += 1
+        cluster.actor_trainer.train_steps += 1
+
+    cluster.update_actor.side_effect = update_actor
+    return Learner(cluster, algorithm_config.AlgorithmConfig(), reward)
+
+
+def test_tunix_trains_on_what_is_selected_and_a_resuming_learner_asks_for_nothing_twice(bots, tmp_path, monkeypatch):
+    rows = {t: {"prompts": f"solve {t}", "answer": "1" if reward_of(t) else "none"} for t in task_ids()}
+
+    def reward(prompts: Any, completions: Any, answer: Any, **_: object) -> list[float]:
+        return [float(a == c) for a, c in zip(answer, completions, strict=True)]
+
+    folder = folder_of("google-tunix==0.1.7")
+    missing = [package for package in TUNIX.split() if importlib.util.find_spec(package) is None]
+    with recipe("tunix.md", bots, tmp_path, trainer=folder, without=" ".join(missing)) as module:
+        from tunix.rl import rl_learner, utils
+
+        if "jax" in missing:
+            jax = sys.modules["jax"]
+            jax.tree = SimpleNamespace(map=tree_map)  # type: ignore[attr-defined]
+            jax.tree_util = utils.tree_util = SimpleNamespace(tree_map=tree_map)  # type: ignore[attr-defined]
+        monkeypatch.setattr(rl_learner.sft_utils, "show_hbm_usage", lambda **_: None)
+        selector = Selector(None, "tunix", ids=rows)
+        scored = module.reporting(selector, reward, tasks_per_step=BATCH)
+        tunix_learner(scored, trained=0, steps=3).train(module.batches(selector, rows, BATCH))
+        assert flush()
+        run = bots.run("tunix")
+        assert (run.step, run.totals.rollouts, selector.client.health.selects) == (3, 3 * BATCH * ROLLOUTS, 3)
+        assert scored(["p"], ["1"], mode="Mode.EVAL", answer=["1"]) == [1.0]
+
+        selector.client.direct.rewind("tunix", 2)
+        tunix_learner(scored, trained=2, steps=3).train(module.batches(selector, rows, BATCH, trained=2))
+        assert flush()
+        assert (bots.run("tunix").step, selector.client.health.selects) == (3, 4)
+        selector.client.close()
