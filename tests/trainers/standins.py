@@ -24,6 +24,9 @@ class _Kind(type):
     def __getitem__(cls, item: object) -> Any:
         return cls
 
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(())  # else __getitem__ would make an endless one
+
     def __or__(cls, other: object) -> Any:
         return cls
 
