@@ -123,11 +123,11 @@ class _Comparison:
             fitting = next((other for other, its_kind in outer if _holds(its_kind, kind)), None)
             if fitting is None:
                 kinds = " or ".join(_kind(its_kind) for _, its_kind in outer)
-                said = f"was {_kind(kind)}, now {kinds}" if side is Side.SENT else f"was {kinds}, now {_kind(kind)}"
-                yield f"{where}: {said}"
+                was, now = (_kind(kind), kinds) if side is Side.SENT else (kinds, _kind(kind))
+                yield f"{where}: was {was}, now {now}"
             else:
-                before, now = (each, fitting) if side is Side.SENT else (fitting, each)
-                yield from self._same_kind(before, now, side, where)
+                before, after = (each, fitting) if side is Side.SENT else (fitting, each)
+                yield from self._same_kind(before, after, side, where)
 
     def _same_kind(self, old: Json, new: Json, side: Side, where: str) -> Iterator[str]:
         if "$ref" in old and "$ref" in new:

@@ -23,7 +23,7 @@ GENERATIONS = 4
 GROUPS = 6
 
 
-class Loop(async_rollout_worker._AsyncRolloutLoop):  # type: ignore[misc] # TRL's types are not looked at
+class Loop(async_rollout_worker._AsyncRolloutLoop):
     """The worker's loops, with answers made up here; ends once so many groups are scored."""
 
     async def _generate_one(self, prompt, tool_dict, tools, group_id=0):
