@@ -18,7 +18,8 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo test test-browser test-observability test-trainers test-languages toolchains screenshots chromium soak check bench clean setup constraints \
+.PHONY: help serve demo test test-browser test-observability test-trainers test-languages screenshots soak check bench clean \
+	setup test-tools toolchains chromium constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations check-api
 
 help:
@@ -56,6 +57,9 @@ test-trainers: $(VENV)/.trainers ## Run the tests of the trainers' integrations,
 
 test-languages: $(VENV)/.dev toolchains ## Run the trainers in bash, Node and Go at a live service
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/languages)
+
+# For who runs several of these side by side: two installations at once would disturb each other.
+test-tools: $(VENV)/.trainers build/prometheus/usr/bin/prometheus toolchains chromium
 
 toolchains:
 	@missing=; for pair in go:golang-go node:nodejs jq:jq curl:curl; do \
