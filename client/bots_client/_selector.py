@@ -114,6 +114,11 @@ class Selector:
         vars(self).update(state)
         self._flight = Flight()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it gives every rank what rank 0 got."""
+        return self._share is not alone
+
     def next(self, count: int, *, key: str | None = None) -> Selection:
         """Return the tasks to train on next.
 

@@ -2,15 +2,19 @@ import asyncio
 import inspect
 import logging
 import math
-import os
+import multiprocessing
 import re
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from bots_client import Client, ResilientClient, Selector, Task
-from bots_client.integrations.rewards import flush, reports_groups, reports_rollouts
+from bots_client.integrations import rewards
+from bots_client.integrations.rewards import flush, observe_groups, reports_groups, reports_rollouts
 from tests.serving import running_service
 
 IDS = [f"task-{number}" for number in range(8)]
@@ -108,6 +112,18 @@ def test_rewards_that_do_not_apply_are_no_evidence(client, dataset, selector):
     run = state(client, dataset)
     assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (1, 1, 1)
     assert run.leased == 0, "the lease of the task without evidence is given back"
+
+
+def test_columns_and_rewards_may_be_arrays(client, dataset, selector):
+    early = client.select(dataset, 2, ids=IDS)
+    client.report(dataset, [], selection=None, close_step=True)
+    tasks, selections = np.repeat(early.ids, 2), np.repeat([early.selection_id], 4)
+    given = np.array([1.0, 0.0, 1.0, np.nan])
+    assert reports_groups(selector)(lambda **_columns: given)(task_id=tasks, selection_id=selections) is given
+    assert observe_groups(selector, tasks, given, selections) == 2
+    selector.step()
+    totals = state(client, dataset).totals
+    assert (totals.rollouts, totals.successes, totals.late) == (2 * 3, 2 * 2, 2 * 2)
 
 
 def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, dataset, selector):
@@ -217,24 +233,53 @@ def test_another_number_of_the_result_may_tell_success(client, by_rollout):
     assert state(client, by_rollout).totals.successes == 1
 
 
-def test_rollouts_of_many_threads_are_each_reported_once(client, by_rollout):
-    score = reports_rollouts(client, by_rollout)(always_right)
+def test_rollouts_of_many_threads_become_one_report_for_each_selection(client, dataset, monkeypatch):
+    monkeypatch.setattr(rewards, "GATHER_S", 60)  # until they are sent for
+    score = reports_rollouts(client, dataset, close_step=False)(always_right)
+    chosen = [client.select(dataset, 4, ids=IDS) for _ in range(2)]
+    rows = [{"task_id": task, "selection_id": one.selection_id} for one in chosen for task in one.ids]
     with ThreadPoolExecutor(16) as threads:
-        given = list(threads.map(score, [{"task_id": IDS[number % 8]} for number in range(400)]))
-    assert given == [1.0] * 400
-    assert state(client, by_rollout).totals.rollouts == 400
+        assert list(threads.map(score, rows * 50)) == [1.0] * 400
+    run = state(client, dataset)
+    assert (run.seq, run.step, run.pending, run.leased) == (2, 0, 8, 0)
+    client.report(dataset, [], close_step=True)
+    assert client.direct.run(dataset).totals.rollouts == 400
+
+
+def test_a_reward_that_is_no_number_is_left_out_and_the_others_count(client, by_rollout, caplog):
+    score = reports_rollouts(client, by_rollout)(lambda reward, **_row: reward)
+    for reward in (math.inf, "good", None, math.nan, 0.5):
+        score(reward, task_id="task-0")
+    totals = state(client, by_rollout).totals
+    assert (totals.rollouts, totals.successes) == (1, 0.5)
+    assert len(caplog.records) == 2, "None and NaN mean that it does not apply"
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads is what is tried
-def test_a_forked_process_reports_its_own_rollouts(client, by_rollout):
+def test_a_forked_process_reports_its_own_rollouts_before_it_ends(client, by_rollout):
     score = reports_rollouts(client, by_rollout)(always_right)
     score({"task_id": "task-0"})
-    child = os.fork()
-    if child == 0:
-        score({"task_id": "task-1"})
-        os._exit(0 if flush() else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    child = multiprocessing.get_context("fork").Process(target=score, args=({"task_id": "task-1"},))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
     assert state(client, by_rollout).totals.rollouts == 2
+
+
+PROGRAM = """
+import sys
+from bots_client import ResilientClient
+from bots_client.integrations.rewards import reports_rollouts
+
+url, dataset, spool = sys.argv[1:]
+score = reports_rollouts(ResilientClient(url, spool=spool), dataset)(lambda task_id: 1.0)
+score("task-0")
+"""
+
+
+def test_a_program_reports_before_it_ends(client, by_rollout, tmp_path):
+    subprocess.run([sys.executable, "-c", PROGRAM, client.direct.url, by_rollout, str(tmp_path / "its")], check=True)
+    assert client.direct.run(by_rollout).totals.rollouts == 1
 
 
 def test_a_decorated_function_keeps_its_name_and_signature(client):

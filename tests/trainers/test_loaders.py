@@ -4,7 +4,7 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from bots_client import Selector
-from bots_client.integrations.loaders import SavedTasks, selected
+from bots_client.integrations.torch import SelectedTasks, selected
 from tests.trainers.recipes import BATCH, POOL, create_pool, task_ids
 
 ROWS = [{"number": number} for number in range(POOL)]
@@ -32,7 +32,8 @@ def test_loading_a_loader_takes_the_run_back_and_asks_for_nothing_that_was_train
 
     def loader():
         if kind == "tasks":
-            return StatefulDataLoader(SavedTasks(selector, ROWS, count=BATCH, length=POOL), BATCH, collate_fn=numbers)
+            tasks = SelectedTasks(selector, ROWS, count=BATCH, length=POOL, saves_run=True)
+            return StatefulDataLoader(tasks, BATCH, collate_fn=numbers)
         return selected(StatefulDataLoader(ROWS, BATCH, collate_fn=numbers, drop_last=True), selector, count=BATCH)
 
     first = loader()
@@ -53,6 +54,6 @@ def test_loading_a_loader_takes_the_run_back_and_asks_for_nothing_that_was_train
 
 def test_tasks_without_an_end_have_no_length(bots):
     create_pool(bots, "endless")
-    tasks = SavedTasks(Selector(None, "endless", ids=task_ids()), ROWS, count=BATCH)
+    tasks = SelectedTasks(Selector(None, "endless", ids=task_ids()), ROWS, count=BATCH)
     with pytest.raises(TypeError, match="length="):
         len(tasks)

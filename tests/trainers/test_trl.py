@@ -159,6 +159,12 @@ def test_a_checkpoint_without_a_selectors_state_is_resumed_with_a_warning(select
     assert (now(selector).epoch, now(selector).step) == (0, 2)
 
 
+def test_other_ranks_do_not_miss_what_only_the_first_one_reads(selector, tmp_path, caplog):
+    state = TrainerState(global_step=7, is_world_process_zero=False)
+    SelectorCallback(selector).on_train_begin(config(tmp_path), state, None)
+    assert not caplog.records
+
+
 def test_training_goes_on_while_the_service_is_away(train, tmp_path):
     nobody = f"http://127.0.0.1:{free_port()}"
     with ResilientClient(nobody, spool=tmp_path, select_deadline_s=0.2, report_deadline_s=0.2) as client:

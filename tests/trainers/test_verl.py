@@ -59,8 +59,17 @@ def begin(version: str, folder: Path, url: str) -> tuple[subprocess.Popen, Path]
         "BOTS_SPOOL": str(folder / "spool"),
         "HF_HOME": str(folder / "hub"),
     }
-    quiet = ["-W", "ignore", "--disable-warnings", "-p", "no:cacheprovider", "-p", "tests.trainers.verl_training"]
-    command = [sys.executable, "-m", "pytest", *quiet, f"--basetemp={folder / 'tests'}", str(HERE / VERSIONS[version])]
+    quiet = ["-W", "ignore", "--disable-warnings", "-p", "no:cacheprovider"]
+    own_fixtures = ["--noconftest", "-p", "tests.trainers.verl_training"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *quiet,
+        *own_fixtures,
+        f"--basetemp={folder / 'tests'}",
+        str(HERE / VERSIONS[version]),
+    ]
     said = folder / "said.txt"
     with said.open("wb") as output:
         process = subprocess.Popen(

@@ -18,6 +18,7 @@ from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1 import PPOTrainerSync
 
 from bots_client.integrations import verl as integration
+from bots_client.integrations.rewards import flush
 from tests.trainers.verl_training import PAGE, TASKS, configuration, same, shown
 
 ONE_BY_ONE = {"algorithm.filter_groups": {"enable": True, "metric": "acc"}}  # verl then fetches prompts so
@@ -59,7 +60,7 @@ def trainer(folder, tokenizer, bots, tmp_path):
 def roll_out(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int = 4) -> None:
     """Have verl's reward manager score answers to each row of a batch, so many of which are right."""
     asyncio.run(_scored(trainer, batch, solved, rollouts))
-    integration.reports.flush()
+    assert flush()
 
 
 async def _scored(trainer: PPOTrainerSync, batch: TensorDict, solved: int, rollouts: int) -> None:
@@ -101,7 +102,7 @@ def test_the_reward_function_of_the_page_reports(trainer, bots):
     assert (
         session["compute_score"](data_source="", solution_str="71", ground_truth="7", extra_info=row["extra_info"]) == 1
     )
-    integration.reports.flush()
+    assert flush()
     assert bots.run(*RUN).pending == 1
 
 
@@ -209,7 +210,7 @@ def test_verls_own_reward_functions_can_report_too(trainer, bots):
             )
             == 1.0
         )
-    integration.reports.flush()
+    assert flush()
     trainer._next_train_batch()
     assert bots.run(*RUN).totals.all_solved == 8
 
@@ -223,7 +224,7 @@ def test_a_coroutine_reports_the_accuracy_of_its_result(trainer, bots):
     rows = extras(trainer._next_train_batch())
     for row in rows:
         asyncio.run(score(extra_info=row))
-    integration.reports.flush()
+    assert flush()
     trainer._next_train_batch()
     assert bots.run(*RUN).totals.successes == sum(row["index"] % 2 == 0 for row in rows)
 

@@ -9,7 +9,7 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from bots_client import Outcome, ResilientClient, Selector
 from bots_client.integrations._tail import Tail, flush
@@ -18,8 +18,9 @@ __all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Origin = TypeVar("Origin")
 
-GATHER_S = 0.5  # a step's thousands of rollouts then make a few reports of each process, not a journal entry each
+GATHER_S = 1.0  # a step of 8192 rollouts from 8 processes then makes some hundred journal entries, not 8192
 
 logger = logging.getLogger("bots_client")
 
@@ -56,7 +57,7 @@ def reports_groups(
         if rollouts:
             tail.add(rollouts)
 
-    return lambda function: _taking(function, lambda result, _, named: take(result, named))
+    return lambda function: looked_at(function, take)
 
 
 def reports_rollouts(
@@ -84,20 +85,49 @@ def reports_rollouts(
         score_key: under which a mapping holds the reward.
         close_step: None leaves it to the run's `tasks_per_step`; False where something else closes the steps.
     """
-    tail = Tail(functools.partial(_report_rollouts, client, dataset, run, close_step), GATHER_S)
 
-    def take(result: object, positional: tuple[object, ...], named: Mapping[str, Any], names: list[str]) -> None:
-        given = dict(zip(names, positional, strict=False)) | dict(named)
+    def report(selection: str, outcomes: list[Outcome]) -> None:
+        client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
+
+    rollouts = Rollouts(report)
+
+    def take(result: object, given: Mapping[str, Any]) -> None:
         extra = given.get("extra_info")
         row = extra if isinstance(extra, Mapping) else given
         score = result[score_key] if isinstance(result, Mapping) else result
-        tail.add((_required(row, task_key), row.get(selection_key) or "", _number(score)))
+        rollouts.add(row.get(selection_key) or "", _required(row, task_key), score)
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        names = list(inspect.signature(function).parameters)
-        return _taking(function, lambda result, positional, named: take(result, positional, named, names))
+    return lambda function: looked_at(function, take)
 
-    return decorate
+
+class Rollouts(Generic[Origin]):
+    """Rewards of single rollouts on their way to the service: gathered for a moment, then a report for each origin.
+
+    Args:
+        report: gets an origin, such as a selection, and what came of its tasks.
+    """
+
+    def __init__(self, report: Callable[[Origin, list[Outcome]], object]) -> None:
+        self._report = report
+        self._tail = Tail(self._report_all, GATHER_S)
+
+    def add(self, origin: Origin, task: str, reward: object) -> None:
+        """Take the reward of one rollout, in the run's reward range; None and NaN are no evidence.
+
+        Raises:
+            InvalidRequestError, TypeError, ValueError: it is no finite number, and left out.
+        """
+        number = _number(reward)
+        if not math.isnan(number):
+            Outcome.rewards(task, [number])
+            self._tail.add((origin, task, number))
+
+    def _report_all(self, rollouts: list[tuple[Origin, str, float]]) -> None:
+        by_origin: dict[Origin, dict[str, list[float]]] = {}
+        for origin, task, reward in rollouts:
+            by_origin.setdefault(origin, {}).setdefault(task, []).append(reward)
+        for origin, rewards in by_origin.items():
+            self._report(origin, [Outcome.rewards(task, of_task) for task, of_task in rewards.items()])
 
 
 def observe_groups(
@@ -109,11 +139,13 @@ def observe_groups(
         selector: of the job.
         tasks: the task of each rollout.
         rewards: of each rollout; NaN: not applicable. A task with no other gives its lease back.
-        selections: the id of each rollout's selection; "" or None: the selector knows.
+        selections: the id of each rollout's selection; "" and None: the selector knows.
     """
     groups: dict[tuple[str, str], list[float]] = {}
     tasks = list(tasks)
-    for task, selection, reward in zip(tasks, selections or [""] * len(tasks), rewards, strict=True):
+    if selections is None:
+        selections = [""] * len(tasks)
+    for task, selection, reward in zip(tasks, selections, rewards, strict=True):
         groups.setdefault((task, selection), []).append(reward)
     applied = 0
     for (task, selection), all_rewards in groups.items():
@@ -137,32 +169,18 @@ def _observe_calls(
             open_tasks[0] = 0
 
 
-def _report_rollouts(
-    client: ResilientClient,
-    dataset: str,
-    run: str,
-    close_step: bool | None,
-    rollouts: list[tuple[str, str, float]],
-) -> None:
-    by_selection: dict[str, dict[str, list[float]]] = {}
-    for task, selection, reward in rollouts:
-        if not math.isnan(reward):
-            by_selection.setdefault(selection, {}).setdefault(task, []).append(reward)
-    for selection, rewards in by_selection.items():
-        outcomes = [Outcome.rewards(task, of_task) for task, of_task in rewards.items()]
-        client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
+def looked_at(function: Callable[P, R], take: Callable[[object, Mapping[str, Any]], None]) -> Callable[P, R]:
+    """Return the function, whose results and arguments, by name, are taken a look at.
 
-
-def _taking(
-    function: Callable[P, R], take: Callable[[object, tuple[object, ...], Mapping[str, Any]], None]
-) -> Callable[P, R]:
-    """Return the function with its results looked at; whatever goes wrong with that is logged, once."""
+    Whatever goes wrong with that is logged, once.
+    """
     name = getattr(function, "__name__", type(function).__name__)
+    parameters = list(inspect.signature(function).parameters)
     said = [""]
 
     def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
         try:
-            take(result, positional, named)
+            take(result, {**dict(zip(parameters, positional, strict=False)), **named})
         except Exception as error:  # a reward function must go on, whatever its arguments lack
             if said[0] != str(error):
                 logger.warning("rewards of %s are not reported: %s", name, error)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import torch.distributed
-from torch.utils.data import IterableDataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, Sampler, get_worker_info
 
 from bots_client import Selector
 from bots_client._selector import checked_ids
 
 T = TypeVar("T")
+Loader = TypeVar("Loader", bound=DataLoader[Any])
 
 
 def from_rank_zero(ask: Callable[[], T]) -> T:
@@ -59,7 +60,8 @@ class _Place:
 class _Chosen:
     """The positions of rows, chunk by chunk as the service chooses their tasks; one question per chunk.
 
-    copies: how often each position comes in a row; passes: how often the whole chunk comes; length: None: no end.
+    copies: how often each position comes in a row; passes: how often the whole chunk comes; length: None: no end;
+    saves_run: its state holds the selector's, too.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class _Chosen:
         copies: int = 1,
         passes: int = 1,
         length: int | None = None,
+        saves_run: bool = False,
     ) -> None:
         self._ids = checked_ids(selector.ids if ids is None else ids)
         self._positions = {task: position for position, task in enumerate(self._ids)}
@@ -82,6 +85,7 @@ class _Chosen:
         self._selector = selector
         self._count, self._copies, self.passes = count, copies, passes
         self._length = length
+        self._saves_run = saves_run
         self._place = _Place()
         self._next: _Place | None = None  # where the next iteration begins, if not at the beginning
 
@@ -117,13 +121,24 @@ class _Chosen:
         whole = count // self.chunk * self.chunk
         self._next = _Place(deque([(0, "")] * whole))
 
+    def __len__(self) -> int:
+        if self._length is None:
+            raise TypeError("these tasks have no end: pass length=")
+        return self._length
+
     def state_dict(self) -> dict[str, Any]:
-        """Return how far the iteration is, as plain values. The selector's own state is not in it."""
+        """Return how far the iteration is, as plain values; with `saves_run` where the run stands, too."""
         place = self._next or self._place
-        return {"left": [list(one) for one in place.left], "given": place.given}
+        run = {"selector": self._selector.state_dict()} if self._saves_run else {}
+        return {"left": [list(one) for one in place.left], "given": place.given, **run}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there; it asks for nothing that was given before."""
+        """Let the next iteration go on from there; it asks for nothing that was given before.
+
+        With `saves_run` the run rewinds.
+        """
+        if self._saves_run:
+            self._selector.load_state_dict(state["selector"])
         left = deque((int(position), str(selection)) for position, selection in state["left"])
         self._next = _Place(left, int(state["given"]))
 
@@ -141,6 +156,8 @@ class SelectorSampler(_Chosen, Sampler[int]):
         copies: how often each position comes in a row, as for the rollouts of a group.
         passes: how often the whole chunk comes before the next is chosen.
         length: of one iteration, in positions; default: as many whole chunks as one pass over the rows would fill.
+        saves_run: its state, which a `StatefulDataLoader` saves with its own, holds the selector's too, and loading it
+            rewinds the run. With loader workers that state would be taken ahead of the training: use none.
 
     Raises:
         ValueError: an id is there twice, there are fewer than `count`, or one of the selector's is missing.
@@ -155,14 +172,11 @@ class SelectorSampler(_Chosen, Sampler[int]):
         copies: int = 1,
         passes: int = 1,
         length: int | None = None,
+        saves_run: bool = False,
     ) -> None:
-        super().__init__(selector, ids, count, copies=copies, passes=passes, length=length)
+        super().__init__(selector, ids, count, copies=copies, passes=passes, length=length, saves_run=saves_run)
         if length is None:
             self._length = len(self._ids) // count * self.chunk
-
-    def __len__(self) -> int:
-        assert self._length is not None  # noqa: S101 - set above
-        return self._length
 
     def __iter__(self) -> Iterator[int]:
         return (position for position, _ in self._begin())
@@ -180,6 +194,7 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
         count: how many tasks to choose at once.
         ids: the task id of each row, in the rows' order; None: the selector's are.
         length: how many rows to give, in all; None: no end.
+        saves_run: as of `SelectorSampler`.
 
     Raises:
         ValueError: as of `SelectorSampler`.
@@ -194,8 +209,9 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
         count: int,
         ids: Sequence[str] | None = None,
         length: int | None = None,
+        saves_run: bool = False,
     ) -> None:
-        super().__init__(selector, ids, count, length=length)
+        super().__init__(selector, ids, count, length=length, saves_run=saves_run)
         self._rows = rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -205,3 +221,25 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
             {**self._rows[position], "task_id": self._ids[position], "selection_id": selection}
             for position, selection in self._begin()
         )
+
+
+def selected(loader: Loader, selector: Selector, *, count: int) -> Loader:
+    """Return a loader like the given one, whose rows come as the service chooses their tasks.
+
+    It has the same dataset, batches and length, and loads in the trainer's own process, so that nothing is chosen ahead
+    of the evidence. The state of a `StatefulDataLoader` holds the selector's, and loading it rewinds the run.
+
+    Args:
+        loader: of a map-style dataset, as the trainer built it.
+        selector: whom to ask; its ids are those of the dataset's rows, in their order.
+        count: how many tasks to choose at once: those of a training step.
+    """
+    chosen = type(loader)(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        sampler=SelectorSampler(selector, count=count, saves_run=True),
+        collate_fn=loader.collate_fn,
+        drop_last=loader.drop_last,
+        pin_memory=loader.pin_memory,
+    )
+    return cast(Loader, chosen)

@@ -13,7 +13,6 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from bots_client import Selector
-from bots_client._selector import alone
 from bots_client.integrations.rewards import observe_groups
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
@@ -50,7 +49,7 @@ class SelectorCallback(TrainerCallback):
         file = (checkpoint or _folder(args, state)) / STATE_FILE
         if file.exists():
             self._selector.load_state_dict(json.loads(file.read_text("utf-8")))
-        else:
+        elif state.is_world_process_zero:  # it alone rewinds, and the others may stand on another disk
             logger.warning("there is no %s: the run goes on from where it is, not from the checkpoint", file)
         if self._tasks is not None and not args.ignore_data_skip:
             self._tasks.skip(_rows_consumed(args, state))
@@ -108,7 +107,7 @@ class SelectsTasks(_Trainer):
                 "tasks can be chosen only from a dataset with rows to be indexed, and reported only with their ids: "
                 "pass a datasets.Dataset, and remove_unused_columns=False"
             )
-        if self.accelerator.num_processes > 1 and selector._share is alone:
+        if self.accelerator.num_processes > 1 and not selector.is_shared:
             raise ValueError("with several processes all must train on the same tasks: pass share=from_rank_zero")
         self.add_callback(self._selector_callback)
 

@@ -7,22 +7,31 @@ trainer.checkpoint_callback_class=bots_client.integrations.verl.BotsSnapshots
 """
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.reward_score import default_compute_score
 
-from bots_client import BotsClientError, Client, Selection, Selector
-from bots_client.integrations.reward_reports import Origin, RewardReports
+from bots_client import BotsClientError, Client, Outcome, ResilientClient, Selection, Selector
+from bots_client.integrations.rewards import Rollouts, looked_at
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
 logger = logging.getLogger("bots_client")
-reports = RewardReports()
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Origin(NamedTuple):
+    """Where a row was chosen, as reward workers are told; selection_id is "" where the service was away."""
+
+    url: str
+    dataset: str
+    run: str
+    selection_id: str
 
 
 class BotsDataset(RLHFDataset):
@@ -115,36 +124,42 @@ class BotsDataset(RLHFDataset):
             selector.client.report(selector.dataset, [], run=selector.run, close_step=True)
 
 
-def reporting(score: Callable[..., Any]) -> Callable[..., Any]:
+@functools.cache
+def _client_of(url: str) -> ResilientClient:
+    return ResilientClient(url)
+
+
+def _report(origin: Origin, outcomes: list[Outcome]) -> None:
+    client = _client_of(origin.url)
+    client.report(origin.dataset, outcomes, run=origin.run, selection=origin.selection_id, close_step=False)
+
+
+_rollouts = Rollouts(_report)
+
+
+def _take(result: Any, given: Mapping[str, Any]) -> None:
+    extra_info = given.get("extra_info")
+    if not extra_info or "bots" not in extra_info:
+        return
+    if isinstance(result, Mapping):
+        result = result["acc"] if "acc" in result else result["score"]
+    _rollouts.add(Origin(**extra_info["bots"]), extra_info["task_id"], result)
+
+
+def reporting(score: Callable[P, R]) -> Callable[P, R]:
     """Return a reward function that also reports what each rollout earned.
 
         @reporting
         def compute_score(data_source, solution_str, ground_truth, extra_info=None):
             return float(ground_truth in solution_str)
 
-    What is reported is the "acc" of a result that has one, else its "score", else the result. It never waits for the
-    service. Rollouts of validation are not reported.
+    What is reported is the "acc" of a result that has one, else its "score", else the result; None and NaN are no
+    evidence. It never waits for the service. Rollouts of validation are not reported.
 
     Args:
         score: as verl's `reward.custom_reward_function` wants it, a coroutine function or not.
     """
-    if inspect.iscoroutinefunction(score):
-
-        @functools.wraps(score)
-        async def score_and_report_later(*args: Any, **kwargs: Any) -> Any:
-            result = await score(*args, **kwargs)
-            _report(kwargs.get("extra_info"), result)
-            return result
-
-        return score_and_report_later
-
-    @functools.wraps(score)
-    def score_and_report(*args: Any, **kwargs: Any) -> Any:
-        result = score(*args, **kwargs)
-        _report(kwargs.get("extra_info"), result)
-        return result
-
-    return score_and_report
+    return looked_at(score, _take)
 
 
 compute_score = reporting(default_compute_score)
@@ -171,12 +186,6 @@ class BotsSnapshots(CheckpointCallback):
                 client.snapshot(self._wanted.dataset, self._wanted.run)
         except BotsClientError as error:
             logger.warning("no snapshot of the run at step %d: %s", global_step, error)
-
-
-def _report(extra_info: Mapping[str, Any] | None, result: Any) -> None:
-    if extra_info and "bots" in extra_info:
-        reward = result.get("acc", result.get("score")) if isinstance(result, dict) else result
-        reports.add(Origin(**extra_info["bots"]), extra_info["task_id"], reward)
 
 
 def _paths(files: str | Iterable[str]) -> list[str]:

@@ -139,6 +139,8 @@ def test_what_is_shared_is_what_the_rank_gets(connect, service, dataset):
     selector = Selector(connect(service), dataset, ids=IDS, share=share)
 
     assert selector.next(4) == selector.next(4) == shared[0]
+    assert selector.is_shared
+    assert not Selector(connect(service), dataset, ids=IDS).is_shared
 
 
 def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
