@@ -32,7 +32,10 @@ def in_time(ask: Callable[[], T], seconds: float, *, asked: str) -> T:
         except BaseException as error:
             answers.put((None, error))
 
-    threading.Thread(target=run, name="bots-client", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="bots-client", daemon=True).start()
+    except RuntimeError:  # too many threads, or the interpreter is ending: then the call's own deadline has to do
+        return ask()
     try:
         answer, error = answers.get(timeout=max(seconds, 0.0))
     except queue.Empty:

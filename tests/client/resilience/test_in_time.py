@@ -27,3 +27,12 @@ def test_what_hangs_is_given_up():
 
     assert time.monotonic() - begun < 30
     end.set()
+
+
+def test_without_a_thread_to_be_had_the_call_is_made_all_the_same(monkeypatch):
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+
+    assert in_time(lambda: 7, 60, asked="GET /version") == 7
