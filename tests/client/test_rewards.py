@@ -126,6 +126,16 @@ def test_columns_and_rewards_may_be_arrays(client, dataset, selector):
     assert (totals.rollouts, totals.successes, totals.late) == (2 * 3, 2 * 2, 2 * 2)
 
 
+def test_ids_may_come_as_numbers(client, url, dataset):
+    with Client(url) as direct:
+        direct.append_tasks(dataset, [Task("7")])
+    selector = Selector(client, dataset, ids=[*IDS, "7"], rank=0)
+
+    reports_groups(selector)(lambda **_columns: [1.0, 0.0])(task_id=np.array([7, 7]))
+
+    assert state(client, dataset).totals.rollouts == 2
+
+
 def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, dataset, selector):
     score = reports_groups(selector, tasks_per_step=2)(right)
     for task in selector.next(3).ids:

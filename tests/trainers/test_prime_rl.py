@@ -150,7 +150,7 @@ def test_the_configured_gates_stay(adapter, curriculum_of, tasks):
 
 def test_the_page_gives_each_environment_its_dataset(bots: Client, adapter, tasks, keys):
     create_pool(bots, "math", keys, first=keys)
-    curriculum = run_blocks("prime_rl.md", bots.url)["CurriculumByEnvironment"](None, tasks)
+    curriculum = run_blocks("prime-rl.md", bots.url)["CurriculumByEnvironment"](None, tasks)
     assert next(curriculum.sampler) in tasks
     assert bots.run("math").leased == len(tasks)
     curriculum.sampler.selector.client.close()

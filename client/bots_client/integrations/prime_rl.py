@@ -1,6 +1,6 @@
 """prime-rl: a task sampler that asks the service, and the curriculum that puts it in place.
 
-docs/trainers/prime_rl.md shows how to start an orchestrator with it.
+docs/trainers/prime-rl.md shows how to start an orchestrator with it.
 """
 
 import os

@@ -49,7 +49,7 @@ def reports_groups(
     tail = Tail(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
 
     def take(result: object, columns: Mapping[str, Any]) -> None:
-        tasks = list(_required(columns, task_column))
+        tasks = [str(task) for task in _required(columns, task_column)]  # a column of numbers holds no texts
         selections = columns.get(selection_column)
         if selections is None:
             selections = [""] * len(tasks)
@@ -95,7 +95,7 @@ def reports_rollouts(
         extra = given.get("extra_info")
         row = extra if isinstance(extra, Mapping) else given
         score = result[score_key] if isinstance(result, Mapping) else result
-        rollouts.add(row.get(selection_key) or "", _required(row, task_key), score)
+        rollouts.add(row.get(selection_key) or "", str(_required(row, task_key)), score)
 
     return lambda function: looked_at(function, take)
 
