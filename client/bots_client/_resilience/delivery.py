@@ -9,18 +9,23 @@ from typing import TypeVar
 from uuid import uuid4
 
 from bots_client._call import Call
+from bots_client._decode import into
 from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
+from bots_client._models import Run
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.flaws import without_flaws
 from bots_client._resilience.spool import Kept, Spool
 from bots_client._retry import Deadline
+from bots_client._step_models import Receipt
 
 T = TypeVar("T")
 
 KEY = "Idempotency-Key"
 GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
 LOOK_AGAIN_S = 0.02
+REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
 REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
+_RECEIPT, _RUN = into(Receipt), into(Run)
 
 
 class Delivery:
@@ -144,9 +149,16 @@ def _is_final(error: RequestError, path: str) -> bool:
     step that is not there cannot.
     """
     if isinstance(error, NotFoundError):
-        return path.endswith("/rewind")
+        return path.endswith(REWIND)
     return isinstance(error, REFUSALS) and error.type != BUSY
 
 
 def _call_of(kept: Kept) -> Call[bytes]:
-    return Call("POST", kept.path, bytes, body=kept.body, headers=kept.headers)
+    """Return the call whose answer is the body, once it is understood: a proxy's page with status 200 is no receipt."""
+    understood = _RUN if kept.path.endswith(REWIND) else _RECEIPT
+
+    def parse(body: bytes) -> bytes:
+        understood(body)
+        return body
+
+    return Call("POST", kept.path, parse, body=kept.body, headers=kept.headers)

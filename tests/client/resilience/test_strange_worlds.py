@@ -1,0 +1,32 @@
+"""What a training job meets that nobody planned: answers of strangers, disks that break, many at once."""
+
+import time
+
+import pytest
+
+from bots_client import Outcome
+from bots_client._resilience.spools import spool_of
+from tests.client.answers import RECEIPT
+from tests.client.scripted_server import answer, drop
+
+SOON_S = 20.0
+
+
+def spool_in(bots, dataset="guru", run="default"):
+    return spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run=run, limit_bytes=10**6)
+
+
+@pytest.mark.parametrize("garbage", [b"<html>Back soon</html>", {"status": "ok"}], ids=["a page", "other JSON"])
+def test_a_strangers_200_is_no_receipt_for_what_was_kept(connect, serve, garbage):
+    server = serve(drop, *[answer(garbage)] * 2, answer(RECEIPT))
+    bots = connect(server, report_deadline_s=0.1)
+    bots.report("guru", [Outcome.counts("t1", 1, 2)], idempotency_key="k1")
+    give_up = time.monotonic() + SOON_S
+    while len(server.received) < 3 and time.monotonic() < give_up:
+        bots.report("guru", [Outcome.counts("t2", 1, 2)])
+        time.sleep(0.05)
+    assert bots.health.replayed == 0
+
+    assert bots.flush(SOON_S) == 0
+
+    assert [request.key for request in server.received[:4]] == ["k1"] * 4
