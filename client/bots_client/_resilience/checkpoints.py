@@ -1,6 +1,6 @@
 """Where a run stands when the trainer saves a checkpoint, and going back there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +9,7 @@ from bots_client._calls import run_calls
 from bots_client._errors import BotsClientError, NotFoundError, RequestError
 from bots_client._models import Run
 from bots_client._resilience.connection import Connection
-from bots_client._resilience.delivery import Delivery
+from bots_client._resilience.delivery import DISK_FAILURES, Delivery
 from bots_client._retry import Deadline
 
 
@@ -40,14 +40,14 @@ class Checkpoints:
             deadline: for all of it.
         """
         self._delivery.deliver_kept(deadline)
-        kept_until = self._delivery.spool.last_position()
+        kept_until = self._of_disk(self._delivery.spool.last_position)
         step = last_step
         if self._connection.is_worth_it():
             try:
                 step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
             except BotsClientError as error:
                 self._connection.complain(error)
-        closing = self._delivery.spool.waiting(until=kept_until, closing=True)
+        closing = self._still_closing(kept_until)
         return {"step": step, "kept_until": kept_until, "kept_closing": closing}
 
     def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
@@ -61,9 +61,24 @@ class Checkpoints:
         if saved["step"] is None:
             self._connection.complain("the checkpoint does not say where the run stood: the run goes on as it is")
             return
-        delivered = saved["kept_closing"] - spool.waiting(until=saved["kept_until"], closing=True)
+        delivered = saved["kept_closing"] - self._still_closing(saved["kept_until"])
         rewind = self._rewind(saved["step"] + delivered, saved["step"], deadline)
-        spool.rewind(saved["kept_until"], _new_keys(), first=rewind)
+        try:
+            spool.rewind(saved["kept_until"], _new_keys(), first=rewind)
+        except DISK_FAILURES as error:
+            self._delivery.complain_of_disk(error)
+
+    def _still_closing(self, kept_until: int) -> int:
+        """Count the reports up to a position that wait and will close a step."""
+        return self._of_disk(lambda: self._delivery.spool.waiting(until=kept_until, closing=True))
+
+    def _of_disk(self, count: Callable[[], int]) -> int:
+        """Return what the spool tells, 0 if it cannot be read."""
+        try:
+            return count()
+        except DISK_FAILURES as error:
+            self._delivery.complain_of_disk(error)
+            return 0
 
     def _rewind(self, step: int, no_later: int, deadline: Deadline) -> Call[Run] | None:
         """Take the run back to a step, or to the earlier one if it never got there; returns what is left to send."""

@@ -25,6 +25,7 @@ GRACE_S = 1.0  # by which a delivery may be late before another process takes it
 LOOK_AGAIN_S = 0.02
 REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
 REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
+DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: what was read there makes no sense
 _RECEIPT, _RUN = into(Receipt), into(Run)
 
 
@@ -74,8 +75,8 @@ class Delivery:
                 finally:
                     self.spool.end_delivery(self._who)
                 self.waiting()
-        except sqlite3.Error as error:
-            self._complain_of_disk(error)
+        except DISK_FAILURES as error:
+            self.complain_of_disk(error)
         finally:
             self._one_at_a_time.release()
         return answers
@@ -92,8 +93,8 @@ class Delivery:
         """Count the writes that wait."""
         try:
             waiting = self.spool.waiting()
-        except (sqlite3.Error, OSError) as error:
-            self._complain_of_disk(error)
+        except DISK_FAILURES as error:
+            self.complain_of_disk(error)
             return 0
         self._connection.tally.put_kept(str(self.spool.file), waiting)
         return waiting
@@ -117,7 +118,7 @@ class Delivery:
         """Put a write on disk; returns its position, None if that failed."""
         try:
             position, dropped = self.spool.add(call, closes=closes)
-        except (sqlite3.Error, OSError) as error:
+        except DISK_FAILURES as error:
             self._connection.tally.add(lost=1)
             self._connection.complain(f"a report is lost, as it cannot be kept in {self.spool.file}: {error}")
             return None
@@ -138,7 +139,8 @@ class Delivery:
             headers = {**kept.headers, KEY: uuid4().hex}  # another body wants another key
             self.spool.split(kept, replace(kept, headers=headers, body=sound), flawed, str(error))
 
-    def _complain_of_disk(self, error: Exception) -> None:
+    def complain_of_disk(self, error: Exception) -> None:
+        """Log that what waits cannot be read or changed."""
         self._connection.complain(f"the reports kept in {self.spool.file} cannot be read: {error}")
 
 

@@ -4,9 +4,10 @@ import time
 
 import pytest
 
-from bots_client import Outcome
+from bots_client import Outcome, Selector
 from bots_client._resilience.spools import spool_of
 from tests.client.answers import RECEIPT
+from tests.client.resilience.worlds import IDS, outcomes_of
 from tests.client.scripted_server import answer, drop
 
 SOON_S = 20.0
@@ -30,3 +31,20 @@ def test_a_strangers_200_is_no_receipt_for_what_was_kept(connect, serve, garbage
     assert bots.flush(SOON_S) == 0
 
     assert [request.key for request in server.received[:4]] == ["k1"] * 4
+
+
+def test_a_spool_that_cannot_be_opened_stops_no_checkpoint(connect, service, dataset):
+    bots = connect(service)
+    selector = Selector(bots, dataset, ids=IDS)
+    for task in selector.next(4).ids:
+        selector.observe(task, [1, 0])
+    selector.step()
+    spool_in(bots, dataset).file.mkdir()
+
+    state = selector.state_dict()
+    bots.report(dataset, outcomes_of(selector.next(4)))
+    selector.load_state_dict(state)
+
+    assert state["saved"]["step"] == 1
+    assert bots.direct.run(dataset).step == 1
+    assert "cannot be read" in bots.health.last_error
