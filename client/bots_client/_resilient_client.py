@@ -136,8 +136,8 @@ class ResilientClient:
         Args:
             dataset: the pool.
             count: how many.
-            ids: of all tasks that the trainer has, the same sequence each time. Others that the service chooses are
-                replaced by some of these.
+            ids: of all tasks that the trainer has, in the same order each time; a ValueError if there are none. Others
+                that the service chooses are replaced by some of these.
             run: whose belief decides.
             tags: only tasks that bear one of them; not known here.
             quotas: how many of each tag; not known here.

@@ -137,6 +137,7 @@ class RunHere:
             return self._local(ids).choose(count, exclude)
 
     def _local(self, ids: Sequence[str]) -> LocalPool:
-        if self._pool is None or self._pool.ids is not ids:
-            self._pool = LocalPool(ids, self._seed)
+        own = tuple(ids)  # a list may be made anew for each call, or be changed between two
+        if self._pool is None or (self._pool.ids is not own and self._pool.ids != own):
+            self._pool = LocalPool(own, self._seed)
         return self._pool

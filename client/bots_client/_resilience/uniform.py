@@ -35,9 +35,14 @@ class LocalPool:
     Args:
         ids: in the trainer's order.
         seed: of the deck; the same ids and seed are dealt in the same order.
+
+    Raises:
+        ValueError: there are no ids.
     """
 
     def __init__(self, ids: Sequence[str], seed: str) -> None:
+        if not ids:  # said while the service is there, not hours later when it is away
+            raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
         self.ids = ids
         self._known: frozenset[str] | None = None
         self._deck = Deck(len(ids), seed)

@@ -63,6 +63,28 @@ def test_while_the_service_is_away_the_choice_is_uniform_and_reports_wait(connec
     assert "no BOTS service" in bots.health.last_error
 
 
+def test_ids_listed_anew_for_each_selection_are_still_each_chosen_once(connect):
+    bots = connect(NOWHERE, select_deadline_s=0.2)
+
+    selections = [bots.select("guru", 10, ids=list(IDS)) for _ in range(4)]
+
+    assert sorted(task for one in selections for task in one.ids) == sorted(IDS)
+
+
+def test_ids_may_change_between_selections(connect):
+    bots = connect(NOWHERE, select_deadline_s=0.2)
+    ids = list(IDS)
+    bots.select("guru", 10, ids=ids)
+    del ids[4:]
+
+    assert sorted(bots.select("guru", 4, ids=ids).ids) == ids
+
+
+def test_no_ids_are_said_at_once_and_not_when_the_service_goes_away(connect, service, dataset):
+    with pytest.raises(ValueError, match="ids is empty"):
+        connect(service).select(dataset, 4, ids=[])
+
+
 def test_reports_of_several_runs_wait_side_by_side(connect):
     bots = connect(NOWHERE, report_deadline_s=0.2)
 
