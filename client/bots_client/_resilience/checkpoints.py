@@ -32,16 +32,15 @@ class Checkpoints:
         self._dataset = dataset
         self._run = run
 
-    def save(self, last_step: int | None, deadline: Deadline) -> dict[str, Any]:
+    def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return where the run stands, as JSON values; what waits is sent first.
 
         Args:
-            last_step: where it stood when the service last told; kept to if the service is away.
             deadline: for all of it.
         """
         self._delivery.deliver_kept(deadline)
         kept_until = self._of_disk(self._delivery.spool.last_position)
-        step = last_step
+        step = self._delivery.last_step
         if self._connection.is_worth_it():
             try:
                 step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
@@ -83,6 +82,7 @@ class Checkpoints:
     def _rewind(self, step: int, no_later: int, deadline: Deadline) -> Call[Run] | None:
         """Take the run back to a step, or to the earlier one if it never got there; returns what is left to send."""
         call = run_calls.rewind(self._dataset, step, self._run)
+        self._delivery.last_step = step
         if not self._connection.is_worth_it():
             return call
         try:

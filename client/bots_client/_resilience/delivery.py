@@ -5,7 +5,6 @@ import sqlite3
 import threading
 import time
 from dataclasses import replace
-from typing import TypeVar
 from uuid import uuid4
 
 from bots_client._call import Call
@@ -18,12 +17,9 @@ from bots_client._resilience.spool import Kept, Spool
 from bots_client._retry import Deadline
 from bots_client._step_models import Receipt
 
-T = TypeVar("T")
-
 KEY = "Idempotency-Key"
 GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
 LOOK_AGAIN_S = 0.02
-REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
 REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
 DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: what was read there makes no sense
 _RECEIPT, _RUN = into(Receipt), into(Run)
@@ -35,16 +31,19 @@ class Delivery:
     Args:
         connection: to the service.
         spool: where writes wait for it.
+
+    last_step: where the run stood when the service last told this process.
     """
 
     def __init__(self, connection: Connection, spool: Spool) -> None:
         self.spool = spool
+        self.last_step: int | None = None
         self._connection = connection
         self._who = f"{os.getpid()}-{uuid4().hex}"
         self._one_at_a_time = threading.Lock()
 
-    def deliver(self, call: Call[T], *, closes: bool, deadline: Deadline) -> T | None:
-        """Send a write, after those that wait; keep it where that fails.
+    def deliver(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
+        """Send a report, after those that wait; keep it where that fails.
 
         Args:
             call: with a key and a JSON body.
@@ -56,16 +55,17 @@ class Delivery:
         """
         if self.waiting() == 0 and self._connection.is_worth_it():
             try:
-                return self._connection.ask(call, deadline.left_s())
+                receipt = self._connection.ask(call, deadline.left_s())
+                self.last_step = receipt.step
+                return receipt
             except BotsClientError as error:
                 self._connection.complain(error)
         position = self._keep(call, closes=closes)
-        answer = self.deliver_kept(deadline).get(position)
-        return None if answer is None else call.parse(answer)
+        return self.deliver_kept(deadline).get(position)
 
-    def deliver_kept(self, deadline: Deadline) -> dict[int | None, bytes]:
-        """Send what waits, oldest first, unless another thread or process is at it; returns the answers by position."""
-        answers: dict[int | None, bytes] = {}
+    def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
+        """Send what waits, oldest first, unless another thread or process is at it; returns receipts by position."""
+        answers: dict[int | None, Receipt] = {}
         if not self._one_at_a_time.acquire(blocking=False):
             return answers
         try:
@@ -99,22 +99,25 @@ class Delivery:
         self._connection.tally.put_kept(str(self.spool.file), waiting)
         return waiting
 
-    def _send_kept(self, deadline: Deadline, answers: dict[int | None, bytes]) -> None:
+    def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> None:
         while deadline.left_s() > 0 and (kept := self.spool.first()) is not None:
             try:
-                answers[kept.position] = self._connection.ask(_call_of(kept), deadline.left_s())
+                answer = self._connection.ask(_call_of(kept), deadline.left_s())
             except RequestError as error:
                 self._connection.complain(error)
-                if not _is_final(error, kept.path):
+                if not _is_final(error, kept):
                     return
                 self._refuse(kept, error)
             except BotsClientError:
                 return
             else:
+                self.last_step = answer.step
+                if isinstance(answer, Receipt):
+                    answers[kept.position] = answer
                 self.spool.remove(kept.position)
                 self._connection.tally.add(replayed=1)
 
-    def _keep(self, call: Call[T], *, closes: bool) -> int | None:
+    def _keep(self, call: Call[Receipt], *, closes: bool) -> int | None:
         """Put a write on disk; returns its position, None if that failed."""
         try:
             position, dropped = self.spool.add(call, closes=closes)
@@ -144,23 +147,17 @@ class Delivery:
         self._connection.complain(f"the reports kept in {self.spool.file} cannot be read: {error}")
 
 
-def _is_final(error: RequestError, path: str) -> bool:
+def _is_final(error: RequestError, kept: Kept) -> bool:
     """Say whether the same write would be refused for ever.
 
     A key that is not known yet, or a dataset that is restored next, can be mended while reports wait. A rewind to a
     step that is not there cannot.
     """
     if isinstance(error, NotFoundError):
-        return path.endswith(REWIND)
+        return kept.is_rewind
     return isinstance(error, REFUSALS) and error.type != BUSY
 
 
-def _call_of(kept: Kept) -> Call[bytes]:
-    """Return the call whose answer is the body, once it is understood: a proxy's page with status 200 is no receipt."""
-    understood = _RUN if kept.path.endswith(REWIND) else _RECEIPT
-
-    def parse(body: bytes) -> bytes:
-        understood(body)
-        return body
-
-    return Call("POST", kept.path, parse, body=kept.body, headers=kept.headers)
+def _call_of(kept: Kept) -> Call[Receipt | Run]:
+    """Return the call. Its answer must be understood: a proxy's page with status 200 says nothing of what was kept."""
+    return Call("POST", kept.path, _RUN if kept.is_rewind else _RECEIPT, body=kept.body, headers=kept.headers)

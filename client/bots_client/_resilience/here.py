@@ -81,7 +81,6 @@ class RunHere:
         self._checkpoints = Checkpoints(connection, delivery, dataset, run)
         self._lock = threading.Lock()
         self._pool: LocalPool | None = None
-        self._last_step: int | None = None
 
     def select(self, call: Call[Selection], ids: Sequence[str], deadline: Deadline) -> Selection | None:
         """Return what the service selects, None if it is not to be asked now. What waits goes first.
@@ -105,14 +104,11 @@ class RunHere:
 
     def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
         """Deliver a report; None if it waits, or will never be taken."""
-        receipt = self.delivery.deliver(call, closes=closes, deadline=deadline)
-        if receipt is not None:
-            self._last_step = receipt.step
-        return receipt
+        return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return where the run stands, as JSON values."""
-        return self._checkpoints.save(self._last_step, deadline)
+        return self._checkpoints.save(deadline)
 
     def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
         """Take the run back to where it stood."""

@@ -17,6 +17,7 @@ from typing import Any
 from bots_client._call import Call
 
 WAIT_S = 2.0  # for another process that holds the file
+REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
 
 # AUTOINCREMENT: a position is never used twice, so that a checkpoint can name one.
 SCHEMA = """
@@ -47,6 +48,11 @@ class Kept:
     closes: bool
     added_at: float
     refused: str | None
+
+    @property
+    def is_rewind(self) -> bool:
+        """Whether it takes the run back."""
+        return self.path.endswith(REWIND)
 
 
 class Spool:
@@ -136,26 +142,32 @@ class Spool:
     def rewind(self, position: int, new_keys: Iterator[str], first: Call[Any] | None) -> None:
         """Go back to a checkpoint: forget what was kept after it, detach what was kept before it from its selections.
 
-        A selection made before a rewind counts for nothing after it; its evidence does, under a key of its own.
+        A selection made before a rewind counts for nothing after it; its evidence does, under a key of its own. What
+        stays keeps its position, so that the same checkpoint can be gone back to once more.
 
         Args:
             position: the last that was kept when the checkpoint was made.
             new_keys: Idempotency-Keys.
-            first: goes before all others.
+            first: goes before all others, in place of a rewind that still waits.
         """
         if first is None and not self.file.exists():
             return
         with self._opened() as db:
-            rows = self._rows(db, "refused IS NULL AND position <= ? ORDER BY position", position)
-            db.execute("DELETE FROM reports WHERE refused IS NULL")
-            if first is not None:
-                _insert(db, first.path, first.headers, first.body, closes=False)
-            for kept in rows:
+            waits = "refused IS NULL"
+            db.execute(f"DELETE FROM reports WHERE {waits} AND (position > ? OR path LIKE ?)", (position, f"%{REWIND}"))  # noqa: S608
+            for kept in self._rows(db, waits):
                 content = json.loads(kept.body)
                 content.pop("selection_id", None)
-                headers = {**kept.headers, "Idempotency-Key": next(new_keys)}
+                headers = json.dumps({**kept.headers, "Idempotency-Key": next(new_keys)})
                 body = json.dumps(content, separators=(",", ":")).encode()
-                _insert(db, kept.path, headers, body, closes=kept.closes)
+                db.execute(
+                    "UPDATE reports SET headers = ?, body = ? WHERE position = ?", (headers, body, kept.position)
+                )
+            if first is not None:
+                added = _insert(db, first.path, first.headers, first.body, closes=False)
+                db.execute(
+                    "UPDATE reports SET position = (SELECT min(position) - 1 FROM reports) WHERE position = ?", (added,)
+                )
 
     def begin_delivery(self, who: str, seconds: float) -> bool:
         """Say whether this process is to deliver now, so that no two send the same reports; for so long at most."""
@@ -182,7 +194,8 @@ class Spool:
 
     def _make_room(self, db: sqlite3.Connection) -> int:
         """Drop the oldest reports beyond the limit; the newest say most about the model as it is."""
-        rows = db.execute("SELECT position, length(body) FROM reports ORDER BY position DESC").fetchall()
+        query = "SELECT position, length(body) FROM reports WHERE path NOT LIKE ? ORDER BY position DESC"
+        rows = db.execute(query, (f"%{REWIND}",)).fetchall()  # without its rewind, what waits would be of another past
         total, dropped = 0, []
         for position, size in rows:
             total += size

@@ -311,3 +311,40 @@ def test_a_checkpoint_made_before_the_service_was_ever_there_changes_nothing(con
     selector.load_state_dict(selector.state_dict())
 
     assert "does not say where the run stood" in caplog.text
+
+
+def test_a_trainer_that_crashes_again_before_the_service_is_back_goes_to_the_same_place(outage):
+    train(outage.selector, 2)
+    outage.service.kill()
+    train(outage.selector, 3)
+    state = outage.selector.state_dict()
+    train(outage.selector, 1)
+
+    for _ in range(3):  # each crashes after a step
+        again = outage.begin_trainer()
+        again.load_state_dict(state)
+        train(again, 1)
+    later = again.state_dict()  # a checkpoint of a process that never saw the service
+    train(again, 2)
+    again = outage.begin_trainer()
+    again.load_state_dict(later)
+    outage.service.start()
+    assert again.client.flush(30) == 0
+
+    assert steps_and_rollouts(again) == (6, 6 * 16)
+    assert (again.client.direct.run("guru").epoch, again.client.health.refused) == (1, 0)
+
+
+def test_a_checkpoint_made_while_away_knows_what_was_delivered_from_disk_and_rewound(outage):
+    trainer = outage.selector
+    train(trainer, 2)
+    before = trainer.state_dict()
+    outage.service.kill()
+    train(trainer, 3)
+    outage.service.start()
+    assert trainer.client.flush(30) == 0
+    outage.service.kill()
+
+    assert trainer.state_dict()["saved"] == {"step": 5, "kept_until": 3, "kept_closing": 0}
+    trainer.load_state_dict(before)
+    assert trainer.state_dict()["saved"]["step"] == 2
