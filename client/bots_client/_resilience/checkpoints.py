@@ -1,5 +1,6 @@
 """Where a run stands when the trainer saves a checkpoint, and going back there."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
@@ -39,14 +40,15 @@ class Checkpoints:
             deadline: for all of it.
         """
         self._delivery.deliver_kept(deadline)
-        kept_until = self._of_disk(self._delivery.spool.last_position)
-        step = self._delivery.last_step
-        if self._connection.is_worth_it():
-            try:
-                step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
-            except BotsClientError as error:
-                self._connection.complain(error)
-        closing = self._still_closing(kept_until)
+        with self._delivery.alone(_half_of(deadline)):
+            kept_until = self._of_disk(self._delivery.spool.last_position)
+            step = self._delivery.last_step
+            if self._connection.is_worth_it():
+                try:
+                    step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
+                except BotsClientError as error:
+                    self._connection.complain(error)
+            closing = self._still_closing(kept_until)
         return {"step": step, "kept_until": kept_until, "kept_closing": closing}
 
     def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
@@ -56,16 +58,16 @@ class Checkpoints:
             saved: what `save` returned.
             deadline: for all of it.
         """
-        spool = self._delivery.spool
         if saved["step"] is None:
             self._connection.complain("the checkpoint does not say where the run stood: the run goes on as it is")
             return
-        delivered = saved["kept_closing"] - self._still_closing(saved["kept_until"])
-        rewind = self._rewind(saved["step"] + delivered, saved["step"], deadline)
-        try:
-            spool.rewind(saved["kept_until"], _new_keys(), first=rewind)
-        except DISK_FAILURES as error:
-            self._delivery.complain_of_disk(error)
+        with self._delivery.alone(_half_of(deadline)):
+            delivered = saved["kept_closing"] - self._still_closing(saved["kept_until"])
+            rewind = self._rewind(saved["step"] + delivered, saved["step"], deadline)
+            try:
+                self._delivery.spool.rewind(saved["kept_until"], _new_keys(), first=rewind)
+            except DISK_FAILURES as error:
+                self._delivery.complain_of_disk(error)
 
     def _still_closing(self, kept_until: int) -> int:
         """Count the reports up to a position that wait and will close a step."""
@@ -96,6 +98,10 @@ class Checkpoints:
         except BotsClientError:
             return call
         return None
+
+
+def _half_of(deadline: Deadline) -> Deadline:
+    return Deadline(deadline.left_s() / 2, time.monotonic)
 
 
 def _new_keys() -> Iterator[str]:

@@ -4,6 +4,8 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from uuid import uuid4
 
@@ -19,6 +21,7 @@ from bots_client._step_models import Receipt
 
 KEY = "Idempotency-Key"
 GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
+ALONE_S = 10.0  # for which other processes wait at most while a checkpoint is made or gone back to
 LOOK_AGAIN_S = 0.02
 REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
 DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: what was read there makes no sense
@@ -81,6 +84,19 @@ class Delivery:
             self._one_at_a_time.release()
         return answers
 
+    @contextmanager
+    def alone(self, deadline: Deadline) -> Iterator[None]:
+        """Let nobody deliver meanwhile, so that what waits stays as it is; past the deadline, come what may."""
+        is_mine = self._one_at_a_time.acquire(timeout=max(deadline.left_s(), 0.0))
+        try:
+            while is_mine and not self._begins_alone() and deadline.left_s() > 0:
+                time.sleep(LOOK_AGAIN_S)
+            yield
+        finally:
+            if is_mine:
+                self._ends_alone()
+                self._one_at_a_time.release()
+
     def flush(self, deadline: Deadline) -> int:
         """Send what waits, whoever kept it, until the deadline; returns how many still wait."""
         while (waiting := self.waiting()) and deadline.left_s() > 0:
@@ -116,6 +132,21 @@ class Delivery:
                     answers[kept.position] = answer
                 self.spool.remove(kept.position)
                 self._connection.tally.add(replayed=1)
+
+    def _begins_alone(self) -> bool:
+        """Say whether no other process delivers for now."""
+        try:
+            return not self.spool.file.exists() or self.spool.begin_delivery(self._who, ALONE_S)
+        except DISK_FAILURES as error:
+            self.complain_of_disk(error)
+            return True
+
+    def _ends_alone(self) -> None:
+        try:
+            if self.spool.file.exists():
+                self.spool.end_delivery(self._who)
+        except DISK_FAILURES as error:
+            self.complain_of_disk(error)
 
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int | None:
         """Put a write on disk; returns its position, None if that failed."""

@@ -2,10 +2,14 @@
 
 import json
 import pickle
+import threading
+import time
 
 import pytest
 
 from bots_client import Selector, Task
+from bots_client._resilience.delivery import _call_of
+from bots_client._resilience.spools import spool_of
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import ServiceProcess, free_port
 
@@ -348,3 +352,27 @@ def test_a_checkpoint_made_while_away_knows_what_was_delivered_from_disk_and_rew
     assert trainer.state_dict()["saved"] == {"step": 5, "kept_until": 3, "kept_closing": 0}
     trainer.load_state_dict(before)
     assert trainer.state_dict()["saved"]["step"] == 2
+
+
+def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_once(outage):
+    """The service has it and the disk has it still, when the trainer comes back."""
+    train(outage.selector, 2)
+    outage.service.kill()
+    train(outage.selector, 1)
+    state = outage.selector.state_dict()
+    outage.service.start()
+    again = outage.begin_trainer()
+    spool = spool_of(again.client.spool, url=outage.service.url, dataset="guru", run="default", limit_bytes=1)
+    assert spool.begin_delivery("another", 60)
+    kept = spool.first()
+    again.client.direct._send(_call_of(kept))
+
+    loading = threading.Thread(target=lambda: again.load_state_dict(state))
+    loading.start()
+    time.sleep(0.2)
+    spool.remove(kept.position)
+    spool.end_delivery("another")
+    loading.join()
+    assert again.client.flush(30) == 0
+
+    assert steps_and_rollouts(again) == (3, 3 * 16)
