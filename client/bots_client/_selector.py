@@ -24,10 +24,15 @@ def alone(ask: Callable[[], Selection]) -> Selection:
 class Flight:
     """What is under way in one process: selections, and what was observed of them. Safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, selected: Mapping[str, set[str]] | None = None) -> None:
+        self.process = os.getpid()
         self._lock = threading.Lock()
-        self._selected: OrderedDict[str, set[str]] = OrderedDict()
+        self._selected: OrderedDict[str, set[str]] = OrderedDict(selected or {})
         self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
+
+    def in_fork(self) -> "Flight":
+        """Return that of a forked process: its parent reports what was observed, and its lock may be held for ever."""
+        return Flight(self._selected)
 
     def begin(self, selection: Selection) -> None:
         """Note a selection."""
@@ -103,16 +108,16 @@ class Selector:
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {"tags": tags, "quotas": quotas, "uniform_share": uniform_share}
         self._share = share
-        self._flight = Flight()
+        self._process = Flight()
         self._receipt: Receipt | None = None
         self._selection: Selection | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_flight"}
+        return {name: value for name, value in vars(self).items() if name != "_process"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._flight = Flight()
+        self._process = Flight()
 
     @property
     def is_shared(self) -> bool:
@@ -186,7 +191,7 @@ class Selector:
                 f"the checkpoint is of dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
                 f" {state.get('format')!r}; this selector is of {self.dataset!r}, {self.run!r}, {FORMAT}"
             )
-        self._flight = Flight()
+        self._process = Flight()
         if self.rank == 0 and state["saved"] is not None:
             self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 
@@ -202,6 +207,12 @@ class Selector:
             values["bots/step"] = self._receipt.step
         known = {name: float(value) for name, value in values.items() if value is not None}
         return {**known, **self.client.health.as_metrics()}
+
+    @property
+    def _flight(self) -> Flight:
+        if self._process.process != os.getpid():
+            self._process = self._process.in_fork()
+        return self._process
 
     def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
         self._flight.note(outcome, selection.selection_id if isinstance(selection, Selection) else selection)

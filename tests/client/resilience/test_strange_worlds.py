@@ -1,5 +1,7 @@
 """What a training job meets that nobody planned: answers of strangers, disks that break, many at once."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -48,3 +50,21 @@ def test_a_spool_that_cannot_be_opened_stops_no_checkpoint(connect, service, dat
     assert state["saved"]["step"] == 1
     assert bots.direct.run(dataset).step == 1
     assert "cannot be read" in bots.health.last_error
+
+
+def test_a_forked_process_neither_reports_what_its_parent_observed_nor_waits_for_its_locks(connect, service, dataset):
+    selector = Selector(connect(service), dataset, ids=IDS)
+    first, second = selector.next(2).ids
+    selector.observe(first, [1, 0])
+
+    with selector._flight._lock:  # as another thread may hold it at the moment of the fork
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            selector.observe(second, [1, 0])
+            receipt = selector.step()
+            os._exit(0 if receipt is not None and receipt.reported == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+    assert selector.step().reported == 1
+    assert selector.client.direct.run(dataset).totals.rollouts == 4
