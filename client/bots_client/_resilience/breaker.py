@@ -26,6 +26,7 @@ class Breaker:
         self._rng = rng
         self._lock = threading.Lock()
         self._failures = 0
+        self._is_trying = False
         self._pause_s = 0.0
         self._quiet_until = 0.0
 
@@ -43,12 +44,13 @@ class Breaker:
             if now < self._quiet_until:
                 return False
             self._quiet_until = now + self._pause_s
+            self._is_trying = True
             return True
 
     def succeeded(self) -> bool:
         """Let all calls through; says whether they were not before."""
         with self._lock:
-            was_open, self._failures = self._failures > 0, 0
+            was_open, self._failures, self._is_trying = self._failures > 0, 0, False
             return was_open
 
     def failed(self, retry_after_s: float | None = None) -> bool:
@@ -58,7 +60,10 @@ class Breaker:
             retry_after_s: what the service asked for, if it did.
         """
         with self._lock:
-            was_open, self._failures = self._failures > 0, self._failures + 1
+            was_open = self._failures > 0
+            if was_open and not self._is_trying:  # of many calls that were under way, one is a failure
+                return False
+            self._failures, self._is_trying = self._failures + 1, False
             bound_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 60))
             self._pause_s = max(bound_s * (1 + self._rng()) / 2, min(retry_after_s or 0.0, LONGEST_PAUSE_S))
             self._quiet_until = self._clock() + self._pause_s

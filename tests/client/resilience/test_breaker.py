@@ -89,3 +89,13 @@ def test_a_success_lets_all_calls_through_and_forgets_the_failures(clock):
     assert not breaker.failed()
     breaker.succeeded()
     assert pauses(breaker, clock, 2) == [1, 2]
+
+
+def test_calls_that_were_under_way_together_fail_as_one(clock):
+    breaker = Breaker(clock, rng=lambda: 1.0)
+
+    assert [breaker.failed() for _ in range(64)] == [True] + [False] * 63
+
+    clock.now += 1
+    assert breaker.allows()
+    assert pauses(breaker, clock, 1) == [2]
