@@ -22,10 +22,10 @@ def without_flaws(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, byte
     flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
     report = json.loads(body)
     outcomes = report.get("outcomes", [])
-    if not flawed or any(flaw.loc[:2] != OUTCOMES for flaw in flaws) or len(flawed) >= len(outcomes):
-        return None
     sound = [outcome for index, outcome in enumerate(outcomes) if index not in flawed]
     refused = [outcome for index, outcome in enumerate(outcomes) if index in flawed]
+    if not refused or any(flaw.loc[:2] != OUTCOMES for flaw in flaws) or not sound:
+        return None
     return _bytes({**report, "outcomes": sound}), _bytes({**report, "outcomes": refused})
 
 

@@ -29,8 +29,15 @@ def test_outcomes_with_flaws_are_told_from_the_others():
 
 @pytest.mark.parametrize(
     "flaws",
-    [[], [at("outcomes")], [at("dataset")], [at("outcomes", 1), at("run")], [at("outcomes", n) for n in range(4)]],
-    ids=["none", "all of them", "elsewhere", "here and elsewhere", "every one"],
+    [
+        [],
+        [at("outcomes")],
+        [at("dataset")],
+        [at("outcomes", 1), at("run")],
+        [at("outcomes", n) for n in range(4)],
+        [at("outcomes", 4)],
+    ],
+    ids=["none", "all of them", "elsewhere", "here and elsewhere", "every one", "one that is not there"],
 )
 def test_a_report_that_cannot_be_saved_is_left_whole(flaws):
     assert without_flaws(BODY, flaws) is None

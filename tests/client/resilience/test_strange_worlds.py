@@ -68,3 +68,15 @@ def test_a_forked_process_neither_reports_what_its_parent_observed_nor_waits_for
 
     assert selector.step().reported == 1
     assert selector.client.direct.run(dataset).totals.rollouts == 4
+
+
+def test_a_run_whose_reports_are_refused_for_now_does_not_keep_the_others_from_being_sent(connect, service, dataset):
+    bots = connect(service, report_deadline_s=0.0)
+    for run in ("missing", "default"):
+        assert bots.report(dataset, [Outcome.counts("t1", 1, 2)], run=run) is None
+
+    give_up = time.monotonic() + SOON_S
+    while bots.flush(4.0) > 1 and time.monotonic() < give_up:
+        pass
+
+    assert bots.direct.run(dataset).totals.rollouts == 2
