@@ -16,7 +16,9 @@ from typing import Any
 
 from bots_client._call import Call
 
-WAIT_S = 2.0  # for another process that holds the file
+WAIT_S = 2.0  # for another process that holds the file, where a report would be lost else
+BRIEFLY_S = 0.5  # where it can be asked again; a selection has no more time
+LONGEST_TURN_S = 10.0  # a process that is killed delays the others no longer; two that send the same count once
 REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
 
 # AUTOINCREMENT: a position is never used twice, so that a checkpoint can name one.
@@ -73,7 +75,7 @@ class Spool:
 
     def add(self, call: Call[Any], *, closes: bool) -> tuple[int, int]:
         """Keep a write; return its position, and how many of the oldest had to go for it."""
-        with self._opened() as db:
+        with self._opened(WAIT_S) as db:
             position = _insert(db, call.path, call.headers, call.body, closes=closes)
             return position, self._make_room(db)
 
@@ -152,7 +154,7 @@ class Spool:
         """
         if first is None and not self.file.exists():
             return
-        with self._opened() as db:
+        with self._opened(WAIT_S) as db:
             waits = "refused IS NULL"
             db.execute(f"DELETE FROM reports WHERE {waits} AND (position > ? OR path LIKE ?)", (position, f"%{REWIND}"))  # noqa: S608
             for kept in self._rows(db, waits):
@@ -172,8 +174,10 @@ class Spool:
     def begin_delivery(self, who: str, seconds: float) -> bool:
         """Say whether this process is to deliver now, so that no two send the same reports; for so long at most."""
         with self._opened() as db:
-            db.execute("DELETE FROM delivery WHERE until < ? OR who = ?", (time.time(), who))
-            row = (who, time.time() + seconds)
+            now = time.time()
+            ended = "until < ? OR until > ? OR who = ?"  # too far off: a clock that was set back
+            db.execute(f"DELETE FROM delivery WHERE {ended}", (now, now + LONGEST_TURN_S, who))  # noqa: S608
+            row = (who, now + min(seconds, LONGEST_TURN_S))
             return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
 
     def end_delivery(self, who: str) -> None:
@@ -205,25 +209,25 @@ class Spool:
         return len(dropped)
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _opened(self, wait_s: float = BRIEFLY_S) -> Iterator[sqlite3.Connection]:
         """Give the file for one transaction, which is on disk when it ends."""
         try:
-            db = self._begun()
+            db = self._begun(wait_s)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):  # held, full or forbidden: the file itself is sound
                 raise
             damaged = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
             logger.error("%s is damaged (%s) and was put aside; a new one is begun", damaged, error)
-            db = self._begun()
+            db = self._begun(wait_s)
         try:
             yield db
             db.execute("COMMIT")
         finally:
             db.close()  # rolls back what is not committed
 
-    def _begun(self) -> sqlite3.Connection:
+    def _begun(self, wait_s: float) -> sqlite3.Connection:
         """Open the file, made if it is missing, and begin a transaction."""
-        db = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
+        db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)
         try:
             db.execute("PRAGMA synchronous = EXTRA")  # the folder's entry too
             db.execute("BEGIN IMMEDIATE")

@@ -123,6 +123,15 @@ def test_one_of_two_processes_delivers_until_it_ends_or_its_time_is_over(spool):
     assert spool.begin_delivery("one", 60)
 
 
+def test_a_turn_to_deliver_ends_soon_also_when_its_process_was_killed_and_the_clock_set_back(spool, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    assert spool.begin_delivery("killed", 3600)
+    monkeypatch.setattr(time, "time", lambda: 1e9 + 11)
+    assert spool.begin_delivery("killed too", 5)
+    monkeypatch.setattr(time, "time", lambda: 1e9 - 3600)
+    assert spool.begin_delivery("alive", 5)
+
+
 def test_a_damaged_file_is_put_aside_and_a_new_one_begun(spool):
     spool.file.write_bytes(b"no database at all" * 1000)
 

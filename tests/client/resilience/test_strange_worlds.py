@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -80,3 +81,16 @@ def test_a_run_whose_reports_are_refused_for_now_does_not_keep_the_others_from_b
         pass
 
     assert bots.direct.run(dataset).totals.rollouts == 2
+
+
+def test_a_spool_that_another_process_holds_leaves_time_for_the_service(connect, service, dataset):
+    bots = connect(service, select_deadline_s=1.9)
+    holder = sqlite3.connect(spool_in(bots, dataset).file, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        selection = bots.select(dataset, 4, ids=IDS)
+    finally:
+        holder.close()
+
+    assert not selection.is_local
+    assert not bots.health.is_away
