@@ -151,7 +151,12 @@ class Delivery:
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int | None:
         """Put a write on disk; returns its position, None if that failed."""
         try:
-            position, dropped = self.spool.add(call, closes=closes)
+            try:
+                position, dropped = self.spool.add(call, closes=closes)
+            except sqlite3.DatabaseError as error:
+                if type(error) is not sqlite3.DatabaseError:
+                    raise
+                position, dropped = self.spool.add(call, closes=closes)  # the damaged file was put aside
         except DISK_FAILURES as error:
             self._connection.tally.add(lost=1)
             self._connection.complain(f"a report is lost, as it cannot be kept in {self.spool.file}: {error}")

@@ -84,8 +84,7 @@ class Spool:
         if not self.file.exists():
             return None
         with self._opened() as db:
-            rows = self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")
-            return rows[0] if rows else None
+            return next(iter(self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")), None)
 
     def refused(self) -> list[Kept]:
         """Return those that the service will never take."""
@@ -155,21 +154,17 @@ class Spool:
         if first is None and not self.file.exists():
             return
         with self._opened(WAIT_S) as db:
-            waits = "refused IS NULL"
-            db.execute(f"DELETE FROM reports WHERE {waits} AND (position > ? OR path LIKE ?)", (position, f"%{REWIND}"))  # noqa: S608
-            for kept in self._rows(db, waits):
-                content = json.loads(kept.body)
-                content.pop("selection_id", None)
+            gone = "DELETE FROM reports WHERE refused IS NULL AND (position > ? OR path LIKE ?)"
+            db.execute(gone, (position, f"%{REWIND}"))
+            changed = "UPDATE reports SET headers = ?, body = ? WHERE position = ?"
+            for kept in self._rows(db, "refused IS NULL"):
+                content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
                 headers = json.dumps({**kept.headers, "Idempotency-Key": next(new_keys)})
-                body = json.dumps(content, separators=(",", ":")).encode()
-                db.execute(
-                    "UPDATE reports SET headers = ?, body = ? WHERE position = ?", (headers, body, kept.position)
-                )
+                db.execute(changed, (headers, json.dumps(content, separators=(",", ":")).encode(), kept.position))
             if first is not None:
                 added = _insert(db, first.path, first.headers, first.body, closes=False)
-                db.execute(
-                    "UPDATE reports SET position = (SELECT min(position) - 1 FROM reports) WHERE position = ?", (added,)
-                )
+                foremost = "UPDATE reports SET position = (SELECT min(position) - 1 FROM reports) WHERE position = ?"
+                db.execute(foremost, (added,))
 
     def begin_delivery(self, who: str, seconds: float) -> bool:
         """Say whether this process is to deliver now, so that no two send the same reports; for so long at most."""
@@ -210,20 +205,27 @@ class Spool:
 
     @contextmanager
     def _opened(self, wait_s: float = BRIEFLY_S) -> Iterator[sqlite3.Connection]:
-        """Give the file for one transaction, which is on disk when it ends."""
+        """Give the file for one transaction, which is on disk when it ends. A damaged file is put aside."""
         try:
             db = self._begun(wait_s)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):  # held, full or forbidden: the file itself is sound
                 raise
-            damaged = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
-            logger.error("%s is damaged (%s) and was put aside; a new one is begun", damaged, error)
+            self._put_aside(error)
             db = self._begun(wait_s)
         try:
             yield db
             db.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            if type(error) is sqlite3.DatabaseError:  # damage in the middle; the others are of its subclasses
+                self._put_aside(error)
+            raise
         finally:
             db.close()  # rolls back what is not committed
+
+    def _put_aside(self, error: Exception) -> None:
+        aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
+        logger.error("%s is damaged (%s) and was put aside; a new one is begun", aside, error)
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
         """Open the file, made if it is missing, and begin a transaction."""

@@ -94,3 +94,20 @@ def test_a_spool_that_another_process_holds_leaves_time_for_the_service(connect,
 
     assert not selection.is_local
     assert not bots.health.is_away
+
+
+def test_a_spool_that_is_damaged_in_the_middle_loses_no_later_report(connect):
+    bots = connect("http://127.0.0.1:9", report_deadline_s=0.1)
+    for n in range(40):
+        bots.report("guru", [Outcome.counts(f"t{n}", 1, 2)])
+    file = spool_in(bots).file
+    with file.open("r+b") as opened:
+        opened.seek(4096)
+        opened.write(b"?" * (file.stat().st_size - 4096))
+
+    bots.report("guru", [Outcome.counts("late", 1, 2)])
+    bots.report("guru", [Outcome.counts("later", 1, 2)])
+
+    assert bots.health.lost == 0
+    assert spool_in(bots).waiting() == 2
+    assert len(list(bots.spool.glob("*.damaged-*"))) == 1
