@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, SupportsFloat
 
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import Outcome
+from bots_client._inputs import Outcome, strings
 from bots_client._resilient_client import ResilientClient
 from bots_client._step_models import Receipt, Selection
 
@@ -106,7 +106,11 @@ class Selector:
         self.run = run
         self.ids = checked_ids(ids)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
-        self._how: dict[str, Any] = {"tags": tags, "quotas": quotas, "uniform_share": uniform_share}
+        self._how: dict[str, Any] = {
+            "tags": None if tags is None else strings(tags, name="tags"),
+            "quotas": quotas,
+            "uniform_share": uniform_share,
+        }
         self._share = share
         self._process = Flight()
         self._receipt: Receipt | None = None

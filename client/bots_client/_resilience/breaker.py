@@ -35,6 +35,11 @@ class Breaker:
         """Whether the last call failed."""
         return self._failures > 0
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is too early to call; asking changes nothing."""
+        return self._failures > 0 and self._clock() < self._quiet_until
+
     def allows(self) -> bool:
         """Say whether to call now; of many threads that ask after a pause, one is told yes."""
         with self._lock:

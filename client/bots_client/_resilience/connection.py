@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bots_client._call import Call
 from bots_client._client import Client
-from bots_client._errors import BotsClientError, RequestError, ServiceError
+from bots_client._errors import BotsClientError, DeadlineExceededError, RequestError, ServiceError
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.health import Health, Tally
 from bots_client._resilience.in_time import in_time
@@ -40,8 +40,13 @@ class Connection:
         self._away_since = 0.0
         self._complained_of = ""
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is too early to call; asking changes nothing."""
+        return self._breaker.is_quiet
+
     def is_worth_it(self) -> bool:
-        """Say whether to call now."""
+        """Say whether to call now; who is told yes must."""
         return self._breaker.allows()
 
     def ask(self, call: Call[T], seconds: float) -> T:
@@ -50,6 +55,8 @@ class Connection:
         Raises:
             BotsClientError: whatever went wrong, within `seconds`.
         """
+        if seconds <= 0:  # what came before took it all: no fault of the service
+            raise DeadlineExceededError(f"no time is left for {call.asked}")
         call = replace(call, deadline_s=seconds * OWN_SHARE)
         try:
             answer = in_time(lambda: self.client._send(call), seconds, asked=call.asked)

@@ -1,5 +1,6 @@
 """Getting what a run is told to the service: at once, or by way of the disk while it is away."""
 
+import hashlib
 import os
 import sqlite3
 import threading
@@ -23,6 +24,7 @@ KEY = "Idempotency-Key"
 GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
 ALONE_S = 10.0  # for which other processes wait at most while a checkpoint is made or gone back to
 LOOK_AGAIN_S = 0.02
+LEAST_SHARE = 0.1  # of a delivery's time, without which no further report is begun
 REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
 DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: what was read there makes no sense
 _RECEIPT, _RUN = into(Receipt), into(Run)
@@ -56,14 +58,16 @@ class Delivery:
         Returns:
             None if it is kept, or will never be taken.
         """
-        if self.waiting() == 0 and self._connection.is_worth_it():
-            try:
-                receipt = self._connection.ask(call, deadline.left_s())
-                self.last_step = receipt.step
-                return receipt
-            except BotsClientError as error:
-                self._connection.complain(error)
-        position = self._keep(call, closes=closes)
+        if self.waiting() == 0 and (receipt := self._sent(call, deadline)) is not None:
+            return receipt
+        try:
+            position = self._keep(call, closes=closes)
+        except DISK_FAILURES as error:
+            receipt = self._sent(call, deadline)  # better out of order than not at all
+            if receipt is None:
+                self._connection.tally.add(lost=1)
+                self._connection.complain(f"a report is lost, as it cannot be kept in {self.spool.file}: {error}")
+            return receipt
         return self.deliver_kept(deadline).get(position)
 
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
@@ -72,9 +76,10 @@ class Delivery:
         if not self._one_at_a_time.acquire(blocking=False):
             return answers
         try:
-            if self._connection.is_worth_it() and self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
+            if not self._connection.is_quiet and self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
                 try:
-                    self._send_kept(deadline, answers)
+                    if self._connection.is_worth_it():
+                        self._send_kept(deadline, answers)
                 finally:
                     self.spool.end_delivery(self._who)
                 self.waiting()
@@ -115,8 +120,21 @@ class Delivery:
         self._connection.tally.put_kept(str(self.spool.file), waiting)
         return waiting
 
+    def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
+        """Send a report now, if that is worth it; None if it did not get there."""
+        if not self._connection.is_worth_it():
+            return None
+        try:
+            receipt = self._connection.ask(call, deadline.left_s())
+        except BotsClientError as error:
+            self._connection.complain(error)
+            return None
+        self.last_step = receipt.step
+        return receipt
+
     def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> None:
-        while deadline.left_s() > 0 and (kept := self.spool.first()) is not None:
+        # A report begun with no time left would be given up, and taken for the service's failure.
+        while deadline.left_s() > deadline.seconds * LEAST_SHARE and (kept := self.spool.first()) is not None:
             try:
                 answer = self._connection.ask(_call_of(kept), deadline.left_s())
             except RequestError as error:
@@ -148,19 +166,14 @@ class Delivery:
         except DISK_FAILURES as error:
             self.complain_of_disk(error)
 
-    def _keep(self, call: Call[Receipt], *, closes: bool) -> int | None:
-        """Put a write on disk; returns its position, None if that failed."""
+    def _keep(self, call: Call[Receipt], *, closes: bool) -> int:
+        """Put a write on disk; returns its position."""
         try:
-            try:
-                position, dropped = self.spool.add(call, closes=closes)
-            except sqlite3.DatabaseError as error:
-                if type(error) is not sqlite3.DatabaseError:
-                    raise
-                position, dropped = self.spool.add(call, closes=closes)  # the damaged file was put aside
-        except DISK_FAILURES as error:
-            self._connection.tally.add(lost=1)
-            self._connection.complain(f"a report is lost, as it cannot be kept in {self.spool.file}: {error}")
-            return None
+            position, dropped = self.spool.add(call, closes=closes)
+        except sqlite3.DatabaseError as error:
+            if type(error) is not sqlite3.DatabaseError:
+                raise
+            position, dropped = self.spool.add(call, closes=closes)  # the damaged file was put aside
         self.waiting()
         if dropped:
             self._connection.tally.add(lost=dropped)
@@ -175,7 +188,8 @@ class Delivery:
             self.spool.refuse(kept.position, str(error))
         else:
             sound, flawed = parts
-            headers = {**kept.headers, KEY: uuid4().hex}  # another body wants another key
+            # Another body wants another key, and the same one from whoever else delivers this report just now.
+            headers = {**kept.headers, KEY: hashlib.sha256(kept.headers[KEY].encode() + sound).hexdigest()}
             self.spool.split(kept, replace(kept, headers=headers, body=sound), flawed, str(error))
 
     def complain_of_disk(self, error: Exception) -> None:

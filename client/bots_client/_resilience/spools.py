@@ -35,11 +35,12 @@ def spool_folder(given: str | os.PathLike[str] | None) -> Path:
                 f"reports cannot be kept in {folder}: {error}; pass another spool= or BOTS_SPOOL"
             ) from error
         return folder
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
-    for folder in (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}"):
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
+    for candidate in (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}"):
         try:
+            folder = candidate.expanduser()
             _make_writable(folder)
-        except OSError:
+        except (OSError, RuntimeError):  # RuntimeError: the user has no home
             continue
         return folder
     raise ValueError("no folder for reports can be written to; pass spool= or set BOTS_SPOOL")

@@ -41,6 +41,17 @@ def test_all_calls_pass_until_one_fails(clock):
     assert not breaker.allows()
 
 
+def test_looking_whether_it_is_too_early_uses_up_no_turn(clock):
+    breaker = Breaker(clock)
+    seen = [breaker.is_quiet]
+    breaker.failed()
+    seen.append(breaker.is_quiet)
+    clock.now += LONGEST_PAUSE_S
+    seen += [breaker.is_quiet, breaker.allows(), breaker.is_quiet]
+
+    assert seen == [False, True, False, True, True]
+
+
 def test_pauses_double_up_to_a_minute(clock):
     assert pauses(Breaker(clock, rng=lambda: 1.0), clock, 9) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 

@@ -349,27 +349,6 @@ def test_a_key_is_neither_shown_nor_written_to_disk(connect):
     assert "bots_secret" not in bots.health.last_error
 
 
-def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):
-    bots = connect(NOWHERE, report_deadline_s=0.1)
-    spool = spool_of(bots.spool, url=bots.direct.url, dataset="guru", run="default", limit_bytes=1)
-    spool.file.mkdir()
-
-    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
-
-    assert bots.health.lost == 1
-    assert "a report is lost" in caplog.text
-
-
-def test_reports_beyond_the_limit_are_counted_as_lost(connect):
-    bots = connect(NOWHERE, report_deadline_s=0.1, spool_bytes=200)
-
-    for task in IDS[:5]:
-        bots.report("guru", [Outcome.counts(task, 1, 2)])
-
-    assert bots.health.lost + bots.health.kept == 5
-    assert bots.health.lost > 0
-
-
 def test_the_answer_to_a_report_is_the_receipt_even_if_it_went_by_way_of_the_disk(connect, serve):
     bots = connect(serve(*[drop] * 7, answer(RECEIPT)), report_deadline_s=SOON_S)
 

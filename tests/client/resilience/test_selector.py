@@ -324,6 +324,7 @@ def test_a_trainer_that_crashes_again_before_the_service_is_back_goes_to_the_sam
     state = outage.selector.state_dict()
     train(outage.selector, 1)
 
+    again = outage.selector
     for _ in range(3):  # each crashes after a step
         again = outage.begin_trainer()
         again.load_state_dict(state)
@@ -365,6 +366,7 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     spool = spool_of(again.client.spool, url=outage.service.url, dataset="guru", run="default", limit_bytes=1)
     assert spool.begin_delivery("another", 60)
     kept = spool.first()
+    assert kept is not None
     again.client.direct._send(_call_of(kept))
 
     loading = threading.Thread(target=lambda: again.load_state_dict(state))

@@ -67,7 +67,9 @@ def test_a_forked_process_neither_reports_what_its_parent_observed_nor_waits_for
             os._exit(0 if receipt is not None and receipt.reported == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
 
-    assert selector.step().reported == 1
+    receipt = selector.step()
+    assert receipt is not None
+    assert receipt.reported == 1
     assert selector.client.direct.run(dataset).totals.rollouts == 4
 
 
