@@ -1,4 +1,4 @@
-"""A service of the demo's own: a child process on a free port with a database that goes when the demo ends."""
+"""A service of the demo's own: a child process on a free port, which goes when the demo ends."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -25,15 +25,18 @@ class OwnServiceError(Exception):
 
 
 @contextmanager
-def own_service() -> Iterator[str]:
+def own_service(kept_in: Path | None = None) -> Iterator[str]:
     """Start a service; gives its URL once it is ready, and stops it at the end, whatever ends the demo.
+
+    Args:
+        kept_in: folder for its database and its log, which stay there; None: they go with it.
 
     Raises:
         OwnServiceError: it ended or was not ready in time.
     """
-    with ended_by_signals(), TemporaryDirectory(prefix="bots-demo-") as folder:
-        log = Path(folder) / "service.log"
-        database = Path(folder) / "bots.db"
+    with ended_by_signals(), nullcontext(kept_in) if kept_in else TemporaryDirectory(prefix="bots-demo-") as folder:
+        log = Path(folder).absolute() / "service.log"
+        database = Path(folder).absolute() / "bots.db"
         command = [
             sys.executable,
             "-m",
