@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import commit, memory_bytes, processor
+from benchmarks.machine import memory_bytes, processor
 from examples.grpo_cpu.course import Course
 from examples.grpo_cpu.plan import Plan
 
@@ -39,12 +39,10 @@ class Results:
 
 def describe_machine() -> dict[str, Any]:
     """Return what the comparison is run on, without saying whose machine it is."""
-    name, is_changed = commit()
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(memory_bytes() / 2**30, 1),
         "load_average": round(os.getloadavg()[0], 1),
-        "commit": name + " with changes" * is_changed,
         **{library: metadata.version(library) for library in LIBRARIES},
     }
