@@ -22,7 +22,7 @@ from examples.grpo_cpu.table import tables
 def run(
     seeds: Annotated[int, typer.Option(help="How many, each with a run of either kind.", min=1)] = 6,
     first_seed: Annotated[int, typer.Option(help="The others follow it.", min=0)] = 0,
-    steps: Annotated[int | None, typer.Option(help="GRPO steps of each run; else 400, or 40.", min=1)] = None,
+    steps: Annotated[int | None, typer.Option(help="GRPO steps of each run; else 800, or 40.", min=1)] = None,
     small: Annotated[bool, typer.Option("--small", help="Only show that all works, in a minute or two.")] = False,
     output: Annotated[Path, typer.Option(help="Folder for models, database and results.json.")] = Path("data/grpo_cpu"),
     url: Annotated[str | None, typer.Option(help="Address of a service; else it starts one of its own.")] = None,
@@ -40,7 +40,7 @@ def run(
         # A name of its own: what an earlier comparison left in the database stays as it is.
         courses = compare(plan, chosen, url=address, folder=output, suffix=f"-{token_hex(3)}", on_progress=show)
     results = Results(machine, plan, courses)
-    content = json.dumps(results.as_json(), indent=1) + "\n"
+    content = json.dumps(results.as_json()) + "\n"
     (output / "results.json").write_text(content, "utf-8")
     if as_json:
         typer.echo(content, nl=False)

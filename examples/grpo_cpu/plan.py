@@ -18,7 +18,7 @@ class Plan:
     evaluate_every: steps between two evaluations; held_out_attempts: rollouts of each held-out task in each of them.
     """
 
-    steps: int = 400
+    steps: int = 800
     tasks_per_step: int = 16
     rollouts: int = 8
     learning_rate: float = 1e-4
@@ -27,7 +27,7 @@ class Plan:
     tasks_per_level: int = 150
     held_out_per_level: int = 40
     attempts: int = 16
-    evaluate_every: int = 10
+    evaluate_every: int = 20
     held_out_attempts: int = 4
 
 

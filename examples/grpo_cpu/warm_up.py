@@ -18,7 +18,7 @@ RISING = 50  # steps until the learning rate is reached
 # A level is seen so many times as often as the one below it: the weak model has met few long numbers.
 RARER, RARER_FOR_STRONG = 0.4, 0.6
 # When seeds begin to add differs by hundreds of steps. So the learning rate falls once this share is right.
-READY = 0.2
+READY = 0.3
 LOOKED_EVERY = 25
 IGNORED = -100  # no loss where the label says so
 
