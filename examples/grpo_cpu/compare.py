@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from bots_client import Client, Task
+from bots_client import Client, Retries, Task
 from examples.grpo_cpu.course import Course
 from examples.grpo_cpu.plan import ARMS, Plan
 
 T = TypeVar("T")
 
 REFERENCES = ("warm-up, weak", "warm-up, strong")
+PATIENCE_S = 600.0  # a service that is away when a pool is made: training has not begun, so it can wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,9 @@ def compare(
     with ProcessPoolExecutor(len(ARMS), context, initializer=begin, initargs=(queue,)) as workers:
         try:
             pools = workers.map(made_pool, [(plan, seed, folder / str(seed)) for seed in seeds])
-            with Client(url) as client:
+            with Client(url, deadline_s=PATIENCE_S, retries=Retries(attempts=1000)) as client:
                 for seed, tasks in zip(seeds, pools, strict=True):
-                    client.create_dataset(dataset_of(seed, suffix), tasks, reference_models=REFERENCES)
+                    prepare(client, plan, seed, dataset_of(seed, suffix), tasks)
             jobs = [
                 (plan, seed, arm, url, dataset_of(seed, suffix), folder / str(seed)) for seed in seeds for arm in ARMS
             ]
@@ -79,6 +81,13 @@ def dataset_of(seed: int, suffix: str = "") -> str:
     return f"additions-{seed}{suffix}"
 
 
+def prepare(client: Client, plan: Plan, seed: int, dataset: str, tasks: list[Task]) -> None:
+    """Make a seed's pool and its two runs."""
+    client.create_dataset(dataset, tasks, reference_models=REFERENCES)
+    for arm, strategy in ARMS.items():
+        client.create_run(dataset, arm, strategy=strategy, rollouts_per_task=plan.rollouts, seed=seed)
+
+
 def tell(queue: "SimpleQueue[Done | None]", on_progress: Callable[[Done], object]) -> None:
     """Hand on what the processes say, until None comes."""
     while (done := queue.get()) is not None:
@@ -90,6 +99,7 @@ def begin(queue: "SimpleQueue[Done | None]") -> None:
     global _done  # noqa: PLW0603 - a queue can be handed to a process only when it starts
     _done = queue
     os.environ["HF_HUB_OFFLINE"] = "1"  # all is made here
+    warnings.simplefilter("ignore", FutureWarning)  # TRL's calls of transformers, not ours to mend
     import torch
     import transformers
 

@@ -14,7 +14,7 @@ from bots_client import ResilientClient, Selector
 from bots_client.integrations.trl import SelectedGRPOTrainer
 from examples.grpo_cpu.course import Course, Evaluation
 from examples.grpo_cpu.model import ANSWER_TOKENS, new_tokenizer, solved
-from examples.grpo_cpu.plan import ARMS, Plan
+from examples.grpo_cpu.plan import Plan
 from examples.grpo_cpu.tasks import LEVELS, Problem, is_solved, problems_of
 
 FLUSH_S = 60.0  # at the end, for reports that the service has not taken yet
@@ -82,9 +82,9 @@ def train(
     Args:
         plan: how long, on how many tasks.
         seed: of the pool and of every draw.
-        arm: which of ARMS.
+        arm: the run's name.
         url: of the service.
-        dataset: the pool's name there; the run gets the arm's name.
+        dataset: the pool's name there.
         folder: where the weak model lies.
         on_step: called with the number of steps so far.
     """
@@ -92,7 +92,6 @@ def train(
     rows = [{"task_id": problem.id, "prompt": problem.prompt, "answer": problem.answer} for problem in pool]
     verifier, watch = Verifier(plan.rollouts), Watch(held_out, plan, seed, on_step)
     with ResilientClient(url, spool=folder / "spool") as client:
-        client.direct.create_run(dataset, arm, strategy=ARMS[arm], rollouts_per_task=plan.rollouts, seed=seed)
         trainer = SelectedGRPOTrainer(
             model=LlamaForCausalLM.from_pretrained(folder / "weak"),
             reward_funcs=verifier,
