@@ -18,7 +18,7 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo test test-browser test-observability test-trainers test-languages screenshots soak check bench clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages screenshots soak check bench clean \
 	setup test-tools toolchains chromium constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations check-api
 
@@ -30,6 +30,9 @@ serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
 
 demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 	@$(BIN)/bots demo $(ARGS)
+
+finetune: $(VENV)/.trainers ## Finetune a small model by GRPO: BOTS beside uniform choice, half an hour; ARGS="--small" for a minute
+	@$(BIN)/python -m examples.grpo_cpu $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \

@@ -9,9 +9,8 @@ from scipy.stats import t
 
 from examples.grpo_cpu.course import Course, Evaluation
 
-SMOOTHED = (
-    3  # evaluations: one alone is right by luck now and then, and the first to reach a goal would be the luckiest
-)
+# In evaluations: one alone is right by luck now and then, and the first to reach a goal would be the luckiest.
+SMOOTHED = 3
 CONFIDENCE = 0.95
 
 
