@@ -1,5 +1,6 @@
 """The page follows a real training run by itself, and tells what the API tells."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,11 +144,18 @@ def test_views_come_and_go_without_a_trace(browser: Browser, trained: ServicePro
                 for view in (f"datasets/{DATASET}/runs/{BOTS}", ""):
                     visit.open(view)
                     page.wait_for_function("() => [...document.querySelectorAll('.plot')].every((plot) => plot.data)")
+            return nodes()
+
+        def nodes() -> int:
             client.send("HeapProfiler.collectGarbage")
             return client.send("Memory.getDOMCounters")["nodes"]
 
         first = nodes_after(2)
-        assert nodes_after(6) < 2 * first
+        left, give_up = nodes_after(6), time.monotonic() + 30
+        while left >= 2 * first and time.monotonic() < give_up:  # what is on its way out goes when the browser has time
+            time.sleep(0.5)
+            left = nodes()
+        assert left < 2 * first
 
 
 def test_the_way_past_the_head_of_the_page_leads_to_its_content(browser: Browser, trained: ServiceProcess):
