@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from examples.grpo_cpu.course import Course, Evaluation
+from examples.grpo_cpu.course import Course
 from examples.grpo_cpu.measures import (
     Interval,
     Pair,
@@ -50,20 +50,29 @@ def means(pairs: Sequence[Pair], tasks_per_step: int) -> Iterator[str]:
 
 
 def times(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield how long it took to reach uniform's final accuracy, over the seeds in which both did."""
+    """Yield how long it took to reach uniform's final accuracy, and the seeds that say nothing of it."""
     moments = [(reached(pair.uniform, goal(pair)), reached(pair.bots, goal(pair))) for pair in pairs]
     both = [(uniform, bots) for uniform, bots in moments if uniform and bots and uniform.step and bots.step]
-    for unit, of, digits in (("steps", steps_of, 0), ("seconds", seconds_of, 0)):
-        named = f"{unit} to uniform's final accuracy"
-        if not both:
-            yield line(named, "-", "-", "never reached")
-            continue
-        values = [(of(uniform), of(bots)) for uniform, bots in both]
-        compared = within(ratio(values), lambda value: f"{value:.2f}") + " times"
-        cells = (f"{fmean(column):.{digits}f}" for column in zip(*values, strict=True))
-        yield line(named, *cells, compared)
-    missed = [sum(moment is None for moment in column) for column in zip(*moments, strict=True)]
-    yield line("seeds that never reached it (not in the two rows above)", *(str(count) for count in missed), "")
+    yield times_row("steps to uniform's final accuracy", [(uniform.step, bots.step) for uniform, bots in both])
+    yield times_row("seconds to uniform's final accuracy", [(uniform.seconds, bots.seconds) for uniform, bots in both])
+    last = pairs[0].uniform.evaluations[-1].step
+    at_most = [(one.step if one else last, other.step if other else last) for one, other in moments]
+    counted = [steps for steps in at_most if all(steps)]
+    yield times_row("steps, where never counts as all of them", counted)
+    for name, is_so in (
+        ("never reached it", lambda moment: moment is None),
+        ("were there before the first step", lambda moment: moment is not None and not moment.step),
+    ):
+        counts = [sum(map(is_so, column)) for column in zip(*moments, strict=True)]
+        yield line(f"seeds that {name}", *map(str, counts), "not in the first two rows" if any(counts) else "")
+
+
+def times_row(name: str, values: Sequence[tuple[float, float]]) -> str:
+    """Return a line with the means of (uniform, BOTS) and their ratio."""
+    if not values:
+        return line(name, "-", "-", "-")
+    means_of_both = (f"{fmean(column):.0f}" for column in zip(*values, strict=True))
+    return line(name, *means_of_both, within(ratio(values), lambda value: f"{value:.2f}") + " times")
 
 
 def row(
@@ -105,16 +114,6 @@ def within(interval: Interval, text: Callable[[float], str]) -> str:
     if math.isnan(interval.low):
         return text(interval.mean)
     return f"{text(interval.mean)} ({text(interval.low)} to {text(interval.high)})"
-
-
-def steps_of(evaluation: Evaluation) -> float:
-    """Return after how many steps it was."""
-    return float(evaluation.step)
-
-
-def seconds_of(evaluation: Evaluation) -> float:
-    """Return after how many seconds of training it was."""
-    return evaluation.seconds
 
 
 def line(*cells: str) -> str:

@@ -1,0 +1,24 @@
+"""The figures on the page of the finetuning example are those of its results."""
+
+from pathlib import Path
+
+import pytest
+
+from examples.grpo_cpu.chart import draw_chart
+from examples.grpo_cpu.results import Results
+from examples.grpo_cpu.table import tables
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "examples/grpo_cpu/results"
+
+
+@pytest.mark.parametrize("name", ["full", "first"])
+def test_the_page_shows_the_tables_of_the_results(name: str) -> None:
+    page = (ROOT / "docs/trainers/grpo_cpu.md").read_text("utf-8")
+    assert tables(Results.read(RESULTS / f"{name}.json")) in page
+
+
+def test_the_chart_shows_both_ways_of_choosing(tmp_path: Path) -> None:
+    draw_chart(Results.read(RESULTS / "full.json"), tmp_path / "chart.svg")
+    picture = (tmp_path / "chart.svg").read_text("utf-8")
+    assert all(words in picture for words in ("BOTS", "uniform", "effective task ratio"))
