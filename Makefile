@@ -31,7 +31,7 @@ serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
 demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
 	@$(BIN)/bots demo $(ARGS)
 
-finetune: $(VENV)/.trainers ## Finetune a small model by GRPO: BOTS beside uniform choice, half an hour; ARGS="--small" for a minute
+finetune: $(VENV)/.trainers ## Finetune a small model by GRPO: BOTS beside uniform choice, 40 minutes; ARGS="--small" for a minute or two
 	@$(BIN)/python -m examples.grpo_cpu $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
@@ -81,7 +81,7 @@ chromium:
 
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py \
-		tests/trainers/test_ms_swift.py)
+		tests/trainers/test_ms_swift.py tests/trainers/test_grpo_cpu.py)
 
 check: check-format check-lint check-types check-imports check-sizes check-migrations check-api ## Check format, style, types, imports, sizes, migrations, the API
 
