@@ -14,10 +14,11 @@ from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
 from tests.serving import ServiceProcess
+from tests.sizes import size
 
 TASKS = 200
 REPORTERS = 8
-ROUNDS = 20
+ROUNDS = size(10, 40)
 TRIALS = 16
 
 
