@@ -31,11 +31,6 @@ class Breaker:
         self._quiet_until = 0.0
 
     @property
-    def is_open(self) -> bool:
-        """Whether the last call failed."""
-        return self._failures > 0
-
-    @property
     def is_quiet(self) -> bool:
         """Whether it is too early to call; asking changes nothing."""
         return self._failures > 0 and self._clock() < self._quiet_until
