@@ -29,6 +29,9 @@ class Line:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns 1 if reports wait that were to be sent."""
     chosen = _parser().parse_args(arguments)
+    if chosen.folder and not Path(chosen.folder).expanduser().is_dir():
+        sys.stderr.write(f"there is no folder {chosen.folder}\n")  # a job would make it; who looks has mistyped it
+        return 2
     try:
         folder = spool_folder(chosen.folder)
     except ValueError as error:
