@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
+from bots_client import Client
 from bots_service.demo.own_service import own_service
 from examples.grpo_cpu.compare import compare
 from examples.grpo_cpu.plan import SMALL, Plan
@@ -32,6 +33,9 @@ def run(
     terminal = Console(stderr=True)
     plan = SMALL if small else Plan()
     plan = plan if steps is None else replace(plan, steps=steps)
+    if url and not is_ready(url):
+        terminal.print(f"no BOTS service is ready at {url}; start it, or leave --url out", highlight=False)
+        raise typer.Exit(1)  # now, not after minutes of warm-up
     output.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     with nullcontext(url) if url else own_service(output) as address, shown_progress(terminal) as show:
@@ -48,6 +52,12 @@ def run(
         Console().print(Markdown(tables(results)))
     if kept := sum(course.kept for course in courses):
         terminal.print(f"{kept} reports wait in {output}: the service was not there to take them")
+
+
+def is_ready(url: str) -> bool:
+    """Ask the service whether it can be used."""
+    with Client(url) as client:
+        return client.is_ready()
 
 
 if __name__ == "__main__":
