@@ -7,6 +7,7 @@ WORKDIR /source
 RUN python -m venv /opt/bots
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY client client
+COPY migrations migrations
 COPY service service
 RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/bots/bin/pip wheel --no-deps --wheel-dir /wheels ./client . \

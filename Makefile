@@ -117,7 +117,7 @@ check-sizes: $(VENV)/.dev
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
 
-# Is the API's document up to date, and do clients of the released one still work?
+# Is the API's document up to date?
 check-api: $(VENV)/.dev
 	$(BIN)/python -m tools.openapi --check
 

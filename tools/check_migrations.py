@@ -14,8 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
 
-from bots_service import migrations
-from bots_service.storage.migrate import upgrade
+from bots_service.storage.migrate import revisions_folder, upgrade
 from bots_service.storage.sql_url import sql_url
 from bots_service.storage.tables import metadata
 from tests.servers import PostgresServer, running
@@ -34,8 +33,7 @@ def differences(url: str) -> list[str]:
 
 def misnumbered() -> list[str]:
     """Return what is wrong with the revisions' numbers: a service knows from them which tables are newer than it."""
-    folder = Path(str(migrations.__file__)).parent
-    numbers = [script.revision for script in ScriptDirectory(folder).walk_revisions()][::-1]
+    numbers = [script.revision for script in ScriptDirectory(revisions_folder()).walk_revisions()][::-1]
     wanted = [f"{number:04}" for number in range(1, len(numbers) + 1)]
     return [] if numbers == wanted else [f"revisions are numbered {numbers}, not {wanted}"]
 

@@ -1,8 +1,7 @@
 """Write the API's OpenAPI document, or check it.
 
-    python -m tools.openapi              writes docs/openapi.json, which each release carries
-    python -m tools.openapi --check      is that file up to date, and does nothing in it break the newest release?
-    python -m tools.openapi --release    at a release: later changes are compared with the document as it is now
+    python -m tools.openapi            writes docs/openapi.json, which each release carries
+    python -m tools.openapi --check    is that file what the code makes?
 
 Run it in the repository's root.
 """
@@ -10,14 +9,11 @@ Run it in the repository's root.
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
-from tools.breaking_changes import breaking_changes, may_break
 
 WRITTEN = Path("docs/openapi.json")
-RELEASED = Path("docs/openapi-released.json")
 
 
 def document() -> str:
@@ -27,40 +23,20 @@ def document() -> str:
     return json.dumps(made, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def problems(made: str, written: str, released: str) -> list[str]:
-    """Return what is wrong with the document that is kept, one line each.
-
-    Args:
-        made: the document as the code makes it now.
-        written: as it is kept.
-        released: as it was in the newest release.
-    """
-    found = [] if made == written else [f"{WRITTEN} is not what the code makes; write it: python -m tools.openapi"]
-    old, new = json.loads(released), json.loads(made)
-    before, now = _version(old), _version(new)
-    if not may_break(before, now):
-        found += [f"breaks {before}: {change}" for change in breaking_changes(old, new)]
-    return found
-
-
 def main(*arguments: str) -> int:
-    """Do as the arguments say; return 1 if a check found something."""
+    """Do as the arguments say; return 1 if the check found something."""
     if arguments == ("--check",):
-        found = problems(document(), WRITTEN.read_text("utf-8"), RELEASED.read_text("utf-8"))
-        for problem in found:
-            print(problem)
-        print(f"API: {len(found)} problems" if found else "API: the document is up to date and breaks nothing")
-        return 1 if found else 0
-    targets = {(): [WRITTEN], ("--release",): [WRITTEN, RELEASED]}[arguments]
-    for path in targets:
-        path.write_text(document(), "utf-8")
-        print(f"Wrote {path}")
+        if WRITTEN.read_text("utf-8") != document():
+            print(f"{WRITTEN} is not what the code makes; write it: python -m tools.openapi")
+            return 1
+        print("API: the document is up to date")
+        return 0
+    if arguments:
+        print(f"unknown arguments: {' '.join(arguments)}")
+        return 2
+    WRITTEN.write_text(document(), "utf-8")
+    print(f"Wrote {WRITTEN}")
     return 0
-
-
-def _version(content: dict[str, Any]) -> str:
-    version: str = content["info"]["version"]
-    return version
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def test_what_packages_are_built_of_is_copied():
     for folder, where in (("", ROOT), ("client/", ROOT / "client")):
         project = tomllib.loads((where / "pyproject.toml").read_text("utf-8"))
         needed = [project["project"]["readme"], *project["project"].get("license-files", [])]
-        needed += project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+        needed += [*wheel["packages"], *wheel.get("force-include", {})]
         for path in needed:
             assert any(
                 f"{folder}{path}" == source or f"{folder}{path}".startswith(f"{source}/") for source in copied()

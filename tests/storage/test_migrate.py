@@ -14,6 +14,7 @@ from bots_service.storage.sql_url import is_postgresql, sql_url
 from bots_service.storage.tables import metadata
 from tests.servers import PostgresServer
 
+OLDER = f"{int(head()) - 1:04}"
 NEWER = f"{int(head()) + 1:04}"
 
 
@@ -47,8 +48,8 @@ def test_a_service_refuses_tables_that_are_too_old_and_says_what_to_do(empty: st
         require_tables(empty)
     upgrade(empty)
     require_tables(empty)
-    set_revision(empty, "0001")
-    with pytest.raises(OutdatedTablesError, match=r"at revision 0001, .* run `bots migrate`"):
+    set_revision(empty, OLDER)
+    with pytest.raises(OutdatedTablesError, match=rf"at revision {OLDER}, .* run `bots migrate`"):
         require_tables(empty)
 
 
@@ -70,7 +71,7 @@ def test_tables_of_another_program_are_refused(empty: str, revision: str):
 
 
 def test_revisions_follow_their_numbers():
-    assert [is_new_enough(revision) for revision in (None, "0000", head(), NEWER)] == [False, False, True, True]
+    assert [is_new_enough(revision) for revision in (None, OLDER, head(), NEWER)] == [False, False, True, True]
 
 
 def test_of_several_migrators_one_migrates_and_the_others_wait_for_it(postgres: PostgresServer):
@@ -85,7 +86,7 @@ def test_who_has_nothing_to_migrate_does_not_wait_for_a_migrator(postgres_url: s
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         assert upgrade(postgres_url) == (head(), head())
-        set_revision(postgres_url, "0001")
+        set_revision(postgres_url, OLDER)
         with pytest.raises(StorageUnavailableError, match="lock timeout"):
             upgrade(postgres_url)
 

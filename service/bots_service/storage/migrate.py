@@ -8,6 +8,7 @@ not heard of and that is greater than its own newest is such a revision.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
@@ -72,6 +73,13 @@ def head() -> str:
     return newest
 
 
+def revisions_folder() -> Path:
+    """Return where the revisions are: inside an installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "migrations"
+    return installed if (installed / "env.py").is_file() else package.parents[1] / "migrations"
+
+
 def is_new_enough(revision: str | None) -> bool:
     """Return whether this version of the service can work on tables of a revision: on its newest, or a later one.
 
@@ -126,5 +134,5 @@ def _revision(connection: Connection) -> str | None:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", "bots_service:migrations")
+    config.set_main_option("script_location", str(revisions_folder()).replace("%", "%%"))  # it interpolates
     return config

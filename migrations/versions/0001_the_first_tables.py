@@ -56,6 +56,7 @@ def upgrade() -> None:
         sa.Column("parent_step", sa.Integer(), nullable=True),
         sa.Column("parent_seq", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_runs_dataset_id_datasets", ondelete="CASCADE"
         ),
@@ -119,6 +120,8 @@ def upgrade() -> None:
         sa.Column("expired", sa.Integer(), nullable=False),
         sa.Column("brier", sa.Double(), nullable=True),
         sa.Column("log_loss", sa.Double(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=True),
+        sa.Column("calibration", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_receipts_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_receipts"),
     )
@@ -138,9 +141,36 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_snapshots_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_snapshots"),
     )
+    op.create_table(
+        "outlooks",
+        sa.Column("run_id", _number, nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("uniform_effective_task_ratio", sa.Double(), nullable=False),
+        sa.Column("distribution", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_outlooks_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "seq", name="pk_outlooks"),
+    )
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("scopes", sa.Text(), nullable=False),
+        sa.Column("datasets", sa.Text(), nullable=False),
+        sa.Column("rate_per_second", sa.Double(), nullable=True),
+        sa.Column("burst", sa.Integer(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=True),
+        sa.Column("revoked_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("api_keys")
+    op.drop_table("outlooks")
     op.drop_table("snapshots")
     op.drop_table("receipts")
     op.drop_table("journal")
