@@ -48,6 +48,7 @@ from bots_client._resilient_client import ResilientClient
 from bots_client._retry import Retries
 from bots_client._selector import Selector
 from bots_client._step_models import Receipt, SelectedTask, Selection
+from bots_client._task_columns import TaskColumns
 
 __all__ = [
     "ApiKey",
@@ -94,6 +95,7 @@ __all__ = [
     "StaleEpochError",
     "Task",
     "TaskBelief",
+    "TaskColumns",
     "Totals",
     "UnreachableError",
     "Version",

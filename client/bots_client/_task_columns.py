@@ -1,0 +1,183 @@
+"""Tasks made of the rows of a data file: the importer and the trainer compute the same ids from the same rows."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from bots_client._errors import InvalidRequestError
+from bots_client._inputs import Task
+
+IdFrom = Literal["columns", "content", "row"]
+Row = Mapping[str, Any]
+
+BETWEEN = ":"  # the parts of an id, as in "openai/gsm8k:17"
+HASH_LENGTH = 32  # hexadecimal digits, 128 bits: two of 10 million tasks share one with probability 1e-25
+BARE = "tags"  # the column whose values are tags already
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumns:
+    """Which columns of a row make a task.
+
+    A column inside another is named with dots, as in "extra_info.index". A row's own name goes first: the column
+    "qwen2.5_7b_pass_rate" is found although it has a dot.
+
+    Args:
+        id: one or several columns. With `id_from="columns"` their values, joined by ":", are the id.
+        id_from: "columns"; "content", the hash of the columns' values, which stays the same when rows are shuffled or
+            left out; or "row", the row's number from 0, which doesn't, and needs no column.
+        references: pass rates, a reference model each, weakest first. A list of rewards in [0, 1] counts as its mean.
+        tags: each value becomes the tag "COLUMN=VALUE", or VALUE where the column is called `tags`; a list gives
+            several. Empty values give none.
+
+    Raises:
+        InvalidRequestError: `id_from` is none of the three, or an argument that takes columns has none it could use.
+    """
+
+    id: str | Sequence[str] = "id"
+    id_from: IdFrom = "columns"
+    references: Sequence[str] = ()
+    tags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.id_from not in get_args(IdFrom):
+            raise InvalidRequestError(f"id_from is {self.id_from!r}, not one of {', '.join(get_args(IdFrom))}")
+        for name in ("references", "tags"):
+            if isinstance(getattr(self, name), str):
+                raise InvalidRequestError(f"{name} is the text {getattr(self, name)!r}; pass a list of columns")
+        if not self.id_columns and self.id_from != "row":
+            raise InvalidRequestError("id names no column")
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns that make the id; none where the row's number is the id."""
+        if self.id_from == "row":
+            return ()
+        return (self.id,) if isinstance(self.id, str) else tuple(self.id)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All columns that are read, each once."""
+        return tuple(dict.fromkeys((*self.id_columns, *self.references, *self.tags)))
+
+    def id_of(self, row: Row, number: int = 0) -> str:
+        """Return the id of a row's task.
+
+        Args:
+            row: names -> values, as of a `datasets.Dataset` or a line of JSON.
+            number: the row's, from 0; the id where `id_from` is "row".
+
+        Raises:
+            InvalidRequestError: a column of the id is empty, or holds something else than a text or a whole number.
+        """
+        if self.id_from == "row":
+            return str(number)
+        if self.id_from == "content":
+            return _hash_of(row, self.id_columns)
+        return BETWEEN.join(_part_of(value_at(row, column), column) for column in self.id_columns)
+
+    def tasks(self, rows: Iterable[Row], *, first: int = 0) -> Iterator[Task]:
+        """Yield the task of each row.
+
+        Args:
+            rows: such as a `datasets.Dataset`, or a list of dictionaries.
+            first: the number of the first row.
+
+        Raises:
+            InvalidRequestError: a row has no id, or a pass rate is no number; says which row, counted from 0.
+        """
+        for number, row in enumerate(rows, first):
+            try:
+                rates = [_rate_of(value_at(row, column), column) for column in self.references]
+                tags = dict.fromkeys(tag for column in self.tags for tag in _tags_of(value_at(row, column), column))
+                yield Task(self.id_of(row, number), rates, list(tags))
+            except InvalidRequestError as error:
+                raise InvalidRequestError(f"row {number}: {error}") from error
+
+
+def value_at(row: Row, column: str) -> Any:
+    """Return what a row holds in a column, None where there is nothing.
+
+    Args:
+        row: names -> values; values may be such mappings.
+        column: a name, or names joined by dots; the longest name that is there goes first.
+    """
+    if column in row:
+        return row[column]
+    cut = len(column)
+    while (cut := column.rfind(".", 0, cut)) > 0:
+        inner = row.get(column[:cut])
+        if isinstance(inner, Mapping):
+            return value_at(inner, column[cut + 1 :])
+    return None
+
+
+def _part_of(value: object, column: str) -> str:
+    if isinstance(value, str) and value:
+        return value
+    if value is None or value == "":
+        raise InvalidRequestError(f"there is no {column}")
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return str(int(value))
+    raise InvalidRequestError(f"{column} is {_shown(value)}, which is no id: neither a text nor a whole number")
+
+
+def _hash_of(row: Row, columns: tuple[str, ...]) -> str:
+    """Return the first 32 digits of the SHA-256 of the values' JSON: keys sorted, no blanks, nothing escaped."""
+    values = [_plain(value_at(row, column), column) for column in columns]
+    if all(value is None for value in values):
+        raise InvalidRequestError(f"there is no {' and no '.join(columns)}")
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
+
+
+def _plain(value: Any, column: str) -> Any:
+    """Return a value as every reader of the same data has it: 1.0 is 1, an array a list, what is empty left out."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner, column) for name, inner in value.items() if inner is not None}
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real | Decimal):
+        number = float(value)
+        return int(number) if number.is_integer() else number if number == number else None  # noqa: PLR0124 - NaN
+    if hasattr(value, "tolist"):  # numpy's
+        return _plain(value.tolist(), column)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [_plain(inner, column) for inner in value]
+    raise InvalidRequestError(f"{column} is {_shown(value)}, of which no hash is defined")
+
+
+def _rate_of(value: Any, column: str) -> float | None:
+    """Return a pass rate; None where it was not measured."""
+    plain = _plain(value, column)
+    if isinstance(plain, list):
+        rewards = [reward for reward in plain if reward is not None]
+        if not all(isinstance(reward, int | float) and 0 <= reward <= 1 for reward in rewards):
+            raise InvalidRequestError(f"{column} is {_shown(plain)}, not rewards in [0, 1]")
+        return sum(rewards) / len(rewards) if rewards else None
+    if plain is None:
+        return None
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        raise InvalidRequestError(f"{column} is {_shown(value)}, not a number")
+    return plain
+
+
+def _tags_of(value: Any, column: str) -> Iterator[str]:
+    plain = _plain(value, column)
+    for item in plain if isinstance(plain, list) else [plain]:
+        if isinstance(item, dict | list):
+            raise InvalidRequestError(f"{column} is {_shown(plain)}; a tag is a text, a number or a list of them")
+        if item not in (None, ""):
+            text = json.dumps(item) if isinstance(item, bool) else str(item)
+            yield text if column == BARE else f"{column}={text}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
