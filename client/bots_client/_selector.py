@@ -77,7 +77,7 @@ class Selector:
         client: None: `ResilientClient()`.
         dataset: the pool.
         run: whose belief decides; jobs that train different models use different runs.
-        ids: of all tasks that the trainer has.
+        ids: of all tasks that the trainer has, after its own filters.
         tags: only tasks that bear one of them.
         quotas: how many of each tag.
         uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
@@ -110,6 +110,7 @@ class Selector:
             "tags": None if tags is None else strings(tags, name="tags"),
             "quotas": quotas,
             "uniform_share": uniform_share,
+            "exclude": (),
         }
         self._share = share
         self._process = Flight()
@@ -122,6 +123,17 @@ class Selector:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._process = Flight()
+
+    def register(self) -> None:
+        """Make the dataset hold these tasks, and keep its others from being selected here; call it once, at the start.
+
+        Dataset and run are made where they are missing. What was added, made or left out is logged, with counts. While
+        the service is away, or where the key may not do this, that is logged, and the trainer goes on.
+
+        Raises:
+            ValueError: the dataset has none of these tasks, or more than 100,000 others.
+        """
+        self._how["exclude"] = self.client.register(self.dataset, self.ids, run=self.run)
 
     @property
     def is_shared(self) -> bool:

@@ -14,6 +14,7 @@ class Health:
     is_away: the service could not be used the last time that it was asked.
     kept: reports on disk that wait for the service, as far as this process knows.
     selects, local_selects: selections in all, and those chosen here because the service was away.
+    replaced: tasks that the service selected and the trainer lacks, in whose place others were chosen here.
     reports: handed in; replayed: delivered from disk.
     refused: reports that the service will never take (`last_error` says why); they stay on disk to be looked at.
     lost: reports that could not be kept, because the disk failed or the limit on kept reports was reached.
@@ -25,6 +26,7 @@ class Health:
     kept: int = 0
     selects: int = 0
     local_selects: int = 0
+    replaced: int = 0
     reports: int = 0
     replayed: int = 0
     refused: int = 0

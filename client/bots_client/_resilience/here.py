@@ -15,6 +15,7 @@ from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.health import Health, Tally
+from bots_client._resilience.registration import MOST_EXCLUDED, register
 from bots_client._resilience.spools import spool_of
 from bots_client._resilience.uniform import LocalPool
 from bots_client._retry import Deadline
@@ -84,6 +85,12 @@ class RunHere:
         self._checkpoints = Checkpoints(connection, delivery, dataset, run)
         self._lock = threading.Lock()
         self._pool: LocalPool | None = None
+        self._strange: dict[str, None] = {}
+
+    def excluded(self, unwanted: Sequence[str]) -> tuple[str, ...]:
+        """Return which tasks the service is not to select: the unwanted, and those that it selected in vain before."""
+        with self._lock:
+            return (*unwanted, *self._strange)[:MOST_EXCLUDED]
 
     def select(self, call: Call[Selection], ids: Sequence[str], deadline: Deadline) -> Selection | None:
         """Return what the service selects, None if it is not to be asked now. What waits goes first.
@@ -109,6 +116,12 @@ class RunHere:
         """Deliver a report; None if it waits, or will never be taken."""
         return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
+    def register(self, ids: Sequence[str]) -> list[str]:
+        """Make the dataset hold these tasks; return the others that it has."""
+        if not self._connection.is_worth_it():
+            return []
+        return register(self._connection, *self._name, ids)
+
     def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return where the run stands, as JSON values."""
         return self._checkpoints.save(deadline)
@@ -121,12 +134,17 @@ class RunHere:
         """Return the selection with tasks that the trainer does not have replaced by some that it has."""
         with self._lock:
             unknown = self._local(ids).unknown(selection.ids)
+            is_new = not self._strange
+            self._strange.update(dict.fromkeys(unknown))
         if not unknown:
             return selection
-        self._connection.complain(
-            f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not among the"
-            f" trainer's own ids: retire them (retire_tasks) or give them to ids="
-        )
+        if is_new:
+            self._connection.complain(
+                f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not among the"
+                f" trainer's own ids; they are replaced, and such tasks not asked for again. Selector.register() at"
+                f" the start keeps all of them from being selected"
+            )
+        self._connection.tally.add(replaced=len(unknown))
         known = [task for task in selection.tasks if task.id not in set(unknown)]
         others = self._chosen(len(unknown), ids, selection.ids)
         return replace(selection, tasks=(*known, *(SelectedTask(id=task) for task in others)))
