@@ -54,7 +54,7 @@ def outcomes(grounds: Grounds, tasks: Tasks, step: int, rng: np.random.Generator
     skill = 0.2 + 0.6 * min(step / 200, 1)
     solved = np.clip(weak + skill * (strong - weak) + rng.normal(0, 0.15, len(tasks)), 0, 1)
     successes = rng.binomial(16, solved).astype(float)
-    return Evidence(tasks, successes, 16 - successes)
+    return Evidence(tasks, successes, 16 - successes, (successes > 0) & (successes < 16))
 
 
 def select(state: RunState, grounds: Grounds, count: int, rng: np.random.Generator) -> Tasks:

@@ -34,23 +34,50 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the rollouts of one task showed: counts, rewards, or that there were none.
+    """What the rollouts of one task showed: counts, rewards or both, or that there were none.
 
     Made by `Outcome.counts`, `Outcome.rewards` and `Outcome.aborted`.
+
+    A task is effective if its group of rollouts has a gradient: its rewards differ. Rewards say so; counts without
+    rewards do where 0 < successes < trials. `effective` says it for you, whatever they show.
     """
 
     task: str
     evidence: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def counts(cls, task: str, successes: SupportsFloat, trials: SupportsFloat) -> "Outcome":
-        """Return the outcome of a task that was solved in some of its trials."""
-        return cls(task, (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task))))
+    def counts(
+        cls,
+        task: str,
+        successes: SupportsFloat,
+        trials: SupportsFloat,
+        *,
+        rewards: Iterable[SupportsFloat] | None = None,
+        effective: bool | None = None,
+    ) -> "Outcome":
+        """Return the outcome of a task that was solved in some of its trials.
+
+        Args:
+            task: its id.
+            successes: how many rollouts met the task's own criterion; the belief learns this.
+            trials: how many rollouts there were.
+            rewards: what the trainer optimises, one for each trial, inside the run's reward range or not; they only
+                say whether the task is effective.
+            effective: whether the group has a gradient; None: the rewards say so, or the counts without them.
+        """
+        counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
+        return cls(task, (*counts, *_rewards(task, rewards), *_effective(task, effective)))
 
     @classmethod
-    def rewards(cls, task: str, rewards: Iterable[SupportsFloat]) -> "Outcome":
-        """Return the outcome of a task by the reward of each rollout, in the run's reward range."""
-        return cls(task, (("rewards", tuple(plain(reward, of=task) for reward in rewards)),))
+    def rewards(cls, task: str, rewards: Iterable[SupportsFloat], *, effective: bool | None = None) -> "Outcome":
+        """Return the outcome of a task by the reward of each rollout, in the run's reward range.
+
+        Args:
+            task: its id.
+            rewards: the belief learns them, each as so much of a success.
+            effective: whether the group has a gradient; None: the rewards say so.
+        """
+        return cls(task, (*_rewards(task, rewards), *_effective(task, effective)))
 
     @classmethod
     def aborted(cls, task: str) -> "Outcome":
@@ -65,6 +92,18 @@ class Outcome:
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as the service reads it."""
         return {"task": self.task, **dict(self.evidence)}
+
+
+def _rewards(task: str, rewards: Iterable[SupportsFloat] | None) -> tuple[tuple[str, Any], ...]:
+    return () if rewards is None else (("rewards", tuple(plain(reward, of=task) for reward in rewards)),)
+
+
+def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]:
+    if effective is None:
+        return ()
+    if effective not in (True, False):  # equal to one of them, as numpy's are
+        raise InvalidRequestError(f"task {task}: effective is {effective!r}, which is neither True nor False")
+    return (("effective", bool(effective)),)
 
 
 class GivenSettings(TypedDict, total=False):

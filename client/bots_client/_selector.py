@@ -156,16 +156,28 @@ class Selector:
         self._flight.begin(selection)
         return selection
 
-    def observe(self, task: str, rewards: Iterable[SupportsFloat], *, selection: Selection | str | None = None) -> None:
+    def observe(
+        self,
+        task: str,
+        rewards: Iterable[SupportsFloat],
+        *,
+        successes: float | None = None,
+        effective: bool | None = None,
+        selection: Selection | str | None = None,
+    ) -> None:
         """Note the rewards of some rollouts of a task, until `step`; again for the same task adds to them.
 
         Args:
             task: its id.
-            rewards: one for each rollout, in the run's reward range.
+            rewards: one for each rollout: what the trainer optimises. In the run's reward range, unless successes are
+                given; then any finite number.
+            successes: how many of these rollouts met the task's own criterion, which the belief learns; None: the
+                rewards say so. Give it where rewards are shaped, such as correctness 1 + format 0.2.
+            effective: whether the group has a gradient; None: it has if its rewards differ.
             selection: by which the task was selected, or its id; None: the oldest in flight that has it.
         """
         try:
-            outcome = Outcome.rewards(task, rewards)
+            outcome = _outcome(task, list(rewards), successes, effective)
         except InvalidRequestError as error:
             self.client.complain(error)
             outcome = Outcome.aborted(task)
@@ -232,6 +244,12 @@ class Selector:
 
     def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
         self._flight.note(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
+
+
+def _outcome(task: str, rewards: list[SupportsFloat], successes: float | None, effective: bool | None) -> Outcome:
+    if successes is None:
+        return Outcome.rewards(task, rewards, effective=effective)
+    return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective)
 
 
 def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:

@@ -110,6 +110,25 @@ def test_outcomes_come_from_arguments_a_file_or_stdin_alike(bots, client, pool, 
     assert all(one == seen[0] for one in seen[1:])
 
 
+def test_arguments_and_files_say_alike_whether_a_group_has_a_gradient(bots, client, pool):
+    told = ["p1=4/4:effective", "p2=2/3:1.2,1.2,1.2", "p3=2/2:1.2,1", "p4=0,1:ineffective"]
+    rows = [
+        {"task": "p1", "successes": 4, "trials": 4, "effective": True},
+        {"task": "p2", "successes": 2, "trials": 3, "rewards": [1.2, 1.2, 1.2]},
+        {"task": "p3", "successes": 2, "trials": 2, "rewards": [1.2, 1]},
+        {"task": "p4", "rewards": [0, 1], "effective": False},
+    ]
+    client.create_run(pool, "file")
+    receipts = [
+        bots("report", pool, *told, "--json").json,
+        bots("report", pool, "--from", "-", "--run", "file", "--json", stdin=json.dumps(rows)).json,
+    ]
+    assert [(receipt["reported"], receipt["effective"]) for receipt in receipts] == [(4, 2), (4, 2)]
+    totals = client.run(pool).totals
+    assert (totals, totals.all_solved) == (client.run(pool, "file").totals, 2)
+    assert list(client.tasks(pool)) == list(client.tasks(pool, "file"))
+
+
 def test_a_key_counts_once(bots, client, pool):
     receipts = [bots("report", pool, "p1=1/2", "--key", "step-1", "--json").json for _ in range(2)]
     assert [receipt["step"] for receipt in receipts] == [1, 1]

@@ -133,6 +133,9 @@ CALLS = [
                 Outcome.counts("a", np.int64(7), 16),
                 Outcome.rewards("b", np.array([0, 1, 0.5], np.float32)),
                 Outcome.aborted("c"),
+                Outcome.counts("d", 1, 2, rewards=np.array([1.5, 0.25], np.float32)),
+                Outcome.counts("e", 2, 2, effective=np.True_),  # type: ignore[arg-type]  # as numpy compares
+                Outcome.rewards("f", [np.True_, False], effective=False),
             ],
         ),
         {"run": "r1", "selection": MADE, "close_step": False},
@@ -147,6 +150,9 @@ CALLS = [
                 {"task": "a", "successes": 7, "trials": 16},
                 {"task": "b", "rewards": [0, 1, 0.5]},
                 {"task": "c", "status": "aborted"},
+                {"task": "d", "successes": 1, "trials": 2, "rewards": [1.5, 0.25]},
+                {"task": "e", "successes": 2, "trials": 2, "effective": True},
+                {"task": "f", "rewards": [1, 0], "effective": False},
             ],
         },
         RECEIPT,
@@ -342,6 +348,12 @@ def test_a_slip_of_the_caller_is_told_before_anything_is_sent(connect, mistake):
 def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
     with pytest.raises(InvalidRequestError, match=r"task math-17: .* is not a"):
         Outcome.rewards("math-17", [1, reward])
+
+
+@pytest.mark.parametrize("effective", ["false", 0.5, [True], float("nan")])
+def test_an_effective_that_is_neither_true_nor_false_is_refused_by_its_task(effective):
+    with pytest.raises(InvalidRequestError, match=r"task math-17: effective is .* neither True nor False"):
+        Outcome.counts("math-17", 1, 2, effective=effective)
 
 
 def test_a_probe_tells_how_things_are(serve, connect):

@@ -19,14 +19,17 @@ from bots_service.core.state import RunState, advance, fresh_state
 Piece = tuple[int, float, float]  # task, successes, failures
 
 
-def evidence_of(*pieces: Piece) -> Evidence:
+def evidence_of(*pieces: Piece, effective: Sequence[bool] | None = None) -> Evidence:
+    """Return evidence that is effective as told; if nothing is told, where it holds successes and failures."""
     if not pieces:
         return no_evidence()
     tasks, successes, failures = zip(*pieces, strict=True)
+    told = [min(s, f) > 0 for _, s, f in pieces] if effective is None else effective
     return Evidence(
         frozen(np.array(tasks, np.int32)),
         frozen(np.array(successes, np.float64)),
         frozen(np.array(failures, np.float64)),
+        frozen(np.array(told, bool)),
     )
 
 
@@ -35,8 +38,10 @@ def pool_of(*rows: tuple[float, ...]) -> Pool:
     return Pool(references, profile_of)
 
 
-def report_of(*pieces: Piece, made_at: int | None = None, close: bool | None = None) -> Report:
-    return Report(evidence_of(*pieces), made_at, close)
+def report_of(
+    *pieces: Piece, made_at: int | None = None, close: bool | None = None, effective: Sequence[bool] | None = None
+) -> Report:
+    return Report(evidence_of(*pieces, effective=effective), made_at, close)
 
 
 def replay(pool: Pool, bodies: Sequence[Body], settings: RunSettings, state: RunState | None = None) -> RunState:
@@ -247,7 +252,9 @@ def stories(draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings
             lag = draw(st.sampled_from([None, 0, 0, 1, 2, 3]))
             made_at = None if lag is None else max(dense.step - lag, 0)
             close = draw(st.sampled_from([None, None, True, False]))
-            body = report_of(*draw(pieces(tasks)), made_at=made_at, close=close)
+            some = draw(pieces(tasks))
+            told = draw(st.none() | st.lists(st.booleans(), min_size=len(some), max_size=len(some)))
+            body = report_of(*some, made_at=made_at, close=close, effective=told)
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
         dense.take(entry)
         entries.append(entry)

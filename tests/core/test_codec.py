@@ -23,7 +23,7 @@ def a_state() -> RunState:
     bodies = [
         report_of((0, 3.0, 1.0), (2, 1.0, 1.0)),
         report_of((1, 0.5, 3.5)),
-        report_of((2, 1.0, 2.0), (0, 0.1, 0.2), made_at=0, close=False),
+        report_of((2, 1.0, 2.0), (0, 0.1, 0.2), made_at=0, close=False, effective=[True, False]),
     ]
     return replay(pool, bodies, settings_from({"seed": 2**63 - 1}))
 
@@ -71,6 +71,7 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
         "recent_last_step": ("<i4", recent.last_step),
         "open_tasks": ("<i4", evidence.tasks),
         "open_made_at": ("<i4", waiting.made_at),
+        "open_effective": ("|b1", evidence.effective),
     }
     settings_text = json.dumps(state.settings.as_dict(), separators=(",", ":"))
     text = (
@@ -85,7 +86,7 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
     ).encode()
     while (4 + 2 + 4 + len(text)) % 8:
         text += b" "
-    letters = {"<f8": "d", "<i4": "i", "<u8": "Q"}
+    letters = {"<f8": "d", "<i4": "i", "<u8": "Q", "|b1": "?"}
     body = b"BOTS" + struct.pack("<H", 1) + struct.pack("<I", len(text)) + text
     for kind, array in arrays.values():
         body += struct.pack(f"<{array.size}{letters[kind]}", *array.ravel().tolist())
@@ -201,7 +202,7 @@ def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored
     assert decode_state(encode_state(state)).settings == state.settings
 
 
-@pytest.mark.parametrize("changed", ["recent_tasks", "past_kept", "open_made_at"])
+@pytest.mark.parametrize("changed", ["recent_tasks", "past_kept", "open_made_at", "open_effective"])
 def test_arrays_whose_lengths_differ_are_refused(changed):
     header, arrays = unpack(BLOB)
     with pytest.raises(DamagedStateError):

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.evidence import MAX_TRIALS, counts_of_rewards, counts_of_trials, no_evidence, sum_by_task
+from bots_service.core.evidence import (
+    MAX_TRIALS,
+    counts_of_rewards,
+    counts_of_trials,
+    no_evidence,
+    rewards_differ,
+    sum_by_task,
+)
 from tests.core.journals import evidence_of
 
 
@@ -54,6 +61,35 @@ def test_counts_that_cannot_be_true_are_refused(successes, trials):
         counts_of_trials(successes, trials)
 
 
+def test_a_group_has_a_gradient_if_its_rewards_differ_by_more_than_rounding():
+    assert not rewards_differ([0.5] * 4, (0.0, 1.0))
+    assert not rewards_differ([0.1 + 0.2, 0.3], (0.0, 1.0))
+    assert not rewards_differ([1.0], (0.0, 1.0))
+    assert rewards_differ([0.2, 0.2, 0.2 + 1e-8], (0.0, 1.0))
+    assert not rewards_differ([0.2, 0.2, 0.2 + 1e-8], (0.0, 100.0))
+    assert rewards_differ([-7.0, 1.2], (0.0, 1.0))  # shaped rewards may leave the range
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=9),
+    st.randoms(),
+    st.integers(-64, 64),
+    st.sampled_from([1e-6, 0.25, 3.0, 1e9]),
+)
+def test_order_a_constant_and_the_scale_leave_the_gradient_as_it_is(quarters, random, shift, scale):
+    wanted = len(set(quarters)) > 1
+    assert rewards_differ([quarter / 4 for quarter in quarters], (0.0, 1.0)) == wanted
+    random.shuffle(quarters)
+    changed = [scale * (quarter / 4 + shift) for quarter in quarters]
+    assert rewards_differ(changed, (scale * shift, scale * (shift + 1))) == wanted
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_not_finite_has_no_spread(reward):
+    with pytest.raises(ValueError, match=r"at 1 is not a finite number"):
+        rewards_differ([0.5, reward], (0.0, 1.0))
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1e6), st.floats(0, 1e6)), max_size=20), st.randoms())
 def test_counts_are_summed_by_task_exactly_in_any_order(pieces, random):
     wanted = {
@@ -65,6 +101,31 @@ def test_counts_are_summed_by_task_exactly_in_any_order(pieces, random):
     assert summed.tasks.tolist() == list(wanted)
     assert list(zip(summed.successes.tolist(), summed.failures.tolist(), strict=True)) == list(wanted.values())
     assert summed.tasks.dtype == np.int32
+
+
+eighths = st.integers(0, 8).map(lambda count: count / 8)
+parts = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1.0, 2.0, 7.0]), eighths, st.booleans()), max_size=12)
+
+
+@given(parts, st.randoms())
+def test_a_task_in_parts_is_effective_if_a_part_is_or_their_success_rates_differ(parts, random):
+    wanted = {
+        task: any(flag for t, _, _, flag in parts if t == task) or len({r for t, _, r, _ in parts if t == task}) > 1
+        for task in sorted({task for task, *_ in parts})
+    }
+    random.shuffle(parts)
+    pieces = [(task, trials * rate, trials * (1 - rate)) for task, trials, rate, _ in parts]
+    summed = sum_by_task(evidence_of(*pieces, effective=[flag for *_, flag in parts]))
+    assert dict(zip(summed.tasks.tolist(), summed.effective.tolist(), strict=True)) == wanted
+
+
+@given(st.lists(eighths, min_size=2, max_size=8), st.data())
+def test_a_group_reported_in_parts_is_as_effective_as_at_once(rewards, data):
+    cut = data.draw(st.integers(1, len(rewards) - 1))
+    groups = [rewards[:cut], rewards[cut:]]
+    pieces = [(0, *counts_of_rewards(group, (0.0, 1.0))) for group in groups]
+    summed = sum_by_task(evidence_of(*pieces, effective=[rewards_differ(group, (0.0, 1.0)) for group in groups]))
+    assert summed.effective.tolist() == [rewards_differ(rewards, (0.0, 1.0))]
 
 
 def test_no_evidence_is_about_no_task():

@@ -14,12 +14,14 @@ quarters = st.integers(0, 64).map(lambda count: count / 4)
 outcomes = st.lists(st.tuples(quarters, quarters).filter(any), max_size=30)
 
 
-@given(outcomes)
-def test_a_tally_counts_tasks_rollouts_and_successes(counts):
-    told = tally(evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts))))
+@given(outcomes, st.data())
+def test_a_tally_counts_tasks_rollouts_and_successes(counts, data):
+    flags = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
+    told = tally(evidence_of(*((task, s, f) for task, (s, f) in enumerate(counts)), effective=flags))
     assert told.reported == len(counts) == told.effective + told.all_solved + told.none_solved
-    assert told.effective == sum(s > 0 and f > 0 for s, f in counts)
-    assert told.all_solved == sum(f == 0 for _, f in counts)
+    assert told.effective == sum(flags)
+    alike = [(s, f) for (s, f), flag in zip(counts, flags, strict=True) if not flag]
+    assert told.all_solved == sum(s / (s + f) >= 0.5 for s, f in alike)
     assert (told.rollouts, told.successes) == (sum(s + f for s, f in counts), sum(s for s, _ in counts))
     rates = [s / (s + f) for s, f in counts]
     assert told.mean_pass_rate == (pytest.approx(sum(rates) / len(rates)) if rates else None)

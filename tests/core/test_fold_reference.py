@@ -31,7 +31,8 @@ def test_beliefs_and_capability_equal_the_reference_traces(case):
     checked = 0
     for step in case["steps"]:
         successes = np.array(step["successes"], np.float64)
-        evidence = Evidence(np.array(step["tasks"], np.int32), successes, case["rollouts_per_task"] - successes)
+        failures = case["rollouts_per_task"] - successes
+        evidence = Evidence(np.array(step["tasks"], np.int32), successes, failures, (successes > 0) & (failures > 0))
         state, receipt = advance(
             state, Entry(state.seq + 1, 0, pool.profiles, Report(evidence, state.step, None)), pool
         )

@@ -15,7 +15,8 @@ TASKS = 12
 names = st.integers(0, MOST_TAGS + 4).map(lambda number: f"tag-{number}") | st.just(OTHER)
 tags_of_tasks = st.lists(st.sets(names, max_size=MOST_TAGS + 6), min_size=TASKS, max_size=TASKS)
 quarters = st.integers(0, 64).map(lambda count: count / 4)
-counts_of_tasks = st.dictionaries(st.integers(0, TASKS - 1), st.tuples(quarters, quarters).filter(any))
+shown = st.tuples(quarters, quarters, st.booleans()).filter(lambda row: row[0] + row[1] > 0)
+shown_of_tasks = st.dictionaries(st.integers(0, TASKS - 1), shown)
 
 
 def carriers(of_tasks):
@@ -23,22 +24,21 @@ def carriers(of_tasks):
     return {tag: tasks(*(task for task, tags in enumerate(of_tasks) if tag in tags)) for tag in set().union(*of_tasks)}
 
 
-@given(tags_of_tasks, counts_of_tasks)
-def test_each_tag_sums_up_the_tasks_that_carry_it(of_tasks, counts):
+@given(tags_of_tasks, shown_of_tasks)
+def test_each_tag_sums_up_the_tasks_that_carry_it(of_tasks, rows):
     told = told_tags(carriers(of_tasks), TASKS)
-    sums = sums_by_tag(told, evidence_of(*((task, *counts[task]) for task in sorted(counts))))
+    pieces = [(task, *rows[task][:2]) for task in sorted(rows)]
+    sums = sums_by_tag(told, evidence_of(*pieces, effective=[rows[task][2] for task in sorted(rows)]))
     apart = set(told.names) - {OTHER}
     assert sums.names == told.names
     for place, name in enumerate(told.names):
         own = [
-            pair
-            for task, pair in counts.items()
-            if (of_tasks[task] - apart if name == OTHER else name in of_tasks[task])
+            row for task, row in rows.items() if (of_tasks[task] - apart if name == OTHER else name in of_tasks[task])
         ]
         assert sums.reported[place] == len(own)
-        assert sums.effective[place] == sum(s > 0 and f > 0 for s, f in own)
-        assert sums.rollouts[place] == sum(s + f for s, f in own)
-        assert sums.solved[place] == sum(s for s, _ in own)
+        assert sums.effective[place] == sum(flag for _, _, flag in own)
+        assert sums.rollouts[place] == sum(s + f for s, f, _ in own)
+        assert sums.solved[place] == sum(s for s, _, _ in own)
 
 
 @given(tags_of_tasks)

@@ -32,7 +32,7 @@ class DictTried:
 def some_evidence(rng: np.random.Generator, count: int) -> tuple[Evidence, np.ndarray]:
     tasks = np.sort(rng.choice(POOL, count, replace=False)).astype(np.int32)
     solved = rng.integers(0, 17, count).astype(float)
-    return Evidence(frozen(tasks), frozen(solved), frozen(16 - solved)), rng.random((2, count))
+    return Evidence(frozen(tasks), frozen(solved), frozen(16 - solved), np.ones(count, bool)), rng.random((2, count))
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.9, 1e-9, 0.0])
@@ -85,7 +85,7 @@ def test_the_whole_is_every_task_once_in_order_and_read_only():
 
 def test_what_faded_and_was_not_tried_for_64_steps_is_dropped_when_rows_are_settled():
     tried = no_tries().with_counts(*some_evidence(np.random.default_rng(6), 5), weight=1.0, lag=0, step=1)
-    another, later = Evidence(frozen(ALL[-1:]), np.ones(1), np.ones(1)), REMEMBERED + 1
+    another, later = Evidence(frozen(ALL[-1:]), np.ones(1), np.ones(1), np.ones(1, bool)), REMEMBERED + 1
     rows = []
     for step in range(2, 2 * SETTLED_EVERY + 1):
         brought = another if step == later else no_evidence()

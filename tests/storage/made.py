@@ -79,7 +79,8 @@ async def run(stores: Stores, of: DatasetRow | None = None) -> RunRow:
 def report(seed: int = 0, tasks: int = 4) -> Report:
     rng = np.random.default_rng(seed)
     counts = rng.random((2, tasks)) * 16
-    return Report(Evidence(rng.integers(0, 100, tasks).astype(np.int32), counts[0], counts[1]), seed % 7, None)
+    shown = Evidence(rng.integers(0, 100, tasks).astype(np.int32), counts[0], counts[1], rng.random(tasks) < 0.5)
+    return Report(shown, seed % 7, None)
 
 
 def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> Draft:

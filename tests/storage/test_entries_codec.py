@@ -15,15 +15,17 @@ from bots_service.errors import DamagedStateError
 from bots_service.storage.entries_codec import decode_body, encode_body
 
 
-def report_of(tasks: list[int], successes: list[float], failures: list[float]) -> Report:
-    return Report(Evidence(np.array(tasks, np.int32), np.array(successes), np.array(failures)), 12, None)
+def report_of(tasks: list[int], successes: list[float], failures: list[float], effective: list[bool]) -> Report:
+    columns = np.array(tasks, np.int32), np.array(successes), np.array(failures), np.array(effective, bool)
+    return Report(Evidence(*columns), 12, None)
 
 
 counts = [7.0, 0.1 + 0.2, 1 / 3, 5e-324]
+flags = [True, False, False, True]
 GOLDEN: list[tuple[Body, dict[str, object]]] = [
     (
-        report_of([3, 1, 3, 0], counts, counts[::-1]),
-        {"kind": "report", "tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1]}
+        report_of([3, 1, 3, 0], counts, counts[::-1], flags),
+        {"kind": "report", "tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1], "effective": flags}
         | {"made_at": 12, "close": None},
     ),
     (SettingsChange({"target": 1 / 3}), {"kind": "settings", "settings": {"target": 1 / 3}}),
@@ -42,10 +44,12 @@ def test_the_format_of_each_kind_stays(body: Body, values: dict[str, object]):
     assert encode_body(decode_body(text)) == text
 
 
-@given(st.lists(st.floats(0, allow_nan=False, allow_infinity=False)))
-def test_every_count_reads_back_exactly(numbers: list[float]):
-    read = decode_body(encode_body(report_of(list(range(len(numbers))), numbers, numbers)))
+@given(st.lists(st.tuples(st.floats(0, allow_nan=False, allow_infinity=False), st.booleans())))
+def test_every_count_and_flag_reads_back_exactly(rows: list[tuple[float, bool]]):
+    numbers, told = [row[0] for row in rows], [row[1] for row in rows]
+    read = decode_body(encode_body(report_of(list(range(len(numbers))), numbers, numbers, told)))
     assert isinstance(read, Report)
+    assert (read.evidence.effective.tolist(), read.evidence.effective.dtype.name) == (told, "bool")
     assert read.evidence.successes.tobytes() == np.array(numbers, np.float64).tobytes()
     assert (read.evidence.tasks.dtype.name, read.evidence.failures.dtype.name) == ("int32", "float64")
 
@@ -53,7 +57,7 @@ def test_every_count_reads_back_exactly(numbers: list[float]):
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_a_count_that_json_can_not_hold_is_refused(number: float):
     with pytest.raises(ValueError, match="not finite"):
-        encode_body(report_of([1], [1.0], [number]))
+        encode_body(report_of([1], [1.0], [number], [True]))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_a_count_that_json_can_not_hold_is_refused(number: float):
         '{"kind":"unheard"}',
         '{"kind":"rewind","to_seq":1}',
         '{"kind":"settings","settings":{"target":7}}',
-        encode_body(report_of([1], [1.0], [1.0])).replace("[1]", "[99999999999]"),
+        encode_body(report_of([1], [1.0], [1.0], [True])).replace("[1]", "[99999999999]"),
     ],
 )
 def test_damaged_text_is_reported(text: str):

@@ -104,7 +104,8 @@ def replayed(reports: list[Sent]) -> tuple[RunState, Pool]:
     state = fresh_state(RunSettings(), 0)
     for report in sorted(reports, key=lambda sent: sent.seq):
         successes = np.array(report.successes, float)
-        evidence = Evidence(np.array(report.tasks, np.int32), successes, TRIALS - successes)
+        failures = TRIALS - successes
+        evidence = Evidence(np.array(report.tasks, np.int32), successes, failures, np.minimum(successes, failures) > 0)
         entry = Entry(report.seq, 0, pool.profiles, Report(evidence, report.made_at, report.close_step))
         state, _ = advance(state, entry, pool)
     return state, pool

@@ -78,7 +78,8 @@ def body(seq: int, made: Report | Rewind | Fork) -> Change:
 
 
 def report(task: int, successes: float = 1.0, *, counts: int = 1) -> Report:
-    return Report(Evidence(np.array([task]), np.full(counts, successes), np.full(counts, 1.0)), None, None)
+    columns = (np.full(counts, successes), np.full(counts, 1.0), np.full(counts, True))
+    return Report(Evidence(np.array([task]), *columns), None, None)
 
 
 def snapshot(**values: Any) -> Change:

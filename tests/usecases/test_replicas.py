@@ -114,7 +114,7 @@ async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_her
 def _draft(replica: Replica, run, task: int) -> Draft:
     import numpy as np
 
-    evidence = Evidence(np.array([task], np.int32), np.array([1.0]), np.array([3.0]))
+    evidence = Evidence(np.array([task], np.int32), np.array([1.0]), np.array([3.0]), np.array([True]))
     return Draft(Report(evidence, None, None), run.dataset.pool.profiles)
 
 

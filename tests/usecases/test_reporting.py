@@ -20,7 +20,15 @@ from tests.usecases.world import POOL, World, evidence_bytes, outcome
 
 REFUSED = {
     "nothing": Outcome("t1"),
-    "counts and rewards": Outcome("t1", successes=1, trials=2, rewards=[1.0]),
+    "fewer rewards than trials": Outcome("t1", successes=1, trials=2, rewards=[1.0]),
+    "more rewards than trials": Outcome("t1", successes=1, trials=2, rewards=[1.0, 0.0, 0.0]),
+    "half a trial": Outcome("t1", successes=1, trials=1.5, rewards=[1.0]),
+    "counts and no rewards": Outcome("t1", successes=0, trials=0, rewards=[]),
+    "counts and a reward that is no number": Outcome("t1", successes=1, trials=2, rewards=[1.0, math.nan]),
+    "counts and an endless reward": Outcome("t1", successes=1, trials=2, rewards=[1.0, math.inf], effective=True),
+    "successes and rewards": Outcome("t1", successes=1, rewards=[1.0]),
+    "effective alone": Outcome("t1", effective=True),
+    "effective and aborted": Outcome("t1", effective=False, status="aborted"),
     "counts and aborted": Outcome("t1", successes=1, trials=2, status="aborted"),
     "rewards and aborted": Outcome("t1", rewards=[1.0], status="aborted"),
     "successes alone": Outcome("t1", successes=1),
@@ -81,6 +89,41 @@ async def test_rewards_are_mapped_from_the_runs_range(world: World):
     np.testing.assert_array_equal(one.belief.of_tasks(pool, t1), other.belief.of_tasks(pool, t1))
     with pytest.raises(InvalidOutcomesError):
         await world.report(Outcome("t1", rewards=[3.1]), run="signed")
+
+
+EFFECTIVE = {
+    "rewards that differ": (Outcome("t1", rewards=[0, 1, 0.5, 0.5]), "effective"),
+    "equal rewards below the middle": (Outcome("t1", rewards=[0.25] * 4), "none_solved"),
+    "equal rewards in the middle": (Outcome("t1", rewards=[0.5] * 4), "all_solved"),
+    "one reward": (Outcome("t1", rewards=[1]), "all_solved"),
+    "counts in between": (outcome("t1", 7, 16), "effective"),
+    "all successes": (outcome("t1", 16, 16), "all_solved"),
+    "no successes": (outcome("t1", 0, 16), "none_solved"),
+    "solved always, shaped differently": (Outcome("t1", successes=2, trials=2, rewards=[1.2, 1.0]), "effective"),
+    "solved never, shaped differently": (Outcome("t1", successes=0, trials=2, rewards=[0.2, 0.0]), "effective"),
+    "solved always, shaped alike": (Outcome("t1", successes=2, trials=2, rewards=[1.2, 1.2]), "all_solved"),
+    "solved at times, rewarded alike": (Outcome("t1", successes=1, trials=3, rewards=[9, 9, 9]), "none_solved"),
+    "told that it teaches": (Outcome("t1", successes=2, trials=2, effective=True), "effective"),
+    "told that it does not": (Outcome("t1", successes=3, trials=4, effective=False), "all_solved"),
+    "told against its rewards": (Outcome("t1", rewards=[0, 0, 1], effective=False), "none_solved"),
+    "told against counts and rewards": (Outcome("t1", None, None, [0.0], True), "effective"),
+}
+
+
+@pytest.mark.parametrize("case", EFFECTIVE)
+async def test_a_task_is_effective_if_its_group_has_a_gradient(world: World, case: str):
+    shown, name = EFFECTIVE[case]
+    tally = (await world.report(shown)).tally
+    assert {each: getattr(tally, each) for each in ("effective", "all_solved", "none_solved")} == {
+        "effective": 0, "all_solved": 0, "none_solved": 0, name: 1
+    }  # fmt: skip
+
+
+async def test_rewards_beside_counts_teach_the_belief_nothing(world: World):
+    await world.put_run("plain")
+    await world.report(Outcome("t1", successes=1, trials=3, rewards=[1.2, 0.2, 0.0]), outcome("t2", 3, 4))
+    await world.report(outcome("t1", 1, 3), outcome("t2", 3, 4), run="plain")
+    assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("plain"))
 
 
 async def test_aborted_tasks_count_for_nothing(world: World):

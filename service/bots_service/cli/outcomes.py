@@ -10,27 +10,42 @@ import typer
 from bots_client import InvalidRequestError, Outcome
 from bots_service.cli.failures import CommandError
 
-FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,... or TASK=aborted"
+FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
+FLAGS = {":effective": True, ":ineffective": False}
 
 
 def outcome_of(text: str) -> Outcome:
-    """Return the outcome that an argument tells: `math-17=7/16`, `math-4=0,1,0.5` or `math-9=aborted`.
+    """Return the outcome that an argument tells.
+
+    Counts are told as `math-17=7/16`, rewards as `math-4=0,1,0.5`, both as `math-5=1/3:1.2,0.2,0`, and rollouts that
+    never finished as `math-9=aborted`. `:effective` or `:ineffective` at the end says whether the group has a gradient.
 
     Raises:
         typer.BadParameter: it tells none.
     """
     task, equals, told = text.rpartition("=")  # an id may hold an equals sign, what is told of it does not
-    successes, slash, trials = told.partition("/")
+    flag = next((flag for flag in FLAGS if told.endswith(flag)), "")
     try:
         if not (equals and task):
             raise ValueError(text)
         if told == "aborted":
             return Outcome.aborted(task)
-        if slash:
-            return Outcome.counts(task, float(successes), float(trials))
-        return Outcome.rewards(task, [float(reward) for reward in told.split(",")])
+        return _outcome_told(task, told.removesuffix(flag), FLAGS.get(flag))
     except (ValueError, InvalidRequestError) as error:
         raise typer.BadParameter(f"{text!r} is none of {FORMS}", param_hint="OUTCOME") from error
+
+
+def _outcome_told(task: str, told: str, effective: bool | None) -> Outcome:
+    first, colon, second = told.partition(":")
+    successes, slash, trials = first.partition("/")
+    if not slash:
+        return Outcome.rewards(task, _numbers(told), effective=effective)
+    rewards = _numbers(second) if colon else None
+    return Outcome.counts(task, float(successes), float(trials), rewards=rewards, effective=effective)
+
+
+def _numbers(told: str) -> list[float]:
+    return [float(number) for number in told.split(",")]
 
 
 def read_report(file: str) -> tuple[list[Outcome], str | None]:
@@ -54,9 +69,10 @@ def _outcome_in(file: str, place: int, row: Any) -> Outcome:
     try:
         if row.get("status") == "aborted":
             return Outcome.aborted(row["task"])
-        if "rewards" in row:
-            return Outcome.rewards(row["task"], row["rewards"])
-        return Outcome.counts(row["task"], row["successes"], row["trials"])
+        successes, trials, rewards, effective = map(row.get, ("successes", "trials", "rewards", "effective"))
+        if rewards is not None and successes is trials is None:
+            return Outcome.rewards(row["task"], rewards, effective=effective)
+        return Outcome.counts(row["task"], successes, trials, rewards=rewards, effective=effective)
     except (AttributeError, KeyError, TypeError, InvalidRequestError) as error:
-        forms = "a task with successes and trials, with rewards, or with the status aborted"
+        forms = "a task with successes and trials, with rewards, with both, or with the status aborted"
         raise CommandError(f"{file}: outcome {place} is not {forms}: {json.dumps(row)[:100]}") from error

@@ -49,7 +49,8 @@ def select(
 def report(
     dataset: Dataset,
     outcome: Annotated[
-        list[str] | None, typer.Argument(help="math-17=7/16, math-4=0,1,0.5 or math-9=aborted", show_default=False)
+        list[str] | None,
+        typer.Argument(help="math-17=7/16, math-4=0,1,0.5, math-5=1/3:1.2,0.2,0 or math-9=aborted", show_default=False),
     ] = None,
     *,
     file: Annotated[

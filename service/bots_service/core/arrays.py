@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Tasks = NDArray[np.int32]  # indices of tasks in their dataset; a task keeps its index for ever
 

@@ -32,7 +32,7 @@ FORMAT = 1
 _MAGIC = b"BOTS"
 _HEAD = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")
-_TYPES = ("<f8", "<i4", "<u8")
+_TYPES = ("<f8", "<i4", "<u8", "|b1")
 _ALIGNED = 8  # bytes of the largest number
 
 Arrays = dict[str, NDArray[Any]]
@@ -71,6 +71,7 @@ def encode_state(state: RunState) -> bytes:
         "recent_last_step": recent.last_step,
         "open_tasks": evidence.tasks,
         "open_made_at": waiting.made_at,
+        "open_effective": evidence.effective,
     }
     return pack(header, arrays)
 
@@ -91,7 +92,7 @@ def decode_state(blob: bytes) -> RunState:
             settings=_settings_of(json.dumps(header["settings"])),
             belief=_belief(header, arrays),
             open_step=OpenStep(
-                Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures"))),
+                Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures", "effective"))),
                 arrays["open_made_at"],
                 _count(header["open_late"]),
                 _count(header["open_expired"]),
@@ -164,6 +165,7 @@ def _require_shapes(arrays: Arrays) -> None:
         **{f"settled_{name}": ("<i4", settled) for name in ("tasks", "last_step")},
         **{f"recent_{name}": ("<i4", recent) for name in ("tasks", "last_step")},
         **{f"open_{name}": ("<i4", waiting) for name in ("tasks", "made_at")},
+        "open_effective": ("|b1", waiting),
     }
     if found != wanted:
         raise ValueError(f"arrays {found}")

@@ -5,30 +5,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, frozen
+from bots_service.core.arrays import Flags, Floats, Tasks, frozen
 
 MAX_TRIALS = 1e6  # rollouts of one task in one outcome; far above any group size, far below trouble
+SPREAD = 1e-9  # of the reward range: rewards that differ by less are equal but for rounding, and give no gradient
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Successes and failures of some tasks.
+    """What groups of rollouts showed, one group of one task in each place.
 
     tasks: [B] task indices; a task may occur more than once, its counts add up.
     successes, failures: [B] real counts >= 0, their sum > 0.
+    effective: [B] whether the group has a gradient: its rewards differ.
     """
 
     tasks: Tasks
     successes: Floats
     failures: Floats
+    effective: Flags
 
     def __len__(self) -> int:
         return len(self.tasks)
 
+    def where(self, wanted: Flags) -> "Evidence":
+        """Return the evidence in the wanted places ([B])."""
+        return Evidence(self.tasks[wanted], self.successes[wanted], self.failures[wanted], self.effective[wanted])
+
 
 def no_evidence() -> Evidence:
     """Return evidence about nothing."""
-    return Evidence(frozen(np.empty(0, np.int32)), frozen(np.empty(0)), frozen(np.empty(0)))
+    return Evidence(frozen(np.empty(0, np.int32)), frozen(np.empty(0)), frozen(np.empty(0)), frozen(np.empty(0, bool)))
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:
@@ -60,20 +67,45 @@ def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
     return float(successes), float(trials - successes)
 
 
+def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> bool:
+    """Return whether a group of rollouts has a gradient: its rewards differ by more than SPREAD of the range's width.
+
+    Args:
+        rewards: one for each rollout; they may leave the range, whose width is only the scale of the spread.
+        reward_range: the lowest and the highest possible reward.
+
+    Raises:
+        ValueError: a reward is not finite; the message names it.
+    """
+    for place, reward in enumerate(rewards):
+        if not math.isfinite(reward):
+            raise ValueError(f"reward {reward} at {place} is not a finite number")
+    low, high = reward_range
+    return max(rewards) - min(rewards) > SPREAD * (high - low)
+
+
 def sum_by_task(evidence: Evidence) -> Evidence:
     """Return the evidence with each task once, in ascending order.
 
-    Counts are added by exactly rounded sums, so that the order in which they came leaves no trace.
+    Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
+    if one of its parts is, or if the success rates of its parts differ: together their rewards then do.
     """
     by_task = evidence.tasks.argsort(kind="stable")
-    tasks = evidence.tasks.take(by_task)
+    tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
     successes, failures = evidence.successes.take(by_task), evidence.failures.take(by_task)
     is_new = np.ones(len(tasks), bool)
     is_new[1:] = tasks[1:] != tasks[:-1]
     if is_new.all():
-        return Evidence(tasks, successes, failures)
+        return Evidence(tasks, successes, failures, effective)
     starts = np.flatnonzero(is_new)
-    return Evidence(tasks[starts], _sum_groups(successes, starts), _sum_groups(failures, starts))
+    rates = successes / (successes + failures)
+    differ = np.maximum.reduceat(rates, starts) - np.minimum.reduceat(rates, starts) > SPREAD
+    return Evidence(
+        tasks[starts],
+        _sum_groups(successes, starts),
+        _sum_groups(failures, starts),
+        np.logical_or.reduceat(effective, starts) | differ,
+    )
 
 
 def _sum_groups(counts: Floats, starts: np.ndarray) -> Floats:

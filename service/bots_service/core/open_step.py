@@ -41,6 +41,7 @@ class OpenStep:
                 frozen(np.concatenate([old.tasks, evidence.tasks])),
                 frozen(np.concatenate([old.successes, evidence.successes])),
                 frozen(np.concatenate([old.failures, evidence.failures])),
+                frozen(np.concatenate([old.effective, evidence.effective])),
             ),
             frozen(np.concatenate([self.made_at, steps])),
             self.late + late * len(evidence),
@@ -61,12 +62,7 @@ class OpenStep:
             yield int(self.made_at[0]), whole
             return
         for step in np.unique(self.made_at).tolist():
-            of_step = self.made_at == step
-            pieces = self.evidence
-            yield (
-                step,
-                sum_by_task(Evidence(pieces.tasks[of_step], pieces.successes[of_step], pieces.failures[of_step])),
-            )
+            yield step, sum_by_task(self.evidence.where(self.made_at == step))
 
 
 def nothing_open() -> OpenStep:

@@ -16,7 +16,8 @@ BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
 class Tally:
     """What some evidence amounts to, each task counted once.
 
-    reported: tasks; effective: those whose rollouts neither all succeeded nor all failed.
+    reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
+    all_solved, none_solved: the others, by whether their success rate is at least 0.5.
     rollouts, successes: summed over the tasks; fractional rewards give fractional successes.
     mean_pass_rate: mean over tasks of successes / rollouts; None without tasks.
     """
@@ -77,13 +78,13 @@ def tally(evidence: Evidence) -> Tally:
     """
     solved, failed = evidence.successes, evidence.failures
     trials = solved + failed
-    reported = len(evidence)
-    all_solved, none_solved = reported - int(np.count_nonzero(failed)), reported - int(np.count_nonzero(solved))
+    reported, effective = len(evidence), int(np.count_nonzero(evidence.effective))
+    all_solved = int(np.count_nonzero(~evidence.effective & (solved >= failed)))
     return Tally(
         reported=reported,
-        effective=reported - all_solved - none_solved,
+        effective=effective,
         all_solved=all_solved,
-        none_solved=none_solved,
+        none_solved=reported - effective - all_solved,
         rollouts=ordered_sum(trials),
         successes=ordered_sum(solved),
         mean_pass_rate=ordered_sum(solved / trials) / reported if reported else None,

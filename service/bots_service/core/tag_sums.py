@@ -30,7 +30,7 @@ class TagSums:
     """Sums over the tasks that carry a tag, [T] each; a task with several tags counts under each of them.
 
     names: [T] of the tags.
-    reported: tasks; effective: those whose rollouts neither all succeeded nor all failed.
+    reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
     rollouts, solved: summed over the tasks; fractional rewards give fractional sums.
     """
 
@@ -68,6 +68,5 @@ def sums_by_tag(told: ToldTags, evidence: Evidence) -> TagSums:
     """
     carries = (told.carried[evidence.tasks, None] >> np.arange(len(told.names), dtype=np.uint32)) & 1  # [B, T]
     solved, failed = evidence.successes, evidence.failures
-    effective = (solved > 0) & (failed > 0)
-    of_tasks = np.stack([np.ones(len(evidence)), effective, solved + failed, solved])
+    of_tasks = np.stack([np.ones(len(evidence)), evidence.effective, solved + failed, solved])
     return TagSums(told.names, *frozen(of_tasks @ carries.astype(np.float64)))

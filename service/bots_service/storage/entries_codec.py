@@ -13,11 +13,12 @@ from bots_service.errors import DamagedStateError, InvalidSettingsError
 
 
 class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
-    """A report: parallel lists of task indices and counts."""
+    """A report: parallel lists of task indices, counts, and whether the group has a gradient."""
 
     tasks: list[int]
     successes: list[float]
     failures: list[float]
+    effective: list[bool]
     made_at: int | None
     close: bool | None
 
@@ -77,7 +78,12 @@ def own_copy(body: Body) -> Body:
     if not isinstance(body, Report):
         return body
     seen = body.evidence
-    own = Evidence(frozen(seen.tasks.copy()), frozen(seen.successes.copy()), frozen(seen.failures.copy()))
+    own = Evidence(
+        frozen(seen.tasks.copy()),
+        frozen(seen.successes.copy()),
+        frozen(seen.failures.copy()),
+        frozen(seen.effective.copy()),
+    )
     return Report(own, body.made_at, body.close)
 
 
@@ -86,8 +92,14 @@ def _text_of(body: Body) -> BodyText:
         seen = body.evidence
         if not (np.isfinite(seen.successes).all() and np.isfinite(seen.failures).all()):
             raise ValueError("a count is not finite")  # JSON would turn it into null, which is no count
-        counts = (seen.tasks.tolist(), seen.successes.tolist(), seen.failures.tolist())
-        return ReportText(*counts, body.made_at, body.close)
+        return ReportText(
+            tasks=seen.tasks.tolist(),
+            successes=seen.successes.tolist(),
+            failures=seen.failures.tolist(),
+            effective=seen.effective.tolist(),
+            made_at=body.made_at,
+            close=body.close,
+        )
     if isinstance(body, SettingsChange):
         return SettingsText(body.values)
     if isinstance(body, Rewind):
@@ -101,6 +113,7 @@ def _body_of(text: BodyText) -> Body:
             frozen(np.array(text.tasks, np.int32)),
             frozen(np.array(text.successes, np.float64)),
             frozen(np.array(text.failures, np.float64)),
+            frozen(np.array(text.effective, bool)),
         )
         return Report(evidence, text.made_at, text.close)
     if isinstance(text, SettingsText):

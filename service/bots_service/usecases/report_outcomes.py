@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Report
-from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_trials
+from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
@@ -23,7 +23,11 @@ from bots_service.usecases.selection_id import Origin, read_id
 
 
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of one selected task: counts, or rewards, or nothing because it was aborted.
+    """What became of one selected task: counts, rewards or both; or nothing, because it was aborted.
+
+    The belief learns from successes and trials, or from rewards where those are missing. Rewards that come with counts
+    are those that the trainer optimises, one for each trial; they may leave the reward range, and say only whether the
+    group is effective. effective: whether the group has a gradient; left out, rewards say so, or counts without them.
 
     A Struct, so that the tens of thousands in a large report are read from JSON once and never copied.
     """
@@ -32,6 +36,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     successes: float | None = None
     trials: float | None = None
     rewards: Annotated[list[float], Meta(max_length=4096)] | None = None
+    effective: bool | None = None
     status: Literal["aborted"] | None = None
 
 
@@ -168,34 +173,58 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
     kept: list[int] = []
     successes: list[float] = []
     failures: list[float] = []
+    effective: list[bool] = []
     flaws: list[Flaw] = []
     for place, outcome in enumerate(outcomes):
         try:
+            if _is_aborted(outcome):
+                continue
             counts = _counts(outcome, reward_range)
+            flag = _is_effective(outcome, counts, reward_range)
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
             continue
-        if counts is not None:
-            kept.append(place)
-            successes.append(counts[0])
-            failures.append(counts[1])
+        kept.append(place)
+        successes.append(counts[0])
+        failures.append(counts[1])
+        effective.append(flag)
     if flaws:
         raise InvalidOutcomesError("the outcomes are not possible", tuple(flaws[:20]))
-    return Evidence(tasks[kept], np.array(successes), np.array(failures))
+    return Evidence(tasks[kept], np.array(successes), np.array(failures), np.array(effective, bool))
 
 
-def _counts(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float] | None:
-    """Return successes and failures, None for an aborted task; ValueError says what is wrong."""
-    counted = outcome.successes is not None or outcome.trials is not None
-    if counted + (outcome.rewards is not None) + (outcome.status is not None) != 1:
-        raise ValueError('give "successes" and "trials", or "rewards", or "status": "aborted"')
-    if outcome.rewards is not None:
+def _is_aborted(outcome: Outcome) -> bool:
+    """Return whether nothing came of the task; ValueError says what is wrong."""
+    if outcome.status is None:
+        return False
+    if any(each is not None for each in (outcome.successes, outcome.trials, outcome.rewards, outcome.effective)):
+        raise ValueError('"status": "aborted" stands alone, without counts, rewards or "effective"')
+    return True
+
+
+def _counts(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Return successes and failures; ValueError says what is wrong."""
+    if outcome.successes is None and outcome.trials is None:
+        if outcome.rewards is None:
+            raise ValueError('give "successes" and "trials", or "rewards", or both, or "status": "aborted"')
         return counts_of_rewards(outcome.rewards, reward_range)
-    if outcome.status is not None:
-        return None
     if outcome.successes is None or outcome.trials is None:
         raise ValueError('"successes" and "trials" belong together')
+    if outcome.rewards is not None and len(outcome.rewards) != outcome.trials:
+        raise ValueError(f"{len(outcome.rewards)} rewards of {outcome.trials:g} trials; give one for each trial")
     return counts_of_trials(outcome.successes, outcome.trials)
+
+
+def _is_effective(outcome: Outcome, counts: tuple[float, float], reward_range: tuple[float, float]) -> bool:
+    """Return whether the group has a gradient; ValueError says what is wrong.
+
+    Args:
+        outcome: what is known of the group.
+        counts: its successes and failures.
+        reward_range: whose width is the scale of the spread.
+    """
+    shown = min(counts) > 0 if outcome.rewards is None else rewards_differ(outcome.rewards, reward_range)
+    return shown if outcome.effective is None else outcome.effective
 
 
 def _from_the_future(run: OpenRun, origin: Origin, step: int) -> StaleEpochError:

@@ -62,6 +62,19 @@ def test_rewards_of_one_task_add_up(selector):
     assert (totals.rollouts, totals.successes) == (3, 2)
 
 
+def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_believed(selector):
+    first, second, third = selector.next(3).ids
+    selector.observe(first, [1.2, 1.0], successes=2)
+    selector.observe(second, [1.2, 1.2], successes=2)
+    selector.observe(third, [0.5, 0.5], effective=True)
+
+    receipt = selector.step()
+
+    totals = selector.client.direct.run(selector.dataset).totals
+    assert (receipt.reported, receipt.effective, totals.all_solved) == (3, 2, 1)
+    assert (totals.rollouts, totals.successes) == (6, 5)
+
+
 def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its_own(selector):
     first, second = selector.next(3), selector.next(3)
     for task in (*second.ids, *first.ids):

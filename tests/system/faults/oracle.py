@@ -70,7 +70,9 @@ class Account:
         assert_shows(drawn.get(0, []), state, pool)
         for sent in sorted(self.sent, key=lambda one: one.seq):
             successes = np.array(sent.successes, float)
-            evidence = Evidence(np.array(sent.tasks, np.int32), successes, TRIALS - successes)
+            evidence = Evidence(
+                np.array(sent.tasks, np.int32), successes, TRIALS - successes, (successes > 0) & (successes < TRIALS)
+            )
             state, _ = advance(
                 state, Entry(sent.seq, 0, pool.profiles, Report(evidence, sent.made_at, sent.close_step)), pool
             )
