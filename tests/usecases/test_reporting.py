@@ -16,7 +16,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import Once
 from bots_service.usecases.report_outcomes import News, Outcome
-from tests.usecases.world import POOL, World, evidence_bytes, outcome
+from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
 REFUSED = {
     "nothing": Outcome("t1"),
@@ -188,6 +188,26 @@ async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World
     with pytest.raises(KeyReusedError):
         await world.use.report_outcomes(news, Once("key", "other"))
     assert (await world.assert_is_a_replay()).totals.rollouts == 16
+
+
+async def test_a_report_that_would_be_refused_by_now_gets_its_first_receipt(world: World):
+    await world.put_run("wide", reward_range=[0, 10])
+    told = News(POOL, "wide", [Outcome("t1", rewards=[0, 10, 5])])
+    first = await world.use.report_outcomes(told, Once("key", "same"))
+    await world.use.change_settings(POOL, "wide", {"reward_range": [0, 1]}, None)
+    again = await world.use.report_outcomes(told, Once("key", "same"))
+    assert (again.receipt, again.duplicate) == (first.receipt, True)
+    with pytest.raises(KeyReusedError):
+        await world.use.report_outcomes(told, Once("key", "other"))
+    with pytest.raises(InvalidOutcomesError):
+        await world.use.report_outcomes(told, Once("another key", "same"))
+
+
+async def test_a_reports_retry_ends_no_lease_of_a_later_selection(world: World):
+    await world.report(outcome("t1"), key="key")
+    await world.select(TASKS)
+    await world.report(outcome("t1"), key="key")
+    assert (await world.describe()).leased == TASKS
 
 
 async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_key(world: World):

@@ -115,6 +115,9 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
     once = Once("key", "rewind 1")
     answers = [await world.use.rewind_run(POOL, "default", 1, once) for _ in range(3)]
     assert [(run.state.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
+    await world.rewind(0)  # there is no step 1 any more
+    assert (await world.use.rewind_run(POOL, "default", 1, once))[1]
+    assert (await world.state()).epoch == 2
 
 
 async def test_rewinds_at_once_happen_one_after_the_other(world: World):

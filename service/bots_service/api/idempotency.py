@@ -9,7 +9,7 @@ from bots_service.api.answers import body_response
 from bots_service.api.bodies import Body, NoBody
 from bots_service.errors import ConflictError, KeyReusedError
 from bots_service.ports.catalog import Answers
-from bots_service.ports.records import KeptAnswer
+from bots_service.ports.records import Answer, KeptAnswer, Once
 
 Row = TypeVar("Row")
 
@@ -47,11 +47,44 @@ async def answered_once(
         return first
 
 
+async def kept_after(
+    answers: Answers, scope: str, body: Body | NoBody, status: int, answer: bytes, *, replayed: bool = False
+) -> Response:
+    """Return the answer to a write that did not keep it in its own transaction, once it is kept.
+
+    For writes that change nothing when they come again: a crash before this costs the caller nothing.
+
+    Args:
+        answers, scope, body: as for `answered_once`.
+        status, answer: what to answer, unless another answer was kept meanwhile.
+        replayed: the write happened before.
+
+    Raises:
+        KeyReusedError: the key came with another request meanwhile.
+    """
+    once = body.once()
+    if once is None:
+        return body_response(status, answer)
+    first = await answers.keep(scope, once.key, Answer(once.fingerprint, status, answer))
+    require_same(first, once)
+    return body_response(first.status, first.body, replayed=replayed or (first.status, first.body) != (status, answer))
+
+
 async def _first_answer(answers: Answers, scope: str, body: Body | NoBody) -> Response | None:
     answer = None if body.key is None else await answers.find(scope, body.key)
     if answer is None:
         return None
     once = await body.once_read()
-    if once is None or answer.fingerprint != once.fingerprint:
-        raise KeyReusedError(f"idempotency key {body.key!r} came with another request before")
+    if once is not None:
+        require_same(answer, once)
     return body_response(answer.status, answer.body, replayed=True)
+
+
+def require_same(first: Answer, once: Once) -> None:
+    """Check that a kept answer is that of this request.
+
+    Raises:
+        KeyReusedError: it is another's.
+    """
+    if first.fingerprint != once.fingerprint:
+        raise KeyReusedError(f"idempotency key {once.key!r} came with another request before")

@@ -136,6 +136,13 @@ class Answers(Protocol):
         """Return what was answered under this key, None if it is new."""
         ...
 
+    async def keep(self, scope: str, key: str, answer: Answer) -> Answer:
+        """Keep the answer to a write that happened, before anybody is told; return the one that is kept by then.
+
+        For writes that happen once without this. Of several callers at once all get the answer of the first.
+        """
+        ...
+
 
 class Health(Protocol):
     """Whether the truth can be reached."""

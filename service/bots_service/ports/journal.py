@@ -5,7 +5,17 @@ from typing import Protocol
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.ports.journal_records import LoggedEntry
-from bots_service.ports.records import Appended, CurvePoint, Draft, Head, KeptAnswer, RunRow, SnapshotRow, StoredReceipt
+from bots_service.ports.records import (
+    Appended,
+    CurvePoint,
+    Draft,
+    Head,
+    KeptAnswer,
+    Once,
+    RunRow,
+    SnapshotRow,
+    StoredReceipt,
+)
 
 
 class Journal(Protocol):
@@ -20,6 +30,14 @@ class Journal(Protocol):
         Raises:
             UnknownRunError: the run is gone.
             StaleEpochError: the draft's epoch is not the run's.
+            KeyReusedError: the key is known with another fingerprint.
+        """
+        ...
+
+    async def find(self, run: RunRow, once: Once) -> Entry | None:
+        """Return the entry that was appended under this key, None if none was.
+
+        Raises:
             KeyReusedError: the key is known with another fingerprint.
         """
         ...

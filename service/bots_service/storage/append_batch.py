@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Connection, Text, TextClause, bindparam, inse
 
 from bots_service.core.entries import Body, Entry, Rewind
 from bots_service.errors import BotsError, BusyError, KeyReusedError, StaleEpochError, UnknownRunError
-from bots_service.ports.records import Appended, Draft, RunRow
+from bots_service.ports.records import Appended, Draft, Once, RunRow
 from bots_service.storage.database import SqlRow
 from bots_service.storage.entries_codec import KINDS, decode_body, encode_body, own_copy
 from bots_service.storage.tables import journal, runs
@@ -62,7 +62,7 @@ def append_all(connection: Connection, drafts: Sequence[Encoded], now: float) ->
         row.id: _Head(row.uid, row.head, row.epoch, row.pruned)
         for row in connection.execute(_HEADS, {"ids": padded(sorted({draft.run.id for draft in drafts}))})
     }
-    known = _known(connection, drafts)
+    known = _known(connection, [(item.run.id, item.draft.once.key) for item in drafts if item.draft.once is not None])
     outcomes: list[Appended | BotsError] = []
     rows: list[dict[str, Any]] = []
     for draft in drafts:
@@ -81,6 +81,16 @@ def append_all(connection: Connection, drafts: Sequence[Encoded], now: float) ->
     return outcomes
 
 
+def entry_under(connection: Connection, run: RunRow, once: Once) -> Entry | None:
+    """Return the entry that was appended under this key, None if none was.
+
+    Raises:
+        KeyReusedError: the key is known with another fingerprint.
+    """
+    known = _known(connection, [(run.id, once.key)])
+    return _first(known, run, once)
+
+
 def padded(items: list[Item]) -> list[Item]:
     """Return the items, and the last one again up to a power of two: a few sizes make a few statements to prepare."""
     return items + items[-1:] * ((1 << (len(items) - 1).bit_length()) - len(items))
@@ -95,9 +105,9 @@ def entry_of(row: SqlRow) -> Entry:
     return Entry(row.seq, row.epoch, row.profiles, decode_body(row.body))
 
 
-def _known(connection: Connection, drafts: Sequence[Encoded]) -> _Known:
-    """Return the entries that have the drafts' keys already."""
-    pairs = list({(item.run.id, item.draft.once.key) for item in drafts if item.draft.once is not None})
+def _known(connection: Connection, keys: Sequence[tuple[int, str]]) -> _Known:
+    """Return the entries that have these keys of these runs already."""
+    pairs = list(set(keys))
     if not pairs:
         return {}
     values: dict[str, int | str] = {}
@@ -126,11 +136,9 @@ def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> Appended:
     head = heads.get(run.id)
     if head is None or head.uid != run.uid:
         raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
-    if draft.once is not None and (run.id, draft.once.key) in known:
-        fingerprint, first = known[run.id, draft.once.key]
-        if fingerprint != draft.once.fingerprint:
-            raise KeyReusedError(f"idempotency key {draft.once.key!r} came with another request before")
-        return Appended(first if isinstance(first, Entry) else entry_of(first), duplicate=True)
+    first = None if draft.once is None else _first(known, run, draft.once)
+    if first is not None:
+        return Appended(first, duplicate=True)
     if draft.epoch is not None and draft.epoch != head.epoch:
         raise StaleEpochError(f"evidence of epoch {draft.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
     if isinstance(item.body, Rewind) and item.body.to_seq < head.pruned:
@@ -140,6 +148,16 @@ def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> Appended:
     if draft.once is not None:
         known[run.id, draft.once.key] = (draft.once.fingerprint, entry)
     return Appended(entry, duplicate=False)
+
+
+def _first(known: _Known, run: RunRow, once: Once) -> Entry | None:
+    """Return the entry that has this key of the run."""
+    if (run.id, once.key) not in known:
+        return None
+    fingerprint, first = known[run.id, once.key]
+    if fingerprint != once.fingerprint:
+        raise KeyReusedError(f"idempotency key {once.key!r} came with another request before")
+    return first if isinstance(first, Entry) else entry_of(first)
 
 
 def _row(item: Encoded, entry: Entry, now: float) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select
 
 from bots_service.errors import BusyError, KeyReusedError
 from bots_service.ports.records import Answer, KeptAnswer
 from bots_service.storage.database import Database, Job
+from bots_service.storage.insert_missing import insert_missing
 from bots_service.storage.tables import answers
 
 Value = TypeVar("Value")
@@ -22,12 +23,23 @@ _INSERT = insert(answers)
 class SqlAnswers:
     """An Answers."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        """Keep answers in a database; `clock` gives seconds since 1970, UTC."""
         self._database = database
+        self._clock = clock
 
     async def find(self, scope: str, key: str) -> Answer | None:
         """Return what was answered under this key, None if it is new."""
         return await self._database.read(lambda connection: _found(connection, scope, key))
+
+    async def keep(self, scope: str, key: str, answer: Answer) -> Answer:
+        """Keep the answer to a write that happened, before anybody is told; return the one that is kept by then."""
+
+        def job(connection: Connection) -> Answer:
+            connection.execute(insert_missing(connection, answers), _row(scope, key, answer, self._clock()))
+            return _found(connection, scope, key) or answer
+
+        return await self._database.write(job)
 
 
 def answered_once(
@@ -50,12 +62,15 @@ def answered_once(
         if first is not None:
             raise BusyError("the same request was answered just now; ask again for the answer")
         value = job(connection)
-        status, body = keep.render(value)
-        row = {"scope": keep.scope, "key": key, "fingerprint": fingerprint, "status": status, "body": body}
-        connection.execute(_INSERT, {**row, "created_at": clock()})
+        connection.execute(_INSERT, _row(keep.scope, key, Answer(fingerprint, *keep.render(value)), clock()))
         return value
 
     return once
+
+
+def _row(scope: str, key: str, answer: Answer, now: float) -> dict[str, Any]:
+    row = {"scope": scope, "key": key, "fingerprint": answer.fingerprint, "status": answer.status}
+    return {**row, "body": answer.body, "created_at": now}
 
 
 def _found(connection: Connection, scope: str, key: str) -> Answer | None:

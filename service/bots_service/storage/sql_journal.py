@@ -9,8 +9,8 @@ from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
 from bots_service.ports.journal_records import LoggedEntry
-from bots_service.ports.records import Appended, CurvePoint, Draft, Head, RunRow, StoredReceipt
-from bots_service.storage.append_batch import Encoded, append_all, encoded, entry_of
+from bots_service.ports.records import Appended, CurvePoint, Draft, Head, Once, RunRow, StoredReceipt
+from bots_service.storage.append_batch import Encoded, append_all, encoded, entry_of, entry_under
 from bots_service.storage.curves import curve
 from bots_service.storage.database import Database
 from bots_service.storage.gathering import Gathering
@@ -69,6 +69,10 @@ class SqlJournal:
         """Append an entry; when this returns, it is committed to stable storage."""
         _, appended = await self._appends.add(encoded(run, draft))
         return appended
+
+    async def find(self, run: RunRow, once: Once) -> Entry | None:
+        """Return the entry that was appended under this key, None if none was."""
+        return await self._database.read(lambda connection: entry_under(connection, run, once))
 
     async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:
         """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""

@@ -11,7 +11,7 @@ from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
-from bots_service.errors import Flaw, InvalidOutcomesError, StaleEpochError
+from bots_service.errors import Flaw, InvalidInputError, InvalidOutcomesError, StaleEpochError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
@@ -100,6 +100,17 @@ class ReportOutcomes:
         return reported
 
     async def _report(self, run: OpenRun, news: News, once: Once | None) -> Reported:
+        try:
+            return await self._append(run, news, once)
+        except (InvalidInputError, StaleEpochError):
+            # What was true of it at first may not be by now. Looked up only here: most reports come once.
+            first = None if once is None else await self.journal.find(run.row, once)
+            if first is None:
+                raise
+            receipt = await self.catch_up.receipt(run, first.seq)
+            return Reported(receipt, duplicate=True, degraded=self.catch_up.live(run.row.id).degraded)
+
+    async def _append(self, run: OpenRun, news: News, once: Once | None) -> Reported:
         state = await self._settings_state(run, news.outcomes)
         run = await self.open_runs.fitting(run, state)  # another replica may have appended tasks
         origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
@@ -121,9 +132,9 @@ class ReportOutcomes:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
             raise
         receipt = await self.catch_up.receipt(run, appended.entry.seq)
-        with Span("release"):
-            await self.leases.release(run.row, tasks)
-        if not appended.duplicate:
+        if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
+            with Span("release"):
+                await self.leases.release(run.row, tasks)
             receipt = await self.catch_up.by_tag(run, receipt, since=state)
         return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
 

@@ -40,6 +40,10 @@ class RewindRun:
         return await self.describe.of(run), duplicate
 
     async def _appended(self, run: OpenRun, step: int, once: Once | None) -> bool:
+        first = None if once is None else await self.journal.find(run.row, once)
+        if first is not None:  # looked up before the step, which may have been rewound away since
+            await self.catch_up.through(run, first.seq)
+            return True
         # The epoch first: if somebody rewinds before the append, this one may lead to a step that is abandoned by then.
         epoch = (await self.catch_up.current(run)).epoch
         to_seq = await self.catch_up.closing(run, step)

@@ -16,7 +16,7 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import Parent, TaskBlock
+from bots_service.ports.records import Answer, Parent, TaskBlock
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -194,6 +194,13 @@ class AnswersContract:
         assert answer is not None
         assert (answer.fingerprint, answer.status, answer.body) == ("same", 201, repr(put).encode())
         assert await stores.answers.find("PUT /other", "k") is None
+
+    async def test_of_answers_kept_afterwards_the_first_stays(self, stores: Stores):
+        first, second = Answer("same", 200, b"first"), Answer("same", 200, b"second")
+        assert await stores.answers.keep("PATCH /it", "k", first) == first
+        assert await stores.answers.keep("PATCH /it", "k", second) == first
+        assert await stores.answers.find("PATCH /it", "k") == first
+        assert await stores.answers.keep("PATCH /other", "k", second) == second
 
     async def test_a_write_whose_key_is_known_changes_nothing(self, stores: Stores):
         row = await made.dataset(stores)

@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
-from bots_service.ports.records import Draft, SnapshotRow
+from bots_service.ports.records import Draft, Once, SnapshotRow
 from bots_service.storage.entries_codec import encode_body
 from bots_service.storage.tables import journal
 from tests.storage import made
@@ -89,6 +89,17 @@ class JournalContract:
         with pytest.raises(KeyReusedError):
             await stores.journal.append(run, made.draft("key", fingerprint="other"))
         assert not (await stores.journal.append(other, made.draft("key", fingerprint="other"))).duplicate
+
+    async def test_an_entry_is_found_by_its_runs_key(self, stores: Stores):
+        run, other = await made.run(stores), await made.run(stores)
+        first = await stores.journal.append(run, made.draft("key", seed=1))
+        found = await stores.journal.find(run, Once("key", "same"))
+        assert found is not None
+        assert (found.seq, encode_body(found.body)) == (1, encode_body(first.entry.body))
+        assert await stores.journal.find(run, Once("none", "same")) is None
+        assert await stores.journal.find(other, Once("key", "same")) is None
+        with pytest.raises(KeyReusedError):
+            await stores.journal.find(run, Once("key", "other"))
 
     async def test_evidence_of_an_old_epoch_is_refused(self, stores: Stores):
         run = await made.run(stores)

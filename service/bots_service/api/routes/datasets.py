@@ -9,7 +9,7 @@ from starlette.responses import Response
 from bots_service.api.answers import Dataset, Datasets, encode, json_response
 from bots_service.api.bodies import Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
-from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import documented
@@ -57,7 +57,9 @@ async def put_dataset(
             row, created = await use_cases.import_dataset(
                 dataset, header, blocks, lambda: kept(scope, body, lambda row: (201, encode(Dataset.of(row))))
             )
-        return json_response(Dataset.of(row), 201 if created else 200)
+        if created:
+            return json_response(Dataset.of(row), 201)
+        return await kept_after(use_cases.answers, scope, body, 200, encode(Dataset.of(row)))
 
     return await answered_once(use_cases.answers, scope, body, act)
 

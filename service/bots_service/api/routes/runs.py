@@ -4,11 +4,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.answers import Run, Runs, body_response, encode, json_response
+from bots_service.api.answers import Run, Runs, encode, json_response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode
-from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.lease_answers import Leases
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
@@ -46,8 +46,8 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 
     async def act() -> Response:
         keep = kept(scope, body, rendered)
-        described, created = await use_cases.put_run(dataset, run, wanted.given(), wanted.fork_from(), keep)
-        return body_response(*rendered((described, created)))
+        put = await use_cases.put_run(dataset, run, wanted.given(), wanted.fork_from(), keep)
+        return await kept_after(use_cases.answers, scope, body, *rendered(put))
 
     return await answered_once(use_cases.answers, scope, body, act)
 
@@ -96,9 +96,14 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     """Change settings from the next step on; written to the journal. The prior is fixed."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
+    scope = f"PATCH /datasets/{dataset}/runs/{run}"
     values = decode(_PATCH, await body.whole()).given()
-    described, again = await use_cases.change_settings(dataset, run, values, body.once())
-    return json_response(Run.of(described), replayed=again)
+
+    async def act() -> Response:
+        described, again = await use_cases.change_settings(dataset, run, values, body.once())
+        return await kept_after(use_cases.answers, scope, body, 200, encode(Run.of(described)), replayed=again)
+
+    return await answered_once(use_cases.answers, scope, body, act)
 
 
 @router.post(
@@ -112,9 +117,14 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     """Go back to the state that stood when a step had just closed; evidence selected before is refused from then on."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
+    scope = f"POST /datasets/{dataset}/runs/{run}/rewind"
     step = decode(_REWIND, await body.whole()).step
-    described, again = await use_cases.rewind_run(dataset, run, step, body.once())
-    return json_response(Run.of(described), replayed=again)
+
+    async def act() -> Response:
+        described, again = await use_cases.rewind_run(dataset, run, step, body.once())
+        return await kept_after(use_cases.answers, scope, body, 200, encode(Run.of(described)), replayed=again)
+
+    return await answered_once(use_cases.answers, scope, body, act)
 
 
 @router.delete(
