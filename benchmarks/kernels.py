@@ -62,7 +62,7 @@ class KernelRow:
 
 def measure_kernels(grid: KernelGrid, published: Published | None) -> Iterator[list[KernelRow]]:
     """Yield the rows of each pool and history; there are `cells(grid)`."""
-    settings = RunSettings()
+    settings = RunSettings(rollouts_per_task=16)
     for tasks in grid.sizes:
         for references in ("k/16", "real"):
             grounds = make_grounds(tasks, references)

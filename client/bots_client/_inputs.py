@@ -111,9 +111,10 @@ class GivenSettings(TypedDict, total=False):
 
     forgetting: float
     implicit_weight: float
-    rollouts_per_task: float
+    rollouts_per_task: float | None
     target: float
     prior: tuple[float, float]
+    capability: str
     capability_momentum: float
     strategy: str
     temperature: float

@@ -45,10 +45,11 @@ class Settings:
 
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
-    rollouts_per_task: m, how many rollouts one implied observation stands for.
+    rollouts_per_task: m, how many rollouts one implied observation stands for; None: as many as reported tasks had.
     target: p*, the success probability to look for, in [0, 1].
     prior: alpha and beta of a task without evidence.
-    capability_momentum: gamma, how much of the old capability each step keeps, in [0, 1].
+    capability: how the model's place along the references is found: least_squares, or paper.
+    capability_momentum: gamma, how much each step keeps of what earlier ones say of that place, in [0, 1].
     strategy: thompson, mean, softmax, uniform, shuffle or easy_to_hard.
     temperature: tau of the softmax strategy.
     seed: of every draw.
@@ -59,9 +60,10 @@ class Settings:
 
     forgetting: float = 0.1
     implicit_weight: float = 0.1
-    rollouts_per_task: float = 16.0
+    rollouts_per_task: float | None = None
     target: float = 0.5
     prior: tuple[float, float] = (1.0, 1.0)
+    capability: str = "least_squares"
     capability_momentum: float = 0.9
     strategy: str = "thompson"
     temperature: float = 0.05
@@ -105,6 +107,7 @@ class Run:
 
     step: closed steps; seq: journal entries; epoch: how often it was rewound.
     capability: of the model, on the scale of its references; None before the first closed step, or without references.
+    rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     degraded: the service answered without its hot store.
     """
@@ -116,6 +119,7 @@ class Run:
     epoch: int = 0
     settings: Settings = field(default_factory=Settings)
     capability: float | None = None
+    rollouts_per_task: float | None = None
     pending: int = 0
     leased: int = 0
     degraded: bool = False

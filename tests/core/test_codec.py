@@ -60,6 +60,7 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
         "settled_steps": ("<u8", settled.steps),
         "recent_counts": ("<f8", recent.counts),
         "recent_steps": ("<u8", recent.steps),
+        "capability_sums": ("<f8", belief.estimate.sums),
         "past_capability": ("<f8", past.capability),
         "past_booked": ("<f8", past.booked),
         "past_kept": ("<f8", past.kept),

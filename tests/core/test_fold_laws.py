@@ -15,6 +15,7 @@ from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Story, counts, pieces, pool_of, pools, replay, report_of, shares, some_settings, stories
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
+HELD = {"capability": "paper", "capability_momentum": 1.0, "rollouts_per_task": 16}
 ALL = np.arange(len(POOL), dtype=np.int32)
 
 
@@ -90,10 +91,16 @@ def test_the_order_of_reports_within_a_step_leaves_no_trace(chosen: RunSettings,
     pieces(len(POOL)),
     st.data(),
 )
-def test_late_evidence_equals_evidence_on_time_while_capability_is_held(values, is_held, steps, in_time, late, data):
-    # Held by a momentum of 1; or of no effect, because nothing implied is booked.
-    held = {"capability_momentum": 1.0} if is_held else {"capability_momentum": 0.5, "implicit_weight": 0.0}
-    chosen = settings_from({**values, **held})
+def test_late_evidence_equals_evidence_on_time_while_capability_and_rollouts_per_task_are_held(
+    values, is_held, steps, in_time, late, data
+):
+    # Held by the paper's rule with a momentum of 1; or of no effect, because nothing implied is booked.
+    held = (
+        {"capability": "paper", "capability_momentum": 1.0}
+        if is_held
+        else {"capability_momentum": 0.5, "implicit_weight": 0.0}
+    )
+    chosen = settings_from({"rollouts_per_task": 16, **values, **held})
     due = data.draw(st.integers(0, len(steps) - 1))
     start = replay(POOL, [report_of((0, 3.0, 1.0), (4, 1.0, 1.0))], chosen)
 
@@ -116,7 +123,7 @@ def test_late_evidence_equals_evidence_on_time_while_capability_is_held(values, 
 
 
 def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evidence_back_once():
-    chosen = settings_from({"capability_momentum": 1.0, "implicit_weight": 0.5, "forgetting": 0.25})
+    chosen = settings_from({**HELD, "implicit_weight": 0.5, "forgetting": 0.25})
     first, other = report_of((4, 1.0, 1.0)), report_of((1, 2.0, 2.0))
     whole = replay(POOL, [first, report_of((0, 6.0, 10.0)), other, other], chosen)
     one, two, three = (0, 1.0, 3.0), (0, 2.0, 2.0), (0, 3.0, 5.0)
@@ -128,7 +135,7 @@ def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evide
 
 
 def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_settings_are_by_now():
-    chosen = settings_from({"capability_momentum": 1.0, "implicit_weight": 1.0})
+    chosen = settings_from({**HELD, "implicit_weight": 1.0})
     first, other = report_of((4, 1.0, 1.0)), report_of((1, 2.0, 2.0))
     trusting_less = SettingsChange({"implicit_weight": 0.1})
     whole = replay(POOL, [first, report_of((1, 2.0, 2.0), (0, 6.0, 10.0)), trusting_less, other, other], chosen)
@@ -138,9 +145,30 @@ def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_sett
 
 
 def test_a_step_of_late_evidence_alone_still_moves_capability():
-    state = replay(POOL, [report_of((0, 1.0, 3.0)), report_of((0, 3.0, 1.0), made_at=0)], settings_from({}))
+    late = [report_of((0, 1.0, 3.0)), report_of((0, 3.0, 1.0), made_at=0)]
+    squares, products = (0.9 + 1) * 0.5**2, 0.9 * 0.5 * (0.25 - 0.25) + 0.5 * (0.75 - 0.25)
+    fitted = replay(POOL, late, settings_from({}))
+    assert fitted.belief.capability == pytest.approx((products + 0.5) / (squares + 1), rel=1e-12)
     first, second = (0.25 - 0.25) / (0.5 + 1e-6), (0.75 - 0.25) / (0.5 + 1e-6)
-    assert state.belief.capability == pytest.approx(0.9 * first + 0.1 * second, rel=1e-12)
+    divided = replay(POOL, late, settings_from({"capability": "paper"}))
+    assert divided.belief.capability == pytest.approx(0.9 * first + 0.1 * second, rel=1e-12)
+
+
+def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_implied_meanwhile():
+    """The difference that documentation names: c of the steps in between was estimated without it."""
+    chosen = settings_from({"forgetting": 0.25})
+    on_time, late, between = (1, 2.0, 2.0), (4, 9.0, 1.0), report_of((0, 1.0, 3.0))
+    whole = replay(POOL, [report_of(on_time, late), between, between], chosen)
+    parts = replay(POOL, [report_of(on_time), between, report_of(late, made_at=0, close=False), between], chosen)
+    own = np.array([4], np.int32)
+    assert whole.belief.capability != parts.belief.capability
+    difference = np.array(whole.belief.of_tasks(POOL, own)) - np.array(parts.belief.of_tasks(POOL, own))
+    # Task 4 gets its counts, less what step 1 booked, in both; what steps 2 and 3 imply for it differs by their c.
+    implied = [np.array([c, 1 - c]) for c in whole.belief.past.capability[1:].tolist()]
+    other = [np.array([c, 1 - c]) for c in parts.belief.past.capability[1:].tolist()]
+    booked = zip(whole.belief.past.booked[1:], parts.belief.past.booked[1:], strict=True)
+    wanted = [m * q - n * p for (m, n), q, p in zip(booked, implied, other, strict=True)]
+    np.testing.assert_allclose(difference[:, 0], 0.75 * wanted[0] + wanted[1], rtol=1e-9)
 
 
 def test_late_evidence_beside_evidence_on_time_moves_no_capability():

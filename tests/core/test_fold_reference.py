@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def run_settings(**values) -> RunSettings:
 def test_beliefs_and_capability_equal_the_reference_traces(case):
     references, profile_of = number_profiles(np.array(case["reference_pass_rates"]))
     pool = Pool(references, profile_of)
-    state = fresh_state(run_settings(**{name: case[name] for name in NAMES}), pool.profiles)
+    chosen = run_settings(capability="paper", **{name: case[name] for name in NAMES})
+    state = fresh_state(chosen, pool.profiles)
     expected = {checkpoint["after_step"]: checkpoint for checkpoint in case["expected"]}
     checked = 0
     for step in case["steps"]:
@@ -123,6 +125,32 @@ def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
     np.testing.assert_array_equal(late.belief.of_profiles(pool), early.belief.of_profiles(pool))
 
 
+def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_unless_the_settings_say_how_many():
+    pool = pool_of((0.0, 1.0), (0.0, 0.5))
+    bodies: list[Body] = [
+        report_of((0, 1.0, 3.0)),  # m = 4 / 1
+        report_of((0, 3.0, 5.0), (1, 0.0, 6.0)),  # m = (4 + 8 + 6) / 3
+        report_of((0, 1.0, 1.0), close=False),  # nothing closes
+        SettingsChange({"rollouts_per_task": 32}),
+        report_of(close=True),
+        SettingsChange({"rollouts_per_task": None}),
+        report_of((0, 3.0, 1.0)),  # m = (18 + 2 + 4) / 5
+    ]
+    state, told = fresh_state(run_settings(), pool.profiles), []
+    assert state.rollouts_per_task is None
+    dense = DenseRun(pool, run_settings())
+    for seq, body in enumerate(bodies, 1):
+        entry = Entry(seq, 0, pool.profiles, body)
+        dense.take(entry)
+        state, receipt = advance(state, entry, pool)
+        if receipt.closed:
+            told.append((state.rollouts_per_task, state.belief.past.booked[-1]))
+        assert_same_beliefs(state, dense)
+    wanted = [4.0, 18 / 3, 32.0, 24 / 5]
+    assert [m for m, _ in told] == wanted
+    assert [booked for _, booked in told] == pytest.approx([0.1 * m for m in wanted])
+
+
 def test_settings_change_from_the_next_step_on():
     pool, before, after = pool_of((0.25, 0.75)), run_settings(), run_settings(forgetting=0.7, implicit_weight=0.4)
     bodies: list[Body] = [
@@ -142,11 +170,13 @@ def test_settings_change_from_the_next_step_on():
 
 def test_the_slow_reference_knows_a_belief_worked_out_by_hand():
     pool = pool_of((0.0, 1.0), (0.0, 0.5))
-    dense = DenseRun(pool, run_settings(forgetting=0.5, implicit_weight=0.5, rollouts_per_task=4))
-    dense.take(Entry(1, 0, 2, report_of((0, 1.0, 3.0))))
-    capability = 0.25 / (1 + 1e-6)
-    rate = 0.5 * capability
-    assert dense.capability == capability
-    assert dense.belief(0) == (2.0, 4.0)  # 0.5 * 1 + 0.5 * 1 + 1 success, + 3 failures
-    assert dense.belief(1) == (1 + 2 * rate, 1 + 2 * (1 - rate))
+    halves: dict[str, Any] = {"forgetting": 0.5, "implicit_weight": 0.5, "rollouts_per_task": 4}
+    # S = 1 * 1, T = 1 * 0.25, c = (T + 0.5) / (S + 1); the paper's quotient is 0.25 / 1
+    for rule, capability in (("least_squares", 0.75 / 2), ("paper", 0.25 / (1 + 1e-6))):
+        dense = DenseRun(pool, run_settings(capability=rule, **halves))
+        dense.take(Entry(1, 0, 2, report_of((0, 1.0, 3.0))))
+        rate = 0.5 * capability
+        assert dense.capability == capability
+        assert dense.belief(0) == (2.0, 4.0)  # 0.5 * 1 + 0.5 * 1 + 1 success, + 3 failures
+        assert dense.belief(1) == (1 + 2 * rate, 1 + 2 * (1 - rate))
     assert evidence_of().tasks.dtype == np.int32

@@ -21,10 +21,11 @@ LIMITS = {
 }
 
 
-def test_nothing_said_gives_the_defaults_of_the_paper():
+def test_nothing_said_gives_the_defaults_of_the_paper_but_for_how_capability_and_rollouts_are_found():
     settings = settings_from({})
     assert settings == RunSettings()
-    assert (settings.forgetting, settings.implicit_weight, settings.rollouts_per_task) == (0.1, 0.1, 16)
+    assert (settings.forgetting, settings.implicit_weight) == (0.1, 0.1)
+    assert (settings.capability, settings.rollouts_per_task) == ("least_squares", None)
     assert (settings.target, settings.prior, settings.capability_momentum) == (0.5, (1, 1), 0.9)
 
 
@@ -38,10 +39,12 @@ def test_numbers_within_their_range_pass_and_come_back_from_json(name, data):
     assert settings_from(json.loads(json.dumps(settings.as_dict()))) == settings
 
 
-@pytest.mark.parametrize("name", sorted(LIMITS))
-@pytest.mark.parametrize(
-    "wrong", ["below", "above", math.nan, math.inf, -math.inf, True, "0.5", None, [0.5], {}, 10**400]
-)
+WRONG = ["below", "above", math.nan, math.inf, -math.inf, True, "0.5", [0.5], {}, 10**400]
+REFUSED = [(name, wrong) for name in sorted(LIMITS) for wrong in WRONG]
+REFUSED += [(name, None) for name in sorted(LIMITS) if name != "rollouts_per_task"]  # None: learned
+
+
+@pytest.mark.parametrize(("name", "wrong"), REFUSED)
 def test_a_number_out_of_range_is_refused_by_name(name, wrong):
     low, high = LIMITS[name]
     value = {"below": low - 1e-9, "above": high + 1e-3}.get(wrong, wrong) if isinstance(wrong, str) else wrong
@@ -56,6 +59,8 @@ def test_a_number_out_of_range_is_refused_by_name(name, wrong):
         ("strategy", "greedy"),
         ("strategy", None),
         ("strategy", ["mean"]),
+        ("capability", "quotient"),
+        ("capability", None),
         ("seed", -1),
         ("seed", 2**63),
         ("seed", 1.0),
@@ -90,7 +95,14 @@ def test_other_settings_that_are_not_possible_are_refused_by_name(name, value):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("strategy", "softmax"), ("seed", 2**63 - 1), ("tasks_per_step", 32), ("tasks_per_step", None)],
+    [
+        ("strategy", "softmax"),
+        ("capability", "paper"),
+        ("rollouts_per_task", None),
+        ("seed", 2**63 - 1),
+        ("tasks_per_step", 32),
+        ("tasks_per_step", None),
+    ],
 )
 def test_other_settings_that_are_possible_pass(name, value):
     assert getattr(settings_from({name: value}), name) == value

@@ -87,7 +87,11 @@ class Retired(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A run as it stands. pending: tasks with evidence in the open step; leased: tasks in flight."""
+    """A run as it stands.
+
+    rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
+    pending: tasks with evidence in the open step; leased: tasks in flight.
+    """
 
     dataset: str
     run: str
@@ -96,6 +100,7 @@ class Run(Struct, frozen=True):
     step: int
     seq: int
     capability: float | None
+    rollouts_per_task: float | None
     pending: int
     leased: int
     degraded: bool
@@ -115,6 +120,7 @@ class Run(Struct, frozen=True):
             step=state.step,
             seq=state.seq,
             capability=state.belief.capability,
+            rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
             leased=run.leased,
             degraded=False,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from bots_service.api.parameters import NAME
-from bots_service.core.run_settings import Strategy
+from bots_service.core.run_settings import CapabilityRule, Strategy
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome
 
@@ -53,9 +53,10 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     forgetting: float | UnsetType = UNSET
     implicit_weight: float | UnsetType = UNSET
-    rollouts_per_task: float | UnsetType = UNSET
+    rollouts_per_task: float | UnsetType | None = UNSET
     target: float | UnsetType = UNSET
     prior: tuple[float, float] | UnsetType = UNSET
+    capability: CapabilityRule | UnsetType = UNSET
     capability_momentum: float | UnsetType = UNSET
     strategy: Strategy | UnsetType = UNSET
     temperature: float | UnsetType = UNSET

@@ -105,6 +105,7 @@ def described(run: "Run") -> dict[str, str]:
         "capability": number(run.capability),
         "reported": f"{tasks_told(totals.reported)}, {count(totals.effective)} effective (ETR {ratio(run)})",
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
+        "a task": f"{number(run.rollouts_per_task)} rollouts",
         "late": f"{count(totals.late)} outcomes, and {count(totals.expired)} too late",
         "leased": tasks_told(run.leased),
         "": "",

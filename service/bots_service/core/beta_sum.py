@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
+from bots_service.core.capability import Capability, no_capability
 from bots_service.core.evidence import Evidence
-from bots_service.core.interpolation import estimate_capability, implied_counts, with_implied
+from bots_service.core.interpolation import implied_counts, with_implied
 from bots_service.core.past import Past
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
@@ -33,15 +34,20 @@ class BetaSum:
     prior: alpha_0 and beta_0.
     implied: [2, G] A and B: decayed implied successes and failures of each profile.
     tried: what rollouts showed of tasks tried lately, less what was implied for them.
-    capability: c, where the model stands along the reference models; None before the first estimate.
-    past: what the last closed steps booked, so that late evidence can enter as if it had been on time.
+    estimate: of c, where the model stands along the reference models.
+    past: what the last closed steps booked, so that late evidence can enter with the weight that it has by now.
     """
 
     prior: tuple[float, float]
     implied: NDArray[np.float64]
     tried: Tried
-    capability: float | None
+    estimate: Capability
     past: Past
+
+    @property
+    def capability(self) -> float | None:
+        """c; None before the first estimate."""
+        return self.estimate.value
 
     @property
     def apart(self) -> Tasks:
@@ -87,7 +93,7 @@ class BetaSum:
         return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
 
     def with_late(self, pool: Pool, late: Evidence, *, lag: int, step: int) -> "BetaSum":
-        """Return the belief as if this evidence had been there `lag` steps ago, when its tasks were selected.
+        """Return the belief as if this evidence had been there `lag` steps ago, and c the same all the same.
 
         a_k' = a_k + w (s_k - rho m q_k(c of that step)), w = (1 - lambda)^lag counting up to the last closed step.
 
@@ -103,49 +109,51 @@ class BetaSum:
         return replace(self, tried=tried)
 
     def fold(
-        self, pool: Pool, evidence: Evidence, settings: RunSettings, *, hint: float | None, step: int
+        self,
+        pool: Pool,
+        evidence: Evidence,
+        settings: RunSettings,
+        *,
+        estimating: Evidence,
+        rollouts: float,
+        step: int,
     ) -> "BetaSum":
         """Return the belief after one closed step.
 
         Args:
             pool: the tasks; every profile in it has room in this belief.
             evidence: each task once, ascending; empty where the step brought nothing on time.
-            settings: lambda, rho, m and gamma of this step.
-            hint: c_hat of this step's evidence; None keeps the capability as it is.
+            settings: lambda, rho, gamma and the rule for c of this step.
+            estimating: each task once, ascending; what c is estimated from.
+            rollouts: m, how many rollouts one implied observation stands for.
             step: the number of the step that closes.
         """
-        capability = _smoothed(self.capability, hint, settings.capability_momentum)
+        estimate = self._estimated(pool, estimating, settings)
         kept = 1.0 - settings.forgetting
-        booked = settings.implicit_weight * settings.rollouts_per_task
+        booked = settings.implicit_weight * rollouts
         references = pool.references[: self.implied.shape[1]]
-        unbooked = implied_counts(_references(pool, evidence.tasks), capability, booked)
+        unbooked = implied_counts(_references(pool, evidence.tasks), estimate.value, booked)
         return BetaSum(
             prior=self.prior,
-            implied=frozen(with_implied(self.implied, references, capability, booked, kept=kept)),
+            implied=frozen(with_implied(self.implied, references, estimate.value, booked, kept=kept)),
             tried=self.tried.aged(kept, step=step).with_counts(evidence, unbooked, weight=1.0, lag=0, step=step),
-            capability=capability,
-            past=self.past.then(capability, booked, kept),
+            estimate=estimate,
+            past=self.past.then(estimate.value, booked, kept),
+        )
+
+    def _estimated(self, pool: Pool, evidence: Evidence, settings: RunSettings) -> Capability:
+        """Return the estimate of c after a step that brought this evidence."""
+        return self.estimate.after(
+            _references(pool, evidence.tasks),
+            evidence.successes / (evidence.successes + evidence.failures),
+            rule=settings.capability,
+            momentum=settings.capability_momentum,
         )
 
 
 def fresh_belief(prior: tuple[float, float], profiles: int) -> BetaSum:
     """Return the belief before any evidence: every task at the prior."""
-    return BetaSum(prior, frozen(np.zeros((2, profiles))), no_tries(), None, Past.empty())
-
-
-def capability_hint(pool: Pool, evidence: Evidence) -> float | None:
-    """Return c_hat of some evidence; None where it says nothing about capability."""
-    if len(evidence) == 0:
-        return None
-    trials = evidence.successes + evidence.failures
-    return estimate_capability(_references(pool, evidence.tasks), evidence.successes / trials)
-
-
-def _smoothed(capability: float | None, hint: float | None, momentum: float) -> float | None:
-    """Return c: the first estimate as it is, then gamma c + (1 - gamma) c_hat."""
-    if capability is None or hint is None:
-        return hint if capability is None else capability
-    return momentum * capability + (1.0 - momentum) * hint
+    return BetaSum(prior, frozen(np.zeros((2, profiles))), no_tries(), no_capability(), Past.empty())
 
 
 def _references(pool: Pool, tasks: Tasks) -> Floats:

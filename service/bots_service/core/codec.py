@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import frozen
 from bots_service.core.beta_sum import BetaSum
+from bots_service.core.capability import Capability
 from bots_service.core.evidence import Evidence
 from bots_service.core.open_step import OpenStep
 from bots_service.core.past import Past
@@ -60,6 +61,7 @@ def encode_state(state: RunState) -> bytes:
         "settled_steps": settled.steps,
         "recent_counts": recent.counts,
         "recent_steps": recent.steps,
+        "capability_sums": belief.estimate.sums,
         "past_capability": past.capability,
         "past_booked": past.booked,
         "past_kept": past.kept,
@@ -115,7 +117,7 @@ def _belief(header: dict[str, Any], arrays: Arrays) -> BetaSum:
         prior=_settings_of(json.dumps({"prior": header["prior"]})).prior,
         implied=arrays["implied"],
         tried=Tried(_rows("settled", arrays), _rows("recent", arrays), _positive(header["scale"])),
-        capability=None if capability is None else _number(capability),
+        estimate=Capability(None if capability is None else _number(capability), arrays["capability_sums"]),
         past=Past(*(arrays[f"past_{name}"] for name in ("capability", "booked", "kept"))),
     )
 
@@ -154,12 +156,14 @@ def _require_shapes(arrays: Arrays) -> None:
     profiles = arrays["implied"].shape[-1]
     settled, recent = len(arrays["settled_tasks"]), len(arrays["recent_tasks"])
     past, waiting = len(arrays["past_kept"]), len(arrays["open_tasks"])
+    pairs = arrays["capability_sums"].shape[-1]
     wanted: dict[str, tuple[Any, ...]] = {
         "implied": ("<f8", 2, profiles),
         "settled_counts": ("<f8", 2, settled),
         "settled_steps": ("<u8", settled),
         "recent_counts": ("<f8", 2, recent),
         "recent_steps": ("<u8", recent),
+        "capability_sums": ("<f8", 2, pairs),
         **{f"past_{name}": ("<f8", past) for name in ("capability", "booked", "kept")},
         **{f"open_{name}": ("<f8", waiting) for name in ("successes", "failures")},
         **{f"settled_{name}": ("<i4", settled) for name in ("tasks", "last_step")},

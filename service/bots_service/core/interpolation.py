@@ -1,25 +1,18 @@
 """What the batch says about the tasks that were not in it: interpolation between reference models.
 
 The model in training stands somewhere along the line of reference models, from weakest (0) to strongest (M - 1); that
-position is its capability c. A task's implied success probability is the reference pass rates read off at c.
+position is its capability c (see `capability`). A task's implied success probability is its reference pass rates read
+off at c.
 Source: BOTS, arXiv:2510.26374, interpolation estimator; two references give the paper's formula, one stands for
 (0, reference), more are read piecewise linearly.
 """
 
 import math
-from bisect import bisect_right
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, ordered_sum
-
-# Keeps the quotient finite where both references agree on the batch; the reference implementation's value.
-TINY = 1e-6
-# References that agree on a batch better than this say nothing about capability: the quotient would be a thousand times
-# the noise, and c would keep it for dozens of steps. The reference implementation divides all the same.
-LEAST_GAP = 1e-3
+from bots_service.core.arrays import Floats
 
 BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the processor's cache
 
@@ -79,39 +72,3 @@ def with_implied(
         block = np.multiply(counts[:, rows], kept, out=grown[:, rows])
         block += implied_counts(references[rows], capability, booked)
     return grown
-
-
-def estimate_capability(references: Floats, pass_rates: Floats) -> float | None:
-    """Return c_hat, where the batch's mean pass rate lies among the references' means on the same tasks.
-
-    c_hat = (mean(y) - mean(w)) / (mean(r) - mean(w) + 1e-6)
-
-    Args:
-        references: [B, M] pass rates of the reference models on the batch's tasks; rows with NaN are left out.
-        pass_rates: [B] y, what the model in training reached.
-
-    Returns:
-        None where nothing can be said: no references, none known in this batch, or they agree on it.
-    """
-    if references.size == 0:
-        return None
-    means = _means(references)
-    if math.isnan(sum(means)):
-        known = ~np.isnan(references).any(axis=1)
-        if not known.any():
-            return None
-        means, pass_rates = _means(references[known]), pass_rates[known]
-    reached = ordered_sum(pass_rates) / len(pass_rates)
-    if len(means) == 1:
-        means.insert(0, 0.0)
-    # The running maximum orders the means for the search; the quotient keeps the means themselves.
-    rising = list(accumulate(means, max))
-    below = min(max(bisect_right(rising, reached) - 1, 0), len(means) - 2)
-    gap = means[below + 1] - means[below] + TINY
-    if abs(gap) < LEAST_GAP:
-        return None
-    return below + (reached - means[below]) / gap
-
-
-def _means(references: Floats) -> list[float]:
-    return [ordered_sum(column) / len(references) for column in references.T]

@@ -1,4 +1,4 @@
-"""The settings of a run, with the paper's symbols and defaults (BOTS, arXiv:2510.26374)."""
+"""The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374) and, but for two, its defaults."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from bots_service.errors import Flaw, InvalidSettingsError
 
 Strategy = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
+CapabilityRule = Literal["least_squares", "paper"]
 
 WEEK_S = 7 * 24 * 3600.0
 
@@ -17,10 +18,11 @@ class RunSettings:
 
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
-    rollouts_per_task: m, how many rollouts one implied observation stands for.
+    rollouts_per_task: m, how many rollouts one implied observation stands for; None: the mean of the tasks reported.
     target: p*, the success probability to look for, in [0, 1].
     prior: alpha_0 and beta_0 of every task, each in [0.001, 1e6].
-    capability_momentum: gamma, how much of the old capability each step keeps, in [0, 1].
+    capability: how the model's place along the references is found; "paper" divides means of a batch.
+    capability_momentum: gamma, how much each step keeps of what earlier batches say of it, in [0, 1].
     strategy: how tasks are chosen.
     temperature: tau of the softmax strategy, > 0.
     seed: of every draw; the same seed, journal and calls give the same selections.
@@ -31,9 +33,10 @@ class RunSettings:
 
     forgetting: float = 0.1
     implicit_weight: float = 0.1
-    rollouts_per_task: float = 16.0
+    rollouts_per_task: float | None = None
     target: float = 0.5
     prior: tuple[float, float] = (1.0, 1.0)
+    capability: CapabilityRule = "least_squares"
     capability_momentum: float = 0.9
     strategy: Strategy = "thompson"
     temperature: float = 0.05
@@ -71,7 +74,7 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     for pair in ("prior", "reward_range"):
         merged[pair] = (float(merged[pair][0]), float(merged[pair][1]))
     for number in _RANGES:
-        merged[number] = float(merged[number])
+        merged[number] = None if merged[number] is None else float(merged[number])
     return RunSettings(**merged)
 
 
@@ -87,15 +90,18 @@ _RANGES: dict[str, tuple[float, float]] = {
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
 _INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
+_CHOICES = {"strategy": get_args(Strategy), "capability": get_args(CapabilityRule)}
+_OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 
 
 def _flaw_of(name: str, value: Any) -> str | None:
     """Return what is wrong with one setting, or None."""
+    if value is None and name in _OPTIONAL:
+        return None
     if name in _RANGES:
         return _outside(value, *_RANGES[name])
-    if name == "strategy":
-        strategies = get_args(Strategy)
-        return None if value in strategies else f"{value!r} is none of {', '.join(strategies)}"
+    if name in _CHOICES:
+        return None if value in _CHOICES[name] else f"{value!r} is none of {', '.join(_CHOICES[name])}"
     if name in _INTEGERS:
         return _not_a_count(name, value)
     return _not_a_pair(name, value)
@@ -108,8 +114,6 @@ def _outside(value: Any, low: float, high: float) -> str | None:
 
 def _not_a_count(name: str, value: Any) -> str | None:
     low, high = _INTEGERS[name]
-    if value is None and name == "tasks_per_step":
-        return None
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     return None if is_integer and low <= value <= high else f"{value!r} is not a whole number in [{low}, {high}]"
 

@@ -6,7 +6,7 @@ fold the same entries get the same bytes; so whatever the fold reads stands here
 
 from dataclasses import dataclass, replace
 
-from bots_service.core.beta_sum import BetaSum, capability_hint, fresh_belief
+from bots_service.core.beta_sum import BetaSum, fresh_belief
 from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence, no_evidence
 from bots_service.core.open_step import OpenStep, nothing_open
@@ -28,6 +28,11 @@ class Totals:
     successes: float = 0.0
     late: int = 0
     expired: int = 0
+
+    @property
+    def rollouts_per_task(self) -> float | None:
+        """How many rollouts a reported task had, on average; None before the first."""
+        return self.rollouts / self.reported if self.reported else None
 
     def plus(self, step: Tally, open_step: OpenStep) -> "Totals":
         """Return the totals with one more closed step."""
@@ -61,6 +66,12 @@ class RunState:
     belief: BetaSum
     open_step: OpenStep
     totals: Totals
+
+    @property
+    def rollouts_per_task(self) -> float | None:
+        """M in use: the setting, else what was reported so far; None before the first report of such a run."""
+        setting = self.settings.rollouts_per_task
+        return self.totals.rollouts_per_task if setting is None else setting
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
@@ -144,9 +155,9 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
 def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally) -> RunState:
     """Return the state with the open step folded into the belief.
 
-    Late evidence is put where it would stand by now; then the step closes with what came on time. Capability is
-    estimated from the evidence on time, and from the late evidence only where nothing came on time: a pipelined
-    trainer, whose every report is one step late, has no other.
+    Late evidence is put where it would stand by now; then the step closes with what came on time. c is estimated from
+    the evidence on time, and from the late evidence only where nothing came on time: a pipelined trainer, whose every
+    report is one step late, has no other.
     """
     belief, on_time, closing = state.belief, no_evidence(), state.step + 1
     for made_at, evidence in state.open_step.by_step(whole):
@@ -154,14 +165,18 @@ def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally)
             on_time = evidence
         else:
             belief = belief.with_late(pool, evidence, lag=state.step - made_at, step=closing)
-    hint = capability_hint(pool, on_time if len(on_time) else whole)
-    return replace(
-        state,
-        step=closing,
-        belief=belief.fold(pool, on_time, state.settings, hint=hint, step=closing),
-        open_step=nothing_open(),
-        totals=state.totals.plus(step_tally, state.open_step),
+    closed = replace(
+        state, step=closing, open_step=nothing_open(), totals=state.totals.plus(step_tally, state.open_step)
     )
+    belief = belief.fold(
+        pool,
+        on_time,
+        state.settings,
+        estimating=on_time if len(on_time) else whole,
+        rollouts=closed.rollouts_per_task or 0.0,  # none were ever reported: nothing is implied yet
+        step=closing,
+    )
+    return replace(closed, belief=belief)
 
 
 def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0) -> Receipt:

@@ -50,7 +50,7 @@ def details(replay: Replay) -> Table:
     table.add_row("BOTS, step by step", sparkline(replay.bots, replay.plan.steps, BOTS_COLOR))
     table.add_row("uniform", sparkline(replay.uniform, replay.plan.steps, UNIFORM_COLOR))
     table.add_row("times uniform's", Text(number(replay.ratio), style="bold"))
-    table.add_row("capability", f"{number(replay.bots.recent_capability())}  (0: before training, 1: the 7B model)")
+    table.add_row("capability", f"{number(replay.bots.capability)}  (0: before training, 1: the 7B model)")
     table.add_row("rollouts saved", f"{count(replay.rollouts_saved)} beside {count(replay.rollouts_spent)} spent")
     return table
 
@@ -91,7 +91,7 @@ def closing_table(replays: Iterable[Replay]) -> RenderableType:
     row("times uniform's", (number(replay.ratio) for replay in replays), "bold")
     row(f"last {RECENT} steps, BOTS", (ratio(replay.bots, RECENT) for replay in replays))
     row(f"last {RECENT} steps, uniform", (ratio(replay.uniform, RECENT) for replay in replays))
-    row(f"last {RECENT} steps, capability", (number(replay.bots.recent_capability()) for replay in replays))
+    row("capability in the end", (number(replay.bots.capability) for replay in replays))
     row("rollouts each spent", (count(replay.rollouts_spent) for replay in replays))
     row("rollouts saved by BOTS", (count(replay.rollouts_saved) for replay in replays), "bold")
     return table

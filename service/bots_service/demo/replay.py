@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from statistics import median
 
 from bots_client import Client, Outcome, Receipt
 from bots_service.demo.recording import REFERENCE_MODELS, Recording
@@ -31,7 +30,7 @@ class Plan:
 class Course:
     """What came of the steps of one run so far.
 
-    run: its name; reported, effective: tasks of each step; capabilities: those steps after which one was known.
+    run: its name; reported, effective: tasks of each step; capabilities: after each step, None where not known.
     """
 
     run: str
@@ -54,10 +53,10 @@ class Course:
         first = 0 if steps is None else max(len(self.reported) - steps, 0)
         return sum(self.effective[first:]) / max(sum(self.reported[first:]), 1)
 
-    def recent_capability(self) -> float | None:
-        """Return the median over the last steps; a single one swings wildly where both references agree on a batch."""
-        known = [capability for capability in self.capabilities[-RECENT:] if capability is not None]
-        return median(known) if known else None
+    @property
+    def capability(self) -> float | None:
+        """Where the model stands along the references after the last step."""
+        return self.capabilities[-1] if self.capabilities else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,8 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
         bots=Course(f"bots{plan.suffix}"),
         uniform=Course(f"uniform{plan.suffix}"),
     )
-    client.create_run(dataset, replay.bots.run, strategy="thompson", rollouts_per_task=ROLLOUTS, seed=plan.seed)
-    client.create_run(dataset, replay.uniform.run, strategy="uniform", rollouts_per_task=ROLLOUTS, seed=plan.seed)
+    client.create_run(dataset, replay.bots.run, strategy="thompson", seed=plan.seed)
+    client.create_run(dataset, replay.uniform.run, strategy="uniform", seed=plan.seed)
     for step in range(plan.steps):
         solved = recording.roll_out(step, rollouts=ROLLOUTS, seed=plan.seed)
         shown = dict(zip(recording.ids, solved.tolist(), strict=True))

@@ -24,12 +24,14 @@ def summary(replay: Replay) -> dict[str, Any]:
 
 
 def _course(course: Course) -> dict[str, Any]:
+    known = [capability for capability in course.capabilities if capability is not None]
     return {
         "run": course.run,
         "reported": sum(course.reported),
         "effective": sum(course.effective),
         "effective_task_ratio": course.effective_task_ratio(),
         f"effective_task_ratio_last_{RECENT}": course.effective_task_ratio(RECENT),
-        "capability": course.capabilities[-1] if course.capabilities else None,
-        f"capability_median_last_{RECENT}": course.recent_capability(),
+        "capability": course.capability,
+        "capability_least": min(known, default=None),
+        "capability_most": max(known, default=None),
     }

@@ -86,6 +86,7 @@ def nbytes(state: RunState) -> int:
         belief.implied,
         *belief.tried.settled,
         *belief.tried.recent,
+        belief.estimate.sums,
         *(past.capability, past.booked, past.kept),
         *(seen.tasks, seen.successes, seen.failures, waiting.made_at),
     )

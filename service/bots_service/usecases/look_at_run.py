@@ -15,6 +15,7 @@ from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 MEASURED_EVERY_S = 60.0  # a run's size changes slowly
+TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
 
 
@@ -132,5 +133,4 @@ def show_sizes(series: RunSeries, found: RunSizes) -> None:
 
 def rollouts_of(state: RunState) -> float:
     """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
-    totals = state.totals
-    return totals.rollouts / totals.reported if totals.reported else state.settings.rollouts_per_task
+    return state.totals.rollouts_per_task or state.rollouts_per_task or TYPICAL_ROLLOUTS
