@@ -92,6 +92,14 @@ class RowsWithBuffer(Rows):
         self.buffer += groups
 
 
+@dataclass
+class Output:
+    """What a rollout function returns."""
+
+    samples: list[list[Sample]]
+    metrics: dict[str, Any] | None = None
+
+
 def traced(*_what: object, **_how: object):
     """Return a decorator that changes nothing."""
     return lambda function: function
@@ -105,6 +113,7 @@ async def idle(*_urls: object) -> dict[str, list[Any]]:
 PROTOCOL: dict[str, dict[str, object]] = {
     "slime": {},
     "slime.rollout": {},
+    "slime.rollout.base_types": {"RolloutFnTrainOutput": Output},
     "slime.rollout.data_source": {"RolloutDataSource": Rows, "RolloutDataSourceWithBuffer": RowsWithBuffer},
     "slime.utils": {},
     "slime.utils.types": {"Sample": Sample},

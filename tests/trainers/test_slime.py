@@ -3,7 +3,10 @@
 import asyncio
 import importlib
 import os
+import re
+import sys
 from argparse import Namespace
+from types import ModuleType
 
 import pytest
 import yaml
@@ -11,7 +14,6 @@ import yaml
 from bots_client import Client
 from tests.trainers.hosts import (
     FORGETTING,
-    SHOWN_URL,
     blocks,
     create_pool,
     evidence_of,
@@ -26,9 +28,14 @@ NO_SOURCE = "SLIME_SOURCE names no checkout of slime: its real files are not run
 NAMES = [f"math-{row}" for row in range(24)]
 BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9", "math-22"]
 SAMPLES = 4
+ADAPTER = "bots_client.integrations.slime"
+FULLY_ASYNC = {
+    "rollout_function_path": f"{ADAPTER}.generate_rollout_fully_async",
+    "rollout_all_samples_process_path": None,
+}
 # Arguments of slime's that are not used here.
 UNSET = """apply_chat_template_kwargs buffer_filter_path custom_generate_function_path dump_details label_key tool_key
-    dynamic_sampling_filter_path multimodal_keys reward_key rollout_all_samples_process_path rollout_max_prompt_len
+    dynamic_sampling_filter_path multimodal_keys reward_key rollout_max_prompt_len
     rollout_sample_filter_path rollout_stop rollout_stop_token_ids sglang_dp_size"""
 OFF = """apply_chat_template group_rm mask_offpolicy_in_partial_rollout partial_rollout rollout_shuffle
     rollout_skip_special_tokens"""
@@ -87,7 +94,9 @@ def arguments(folder, *, rows=None, **changes) -> Namespace:
         "n_samples_per_prompt": SAMPLES,
         "over_sampling_batch_size": 3,
         "prompt_data": str(folder / "rows.jsonl"),
+        "rollout_all_samples_process_path": f"{ADAPTER}.report_all_samples",
         "rollout_batch_size": 3,
+        "rollout_function_path": "slime.rollout.sglang_rollout.generate_rollout",
         "rollout_global_dataset": True,
         "rollout_max_response_len": 8,
         "rollout_seed": 42,
@@ -214,6 +223,27 @@ def test_of_several_rewards_the_configured_one_counts(bots: Client, adapter, sou
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 2)}
 
 
+def test_success_is_what_the_reward_calls_accuracy_and_the_score_says_whether_a_group_teaches(
+    bots: Client, adapter, sourcing, dataset
+):
+    source = sourcing(reward_key="score")
+    groups = source.get_samples(2)
+    finish(adapter, groups[0], [{"score": score, "acc": False} for score in (-1, -1, -0.8, -1)])
+    finish(adapter, groups[1], [{"score": 1.2, "acc": True}] * SAMPLES)
+    adapter.report_all_samples(source.args, groups, source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (0, 4), BEST[1]: (4, 0)}
+    totals = bots.run(dataset).totals
+    assert (totals.reported, totals.effective, totals.all_solved) == (2, 1, 1)
+
+
+def test_another_entry_can_be_the_success(bots: Client, adapter, sourcing, dataset):
+    source = sourcing(reward_key="score", bots_success_key="passed")
+    [group] = source.get_samples(1)
+    finish(adapter, group, [{"score": 3.5, "passed": passed} for passed in (1, 0, 0, 0)])
+    adapter.report_all_samples(source.args, [[copies(sample, 2) for sample in group]], source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3)}
+
+
 def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, adapter, sourcing, dataset):
     source = sourcing()
     source.load(-1)
@@ -237,6 +267,80 @@ def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, a
 
 
 @pytest.mark.parametrize(
+    ("changes", "fix"),
+    [
+        (
+            {"rollout_all_samples_process_path": None},
+            f"--rollout-all-samples-process-path {ADAPTER}.report_all_samples",
+        ),
+        (
+            {"rollout_function_path": "slime.rollout.fully_async_rollout.generate_rollout_fully_async"},
+            f"--rollout-function-path {ADAPTER}.generate_rollout_fully_async",
+        ),
+    ],
+)
+def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing, changes, fix):
+    with pytest.raises(ValueError, match=re.escape(fix)):
+        sourcing(**changes)
+
+
+def test_asked_one_by_one_a_fully_asynchronous_rollout_waits_for_one_selection_a_batch(bots, sourcing, dataset):
+    source = sourcing(**FULLY_ASYNC)
+    first = [source.get_samples(1)[0] for _ in range(3)]
+    assert names(first) == BEST[:3]
+    assert (source.selector.client.health.selects, bots.run(dataset).leased) == (1, 3)
+    assert names(source.get_samples(1)) == [BEST[3]]
+    assert source.selector.client.health.selects == 2
+
+
+def test_a_fully_asynchronous_rollout_reports_what_it_returns_and_leaves_the_rest_in_flight(
+    bots: Client, adapter, sourcing, dataset, monkeypatch
+):
+    source = sourcing(**FULLY_ASYNC)
+
+    def generate(_args, _rollout_id, data_source, _evaluation):
+        groups = data_source.get_samples(3)
+        for group in groups[:2]:
+            finish(adapter, group, [1, 0, 0, 0])
+        return groups[:2]
+
+    slimes_own = ModuleType("slime.rollout.fully_async_rollout")
+    slimes_own.generate_rollout_fully_async = generate
+    monkeypatch.setitem(sys.modules, slimes_own.__name__, slimes_own)
+    monkeypatch.setattr(sys.modules["slime.rollout"], "fully_async_rollout", slimes_own, raising=False)
+    output = adapter.generate_rollout_fully_async(source.args, 0, source)
+    assert names(output.samples) == BEST[:2]
+    assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 1)
+    assert evidence_of(bots, dataset, NAMES) == dict.fromkeys(BEST[:2], (1, 3))
+
+
+def test_slimes_log_gets_the_selectors_metrics(adapter, sourcing):
+    source = sourcing()
+    groups = source.get_samples(3)
+    for group, rewards in zip(groups, ([1, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]), strict=True):
+        finish(adapter, group, rewards)
+    adapter.report_all_samples(source.args, groups, source.get_samples)
+    metrics = {"rollout/dynamic_filter/drop": 0}
+    assert adapter.log_metrics(0, source.args, [], metrics, 1.5) is False
+    assert (metrics["bots/effective_task_ratio"], metrics["bots/step"]) == (pytest.approx(1 / 3), 1)
+    assert adapter.log_metrics(0, source.args, [], None, 1.5) is False
+
+
+def test_prompts_that_slime_lacks_are_never_selected(bots: Client, sourcing, dataset):
+    source = sourcing(rows=NAMES[:8])
+    chosen = [task for _ in range(2) for task in names(source.get_samples(4))]
+    assert sorted(chosen) == sorted(NAMES[:8])
+    assert source.selector.client.health.replaced == 0
+
+
+def test_a_missing_dataset_is_made_of_the_prompts_that_slime_kept(bots: Client, adapter, tmp_path):
+    name = f"made-by-{adapter.Sample.__module__.partition('.')[0]}"
+    source = adapter.ServiceDataSource(arguments(tmp_path, rows=NAMES[:5], bots_dataset=name, bots_run="qwen"))
+    assert [task.id for task in bots.tasks(name, "qwen")] == NAMES[:5]
+    source.selector.client.close()
+
+
+@pytest.mark.parametrize(
     ("rows", "message"),
     [(["a", "b", "a"], "'a' twice"), (["a", {}], "hold no task_id"), ([], "ids is empty")],
 )
@@ -254,8 +358,9 @@ def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "dapo-math-17k.jsonl", [{"text": f"{row} + 1 = ?"} for row in range(9)])
     run_blocks("slime.md", bots.url)
-    [shown] = blocks("slime.md", "yaml")
-    options = yaml.safe_load(shown.replace(SHOWN_URL, bots.url))  # as slime does: each becomes an attribute
+    shown, _fully_async = blocks("slime.md", "yaml")
+    options = yaml.safe_load(shown)  # as slime does: each becomes an attribute
+    options["bots_url"] = bots.url
     source = adapter.ServiceDataSource(
         Namespace(**{**vars(arguments(tmp_path)), **options, "prompt_data": "prompts.jsonl"})
     )
@@ -265,6 +370,9 @@ def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monk
     adapter.report_all_samples(source.args, groups, source.get_samples)
     source.selector.client.close()
     assert bots.run("dapo", "qwen3-4b").totals.reported == 2
+    for option in ("data_source_path", "rollout_all_samples_process_path", "custom_rollout_log_function_path"):
+        module, _, name = options[option].rpartition(".")
+        assert (module, callable(getattr(adapter, name))) == (ADAPTER, True)
     bots.delete_dataset("dapo")
 
 
@@ -287,7 +395,7 @@ class TestTheRealRolloutLoop:
         assert ours == theirs
 
     def test_what_it_filters_and_cancels_is_told(self, bots: Client, adapter, sourcing, dataset, loop):
-        source = sourcing(**rolling_out(adapter))
+        source = sourcing(**rolling_out())
         output = loop.generate_rollout(source.args, 0, source)
         assert sorted(names(output.samples)) == sorted(BEST[1:4])
         # BEST[0] was filtered, for all its rollouts succeed; BEST[4] and BEST[5] never end, and were cancelled.
@@ -296,26 +404,47 @@ class TestTheRealRolloutLoop:
         assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
 
     def test_what_it_puts_back_is_taken_up_first(self, bots: Client, adapter, sourcing, dataset, loop):
-        source = sourcing(partial_rollout=True, **rolling_out(adapter))
+        source = sourcing(partial_rollout=True, **rolling_out())
         loop.generate_rollout(source.args, 0, source)
         assert bots.run(dataset).leased == 2
         *back, new = names(source.get_samples(3))
         assert (set(back), new) == (set(BEST[4:6]), BEST[6])
 
+    def test_its_fully_asynchronous_rollout_is_reported(
+        self, bots: Client, adapter, sourcing, dataset, loop, monkeypatch
+    ):
+        fully_async = importlib.import_module("slime.rollout.fully_async_rollout")
+        monkeypatch.setattr(fully_async, "run", loop.run)
+        monkeypatch.setattr(fully_async, "get_rollout_num_engines", lambda _args: 1)
+        how = {"custom_generate_function_path": f"{__name__}.generate_at_once", "sglang_server_concurrency": 4}
+        source = sourcing(**FULLY_ASYNC, **how)
+        outputs = [adapter.generate_rollout_fully_async(source.args, number, source) for number in range(2)]
+        fully_async._stop_global_worker()
+        returned = [task for output in outputs for task in names(output.samples)]
+        assert evidence_of(bots, dataset, NAMES).keys() == set(returned)
+        run = bots.run(dataset)
+        assert (run.step, run.totals.reported, run.totals.effective) == (2, 6, 6)
+        assert run.leased >= len(source.open) > 0, "what is still under way stays in flight"
 
-def rolling_out(adapter) -> dict[str, object]:
+
+def rolling_out() -> dict[str, object]:
     """Return the arguments with which the loop takes too many groups, generates, filters and reports."""
     return {
         "over_sampling_batch_size": 6,
         "custom_generate_function_path": f"{__name__}.generate",
         "dynamic_sampling_filter_path": f"{__name__}.mixed",
-        "rollout_all_samples_process_path": f"{adapter.__name__}.report_all_samples",
     }
 
 
 def mixed(_args, group, **_how) -> bool:
     """Keep groups of which the trainer learns."""
     return len({sample.reward for sample in group}) > 1
+
+
+async def generate_at_once(_args, sample, _sampling):
+    """Answer with one success in four."""
+    sample.reward, sample.status = float(sample.index % SAMPLES == 0), type(sample).Status.COMPLETED
+    return sample
 
 
 async def generate(args, sample, _sampling):

@@ -6,33 +6,39 @@ Both are named by their dotted path on slime's command line; docs/trainers/slime
 import copy
 import json
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
+from slime.rollout.base_types import RolloutFnTrainOutput
 from slime.rollout.data_source import RolloutDataSource, RolloutDataSourceWithBuffer
 from slime.utils.types import Sample
 
 from bots_client import ResilientClient, Selector
+from bots_client.integrations._stock import Stock
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = (Sample.Status.COMPLETED, Sample.Status.TRUNCATED)
+FULLY_ASYNC = f"{__name__}.generate_rollout_fully_async"
 
 
 class ServiceRows(RolloutDataSource):
-    """Groups of the prompts that the service chose, out of all that slime read from --prompt-data.
+    """Groups of the prompts that the service chose, out of all that slime read from --prompt-data and kept.
 
     Its options are entries of the file of --custom-config-path:
-        bots_dataset: of the service, with a task for each prompt.
+        bots_dataset: of the service; made, if it is missing, with a task for each prompt.
         bots_url: of the service; default BOTS_URL, which must then reach slime's ray actors.
         bots_run: default "default".
+        bots_success_key: of a reward that is a mapping, the entry in [0, 1] that says how far the task was solved;
+            default "acc". Without it the reward says so, which then must lie in the run's reward range.
         bots_options: others of `Selector`, such as tags.
 
     Raises:
-        ValueError: there are no prompts, or one's metadata hold no task_id of its own.
+        ValueError: there are no prompts, one's metadata hold no task_id of its own, or no group would be reported.
     """
 
     def __init__(self, args: Namespace) -> None:
+        _check_reporting(args)
         super().__init__(args)
         if self.dataset is None:
             raise ValueError("the service selects out of --prompt-data, with slime's global dataset; there is none")
@@ -45,13 +51,16 @@ class ServiceRows(RolloutDataSource):
             ids=ids,
             **getattr(args, "bots_options", {}),
         )
+        self.selector.register()
+        # slime's other rollouts ask for all groups at once; what they leave would wait for the next rollout.
+        self.stock = Stock(self.selector, args.rollout_batch_size if args.rollout_function_path == FULLY_ASYNC else 1)
+        _sources.append(self)
         # Groups handed out and not yet reported, by their number: those that slime cancels are never seen again.
         self.open: dict[int, dict[str, str]] = {}
 
     def get_samples(self, num_samples: int) -> list[list[Sample]]:
         """Return a group of samples for each of so many tasks; their metadata tell the task and its selection."""
-        selection = self.selector.next(num_samples)
-        return [self._group(task, selection.selection_id) for task in selection.ids]
+        return [self._group(task, selection.selection_id) for task, selection in self.stock.take(num_samples)]
 
     def _group(self, task: str, selection_id: str) -> list[Sample]:
         origin = {TASK_ID: task, SELECTION_ID: selection_id}
@@ -64,28 +73,34 @@ class ServiceRows(RolloutDataSource):
         self.sample_group_index += 1
         return group
 
-    def report(self, groups: Iterable[list[Any]]) -> None:
+    def report(self, groups: Iterable[list[Any]], *, is_all: bool) -> None:
         """Report what the groups of one rollout showed, and close its step.
 
-        Samples that were aborted or failed are evidence of nothing. Without partial rollouts slime cancels what is
-        still running at the end: those tasks may be selected again.
+        Samples that were aborted or failed are evidence of nothing.
+
+        Args:
+            groups: as slime has them when the rollout ends.
+            is_all: slime cancelled what it had begun otherwise: those tasks may be selected again.
         """
         for group in groups:
             rollouts = list(_rollouts(group))
             first = rollouts[0][0]
             origin = self.open.pop(first.group_index, first.metadata)
-            self._tell(origin, [_reward(rollout, self.args) for rollout in rollouts if _finished(rollout)])
-        if not self.args.partial_rollout:
+            self._tell(origin, [rollout for rollout in rollouts if _finished(rollout)])
+        if is_all:
             for origin in self.open.values():
                 self._tell(origin, [])
             self.open.clear()
         self.selector.step()
 
-    def _tell(self, origin: dict[str, Any], rewards: list[float]) -> None:
-        if rewards:
-            self.selector.observe(origin[TASK_ID], rewards, selection=origin[SELECTION_ID])
-        else:
-            self.selector.abort(origin[TASK_ID], selection=origin[SELECTION_ID])
+    def _tell(self, origin: dict[str, Any], rollouts: list[list[Sample]]) -> None:
+        task, selection = origin[TASK_ID], origin[SELECTION_ID]
+        if not rollouts:
+            self.selector.abort(task, selection=selection)
+            return
+        rewards = [_reward(rollout, self.args) for rollout in rollouts]
+        successes = _successes(rollouts, getattr(self.args, "bots_success_key", "acc"))
+        self.selector.observe(task, rewards, successes=successes, selection=selection)
 
     def save(self, rollout_id: int) -> None:
         """Save slime's own state, and beside it what the service needs to rewind."""
@@ -99,6 +114,7 @@ class ServiceRows(RolloutDataSource):
         super().load(rollout_id)
         if self.args.load is not None and (path := _state_file(self.args.load, rollout_id)).exists():
             self.selector.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
+            self.stock.clear()
 
 
 class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):
@@ -108,7 +124,7 @@ class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):
     """
 
 
-def report_all_samples(args: Namespace, all_samples: list[list[Any]], data_source: Any) -> None:  # noqa: ARG001 - slime's
+def report_all_samples(args: Namespace, all_samples: list[list[Any]], data_source: Any) -> None:
     """Report every group of a rollout, the filtered ones too: for --rollout-all-samples-process-path.
 
     Args:
@@ -116,7 +132,51 @@ def report_all_samples(args: Namespace, all_samples: list[list[Any]], data_sourc
         all_samples: its groups.
         data_source: a `ServiceRows`, or its method `get_samples`, which is what slime hands over.
     """
-    getattr(data_source, "__self__", data_source).report(all_samples)
+    # Without partial rollouts slime cancels what still runs at the end, and shows it to nobody.
+    getattr(data_source, "__self__", data_source).report(all_samples, is_all=not args.partial_rollout)
+
+
+def generate_rollout_fully_async(args: Namespace, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """Roll out as slime's function of this name, and report the groups: for --rollout-function-path.
+
+    slime's own shows its groups to no hook. All that it finishes it returns, sooner or later; what it aborts it puts
+    back into the buffer.
+    """
+    from slime.rollout import fully_async_rollout  # it wants inference engines, which the data source doesn't
+
+    groups = fully_async_rollout.generate_rollout_fully_async(args, rollout_id, data_source, evaluation)
+    data_source.report(groups, is_all=False)
+    return RolloutFnTrainOutput(samples=groups, metrics={})
+
+
+def log_metrics(
+    _rollout_id: int, _args: Namespace, _samples: Any, metrics: dict[str, Any] | None, _rollout_time: float
+) -> bool:
+    """Add the selector's numbers, such as bots/effective_task_ratio: for --custom-rollout-log-function-path.
+
+    Returns:
+        False: slime then logs all of it, as ever.
+    """
+    if metrics is not None:  # None: of a rollout function of your own that gives none
+        metrics.update(_sources[-1].selector.metrics())
+    return False
+
+
+def _check_reporting(args: Namespace) -> None:
+    """Raise ValueError if slime would show the groups to nobody."""
+    function = args.rollout_function_path
+    if function.startswith("slime.rollout.fully_async_rollout."):
+        raise ValueError(
+            f"--rollout-function-path {function} shows its groups to no hook, so none would be reported; pass"
+            f" --rollout-function-path {FULLY_ASYNC}"
+        )
+    if function != FULLY_ASYNC and args.rollout_all_samples_process_path is None:
+        raise ValueError(
+            f"no group would be reported; pass --rollout-all-samples-process-path {__name__}.report_all_samples"
+        )
+
+
+_sources: list[ServiceRows] = []  # slime hands none to the function that logs; a process makes one
 
 
 def _id_of(row: Sample) -> str:
@@ -138,6 +198,20 @@ def _finished(rollout: list[Sample]) -> bool:
 def _reward(rollout: list[Sample], args: Namespace) -> float:
     """Return the sum over its samples, as slime's guide has a rollout's reward divided among them."""
     return sum(float(sample.get_reward_value(args)) for sample in rollout)
+
+
+def _successes(rollouts: list[list[Sample]], key: str) -> float | None:
+    """Return how many rollouts solved the task, by that entry of their rewards; None where one lacks it."""
+    solved = [[_entry(sample.reward, key) for sample in rollout] for rollout in rollouts]
+    if any(value is None for rollout in solved for value in rollout):
+        return None
+    # A rollout's samples share its success, or each says the whole.
+    return sum(min(1.0, sum(float(value or 0) for value in rollout)) for rollout in solved)
+
+
+def _entry(reward: Any, key: str) -> SupportsFloat | None:
+    value = reward.get(key) if isinstance(reward, Mapping) else None
+    return value if isinstance(value, SupportsFloat) else None
 
 
 def _state_file(folder: str, rollout_id: int | None) -> Path:
