@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trl import GRPOConfig
 
-from bots_client import Client, ResilientClient, Selector, Task
+from bots_client import ResilientClient, Selector
 from bots_client.integrations.torch import from_rank_zero
 from bots_client.integrations.trl import SelectedGRPOTrainer
 
@@ -73,8 +73,6 @@ def main(*, url: str | None = None, dataset: str = "letters", steps: int = 100) 
     """
     torch.set_num_threads(1)  # more would only wait for each other over matrices this small
     ids = [row["task_id"] for row in rows()]
-    with Client(url) as bots:
-        bots.create_dataset(dataset, [Task(task) for task in ids])
     with ResilientClient(url) as client, tempfile.TemporaryDirectory() as folder:
         trainer = SelectedGRPOTrainer(
             model=model(),

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import importlib
 import json
+import os
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,7 +21,19 @@ from typing import Any
 
 import pytest
 
+from tests.trainers.hosts import write_lines
 from tests.trainers.sources import adapter_on
+
+SOURCE = os.environ.get("SLIME_SOURCE")
+ADAPTER = "bots_client.integrations.slime"
+NAMES = [f"math-{row}" for row in range(24)]
+SAMPLES = 4
+# Arguments of slime's that are not used here.
+UNSET = """apply_chat_template_kwargs buffer_filter_path custom_generate_function_path dump_details label_key tool_key
+    dynamic_sampling_filter_path multimodal_keys reward_key rollout_max_prompt_len
+    rollout_sample_filter_path rollout_stop rollout_stop_token_ids sglang_dp_size"""
+OFF = """apply_chat_template group_rm mask_offpolicy_in_partial_rollout partial_rollout rollout_shuffle
+    rollout_skip_special_tokens"""
 
 
 @dataclass
@@ -167,3 +180,64 @@ def copies(sample: Any, count: int, **changes: Any) -> list[Any]:
     for each in made:
         vars(each).update(changes)
     return made
+
+
+def arguments(folder, *, rows=None, **changes) -> Namespace:
+    """Return slime's arguments, as far as rollouts read them."""
+    names = NAMES if rows is None else rows
+    write_lines(folder / "rows.jsonl", [{"text": "?", "metadata": name and {"task_id": name}} for name in names])
+    save_tokenizer(folder / "model")
+    settings = {
+        **dict.fromkeys(UNSET.split()),
+        **dict.fromkeys(OFF.split(), False),
+        "hf_checkpoint": str(folder / "model"),
+        "input_key": "text",
+        "load": str(folder / "checkpoints"),
+        "metadata_key": "metadata",
+        "n_samples_per_prompt": SAMPLES,
+        "over_sampling_batch_size": 3,
+        "prompt_data": str(folder / "rows.jsonl"),
+        "rollout_all_samples_process_path": f"{ADAPTER}.report_all_samples",
+        "rollout_batch_size": 3,
+        "rollout_function_path": "slime.rollout.sglang_rollout.generate_rollout",
+        "rollout_global_dataset": True,
+        "rollout_max_response_len": 8,
+        "rollout_seed": 42,
+        "rollout_temperature": 1.0,
+        "rollout_top_k": -1,
+        "rollout_top_p": 1.0,
+        "save": str(folder / "checkpoints"),
+        "sglang_router_ip": "127.0.0.1",
+        "sglang_router_port": 1,
+        "sglang_server_concurrency": 64,
+    }
+    return Namespace(**{**settings, **changes})
+
+
+def save_tokenizer(folder) -> None:
+    """Save a tokenizer that knows no words: slime wants one."""
+    if SOURCE is not None and not folder.exists():
+        from tokenizers import Tokenizer, models
+        from transformers import PreTrainedTokenizerFast
+
+        words = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+        PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
+
+
+def finish(adapter, group, rewards, statuses=()) -> None:
+    """End each rollout of a group with a reward; COMPLETED unless said otherwise."""
+    status = adapter.Sample.Status
+    for place, (sample, reward) in enumerate(zip(group, rewards, strict=True)):
+        sample.reward = reward
+        sample.status = status(statuses[place]) if statuses else status.COMPLETED
+
+
+def names(groups) -> list[str]:
+    """Return the tasks of groups."""
+    return [group[0].metadata["task_id"] for group in groups]
+
+
+async def generate_at_once(_args, sample, _sampling):
+    """Answer with one success in four."""
+    sample.reward, sample.status = float(sample.index % SAMPLES == 0), type(sample).Status.COMPLETED
+    return sample

@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import os
 import re
 import sys
 from argparse import Namespace
@@ -21,24 +20,27 @@ from tests.trainers.hosts import (
     service_in,
     write_lines,
 )
-from tests.trainers.slimes import Sample, copies, rollouts, slime_of
+from tests.trainers.slimes import (
+    ADAPTER,
+    NAMES,
+    SAMPLES,
+    SOURCE,
+    Sample,
+    arguments,
+    copies,
+    finish,
+    generate_at_once,
+    names,
+    rollouts,
+    slime_of,
+)
 
-SOURCE = os.environ.get("SLIME_SOURCE")
 NO_SOURCE = "SLIME_SOURCE names no checkout of slime: its real files are not run"
-NAMES = [f"math-{row}" for row in range(24)]
 BEST = ["math-20", "math-3", "math-11", "math-7", "math-15", "math-0", "math-9", "math-22"]
-SAMPLES = 4
-ADAPTER = "bots_client.integrations.slime"
 FULLY_ASYNC = {
     "rollout_function_path": f"{ADAPTER}.generate_rollout_fully_async",
     "rollout_all_samples_process_path": None,
 }
-# Arguments of slime's that are not used here.
-UNSET = """apply_chat_template_kwargs buffer_filter_path custom_generate_function_path dump_details label_key tool_key
-    dynamic_sampling_filter_path multimodal_keys reward_key rollout_max_prompt_len
-    rollout_sample_filter_path rollout_stop rollout_stop_token_ids sglang_dp_size"""
-OFF = """apply_chat_template group_rm mask_offpolicy_in_partial_rollout partial_rollout rollout_shuffle
-    rollout_skip_special_tokens"""
 
 
 @pytest.fixture(scope="module")
@@ -77,61 +79,6 @@ def sourcing(adapter, dataset: str, tmp_path):
     yield source
     for each in sources:
         each.selector.client.close()
-
-
-def arguments(folder, *, rows=None, **changes) -> Namespace:
-    """Return slime's arguments, as far as rollouts read them."""
-    names = NAMES if rows is None else rows
-    write_lines(folder / "rows.jsonl", [{"text": "?", "metadata": name and {"task_id": name}} for name in names])
-    save_tokenizer(folder / "model")
-    settings = {
-        **dict.fromkeys(UNSET.split()),
-        **dict.fromkeys(OFF.split(), False),
-        "hf_checkpoint": str(folder / "model"),
-        "input_key": "text",
-        "load": str(folder / "checkpoints"),
-        "metadata_key": "metadata",
-        "n_samples_per_prompt": SAMPLES,
-        "over_sampling_batch_size": 3,
-        "prompt_data": str(folder / "rows.jsonl"),
-        "rollout_all_samples_process_path": f"{ADAPTER}.report_all_samples",
-        "rollout_batch_size": 3,
-        "rollout_function_path": "slime.rollout.sglang_rollout.generate_rollout",
-        "rollout_global_dataset": True,
-        "rollout_max_response_len": 8,
-        "rollout_seed": 42,
-        "rollout_temperature": 1.0,
-        "rollout_top_k": -1,
-        "rollout_top_p": 1.0,
-        "save": str(folder / "checkpoints"),
-        "sglang_router_ip": "127.0.0.1",
-        "sglang_router_port": 1,
-        "sglang_server_concurrency": 64,
-    }
-    return Namespace(**{**settings, **changes})
-
-
-def save_tokenizer(folder) -> None:
-    """Save a tokenizer that knows no words: slime wants one."""
-    if SOURCE is not None and not folder.exists():
-        from tokenizers import Tokenizer, models
-        from transformers import PreTrainedTokenizerFast
-
-        words = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
-        PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
-
-
-def finish(adapter, group, rewards, statuses=()) -> None:
-    """End each rollout of a group with a reward; COMPLETED unless said otherwise."""
-    status = adapter.Sample.Status
-    for place, (sample, reward) in enumerate(zip(group, rewards, strict=True)):
-        sample.reward = reward
-        sample.status = status(statuses[place]) if statuses else status.COMPLETED
-
-
-def names(groups) -> list[str]:
-    """Return the tasks of groups."""
-    return [group[0].metadata["task_id"] for group in groups]
 
 
 def test_groups_are_of_the_tasks_that_the_service_selects(bots: Client, sourcing, dataset):
@@ -237,8 +184,7 @@ def test_success_is_what_the_reward_calls_accuracy_and_the_score_says_whether_a_
 
 
 def test_another_entry_can_be_the_success(bots: Client, adapter, sourcing, dataset):
-    source = sourcing(reward_key="score", bots_success_key="passed")
-    [group] = source.get_samples(1)
+    [group] = (source := sourcing(reward_key="score", bots_success_key="passed")).get_samples(1)
     finish(adapter, group, [{"score": 3.5, "passed": passed} for passed in (1, 0, 0, 0)])
     adapter.report_all_samples(source.args, [[copies(sample, 2) for sample in group]], source.get_samples)
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3)}
@@ -305,7 +251,7 @@ def test_a_fully_asynchronous_rollout_reports_what_it_returns_and_leaves_the_res
         return groups[:2]
 
     slimes_own = ModuleType("slime.rollout.fully_async_rollout")
-    slimes_own.generate_rollout_fully_async = generate
+    vars(slimes_own)["generate_rollout_fully_async"] = generate
     monkeypatch.setitem(sys.modules, slimes_own.__name__, slimes_own)
     monkeypatch.setattr(sys.modules["slime.rollout"], "fully_async_rollout", slimes_own, raising=False)
     output = adapter.generate_rollout_fully_async(source.args, 0, source)
@@ -320,9 +266,9 @@ def test_slimes_log_gets_the_selectors_metrics(adapter, sourcing):
     for group, rewards in zip(groups, ([1, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]), strict=True):
         finish(adapter, group, rewards)
     adapter.report_all_samples(source.args, groups, source.get_samples)
-    metrics = {"rollout/dynamic_filter/drop": 0}
+    metrics: dict[str, float] = {"rollout/dynamic_filter/drop": 0}
     assert adapter.log_metrics(0, source.args, [], metrics, 1.5) is False
-    assert (metrics["bots/effective_task_ratio"], metrics["bots/step"]) == (pytest.approx(1 / 3), 1)
+    assert (metrics["bots/effective_task_ratio"], metrics["bots/step"]) == (1 / 3, 1)
     assert adapter.log_metrics(0, source.args, [], None, 1.5) is False
 
 
@@ -370,9 +316,8 @@ def test_the_page_configures_a_data_source(bots: Client, adapter, tmp_path, monk
     adapter.report_all_samples(source.args, groups, source.get_samples)
     source.selector.client.close()
     assert bots.run("dapo", "qwen3-4b").totals.reported == 2
-    for option in ("data_source_path", "rollout_all_samples_process_path", "custom_rollout_log_function_path"):
-        module, _, name = options[option].rpartition(".")
-        assert (module, callable(getattr(adapter, name))) == (ADAPTER, True)
+    named = [path.rpartition(".") for path in options.values() if str(path).startswith("bots_client")]
+    assert [(module, callable(getattr(adapter, name))) for module, _, name in named] == [(ADAPTER, True)] * 3
     bots.delete_dataset("dapo")
 
 
@@ -416,7 +361,10 @@ class TestTheRealRolloutLoop:
         fully_async = importlib.import_module("slime.rollout.fully_async_rollout")
         monkeypatch.setattr(fully_async, "run", loop.run)
         monkeypatch.setattr(fully_async, "get_rollout_num_engines", lambda _args: 1)
-        how = {"custom_generate_function_path": f"{__name__}.generate_at_once", "sglang_server_concurrency": 4}
+        how = {
+            "custom_generate_function_path": f"{generate_at_once.__module__}.generate_at_once",
+            "sglang_server_concurrency": 4,
+        }
         source = sourcing(**FULLY_ASYNC, **how)
         outputs = [adapter.generate_rollout_fully_async(source.args, number, source) for number in range(2)]
         fully_async._stop_global_worker()
@@ -439,12 +387,6 @@ def rolling_out() -> dict[str, object]:
 def mixed(_args, group, **_how) -> bool:
     """Keep groups of which the trainer learns."""
     return len({sample.reward for sample in group}) > 1
-
-
-async def generate_at_once(_args, sample, _sampling):
-    """Answer with one success in four."""
-    sample.reward, sample.status = float(sample.index % SAMPLES == 0), type(sample).Status.COMPLETED
-    return sample
 
 
 async def generate(args, sample, _sampling):

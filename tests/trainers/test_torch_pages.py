@@ -10,6 +10,7 @@ from tests.docs.blocks import blocks_of
 PAGES = Path(__file__).parents[2] / "docs" / "trainers"
 BLOCKS = {page: blocks_of((PAGES / page).read_text("utf-8"), page) for page in ("torch.md", "trl.md", "ms-swift.md")}
 NOT_RUN = [
+    ("trl.md", "it stands for the trainer above"),
     ("trl.md", "AsyncGRPOTrainer needs a vLLM server"),
     ("ms-swift.md", "it needs ms-swift, which tests/trainers/test_ms_swift.py fetches where long tests are wanted"),
 ]

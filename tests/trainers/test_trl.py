@@ -2,6 +2,7 @@ import json
 import logging
 from pathlib import Path
 
+import httpx
 import pytest
 from datasets import Dataset, IterableDataset
 from transformers import TrainerState
@@ -48,7 +49,7 @@ def config(folder, **settings):
 def train(tmp_path):
     """Train a new model; gives the trainer back."""
 
-    def run(selector, reward_funcs=tiny.begins_well, resume=None, dataset=None, **settings):
+    def run(selector, reward_funcs=tiny.begins_well, resume=None, dataset=None, success=None, **settings):
         evaluated = Dataset.from_list(tiny.ROWS[:2]) if "eval_strategy" in settings else None
         trainer = SelectedGRPOTrainer(
             tiny.model(),
@@ -58,6 +59,7 @@ def train(tmp_path):
             evaluated,
             processing_class=tiny.tokenizer(),
             selector=selector,
+            success=success,
         )
         trainer.train(resume_from_checkpoint=resume)
         return trainer
@@ -81,30 +83,142 @@ def test_training_reports_each_group_once_and_closes_a_step_per_generation_batch
     assert asked(selector) == 4 + 1, "the loader reads one batch ahead"
 
 
-def test_rewards_are_the_sum_of_the_functions_by_their_weights(selector, train):
-    def solved(completions, **_columns):
-        return [1.0] * len(completions)
+class Scores:
+    """Reward functions of the page's recipe, and what they gave to the rollouts of each group."""
 
-    def half_solved(completions, **_columns):
-        return [0.5] * len(completions)
+    def __init__(self):
+        self.groups = []
 
-    train(selector, [solved, half_solved], reward_weights=[0.6, 0.4], max_steps=1)
+    def correct(self, completions, wanted, task_id, **_columns):
+        """Return 1 for each right answer."""
+        self.groups += [{"task": task, "correct": []} for task in task_id[::GENERATIONS]]
+        return self._noted("correct", tiny.begins_well(completions, wanted))
+
+    def well_formed(self, completions, task_id, **_columns):
+        """Return 0.2 for answers of a kind: to whole groups of odd tasks, to some rollouts of the others."""
+        odd = [place // GENERATIONS % 2 for place in range(len(completions))]
+        return self._noted(
+            "form", [0.2 * (one or answer[:1] < "f") for one, answer in zip(odd, completions, strict=True)]
+        )
+
+    def _noted(self, name, rewards):
+        for place, group in enumerate(self.groups[-CHUNK:]):
+            group[name] = rewards[place * GENERATIONS : (place + 1) * GENERATIONS]
+        return rewards
+
+    @property
+    def effective(self):
+        """How many groups have a gradient."""
+        totals = [[c + f for c, f in zip(group["correct"], group["form"], strict=True)] for group in self.groups]
+        return sum(max(group) > min(group) for group in totals)
+
+
+def metric(selector, name):
+    """Return what Prometheus would read of the run."""
+    lines = httpx.get(f"{selector.client.direct.url}/metrics").text.splitlines()
+    wanted = [line for line in lines if line.startswith(f'{name}{{dataset="{selector.dataset}"')]
+    return sum(float(line.rpartition(" ")[2]) for line in wanted)
+
+
+def test_the_pages_recipe_shows_the_true_effective_task_ratio_everywhere(selector, train):
+    scores, steps = Scores(), 12
+    trainer = train(selector, [scores.correct, scores.well_formed], max_steps=steps)
+    reported, effective, solved = steps * CHUNK, scores.effective, [sum(group["correct"]) for group in scores.groups]
+    by_means = sum(
+        0 < sum(group["correct"]) + sum(group["form"]) < 1.2 * GENERATIONS for group in scores.groups
+    )  # as a mean between the ends of the reward range would have it
+    assert len(scores.groups) == reported
+    assert effective < by_means
+
+    totals, bots = now(selector).totals, selector.client.direct
+    assert (totals.reported, totals.effective, totals.successes) == (reported, effective, sum(solved))
+    history = list(bots.history(selector.dataset))
+    assert sum(step.effective for step in history) == effective
+    logged = [entry["bots/effective_task_ratio"] for entry in trainer.state.log_history if "loss" in entry]
+    assert logged == [step.effective_task_ratio for step in history]
+    assert sum(logged) * CHUNK == effective
+    points = bots.curve(selector.dataset).points  # what the page draws
+    assert sum(point.effective for point in points) == effective
+    assert metric(selector, "bots_reported_tasks_total") == reported
+    assert metric(selector, "bots_effective_tasks_total") == effective
+
+
+def always(value):
+    """Return a reward function that gives this to each rollout, or what a function makes of its place."""
+
+    def reward(completions, **_columns):
+        return [value(place) if callable(value) else value for place, _ in enumerate(completions)]
+
+    return reward
+
+
+def named(name, function):
+    function.__name__ = name
+    return function
+
+
+def test_a_group_of_equal_sums_has_no_gradient_however_it_came_by_them(selector, train):
+    train(selector, [always(lambda place: place % 2), always(lambda place: 1 - place % 2)], max_steps=1)
     totals = now(selector).totals
-    assert totals.rollouts == CHUNK * GENERATIONS
-    assert totals.successes == pytest.approx(CHUNK * GENERATIONS * (0.6 * 1.0 + 0.4 * 0.5))
+    assert (totals.reported, totals.effective, totals.successes) == (CHUNK, 0, CHUNK * GENERATIONS / 2)
 
 
-def test_rollouts_to_which_no_function_applies_are_no_evidence(selector, train):
-    def solves_the_first(completions, **_columns):
-        return [1.0 if number < 3 else None for number, _ in enumerate(completions)]
+def test_weights_decide_what_is_optimised_and_not_what_is_a_success(selector, train):
+    functions = [always(1.0), always(lambda place: place % 2)]
+    train(selector, functions, reward_weights=[0.6, 0.4], max_steps=1)
+    totals = now(selector).totals
+    assert (totals.effective, totals.successes) == (CHUNK, CHUNK * GENERATIONS)
 
-    def never_applies(completions, **_columns):
-        return [None] * len(completions)
 
-    train(selector, [solves_the_first, never_applies], max_steps=1)
+def test_functions_normalised_one_by_one_teach_if_one_of_them_varies(selector, train):
+    functions = [always(lambda place: place % 2), always(lambda place: 0.5 - place % 2)]
+    how = {"multi_objective_aggregation": "normalize_then_sum", "max_steps": 1}
+    train(selector, functions, **how, reward_weights=[1.0, 0.5])
+    assert now(selector).totals.effective == CHUNK
+    train(selector, functions, **how)
+    assert now(selector).totals.effective == CHUNK, "with equal weights they cancel each other"
+
+
+def test_another_function_can_say_what_a_success_is(selector, train):
+    functions = [named("form", always(0.2)), named("correct", always(lambda place: place % 2))]
+    train(selector, functions, success=["correct"], max_steps=1)
+    totals = now(selector).totals
+    assert (totals.effective, totals.successes) == (CHUNK, CHUNK * GENERATIONS / 2)
+
+
+def test_a_criterion_that_is_no_reward_function_is_refused_at_the_start(selector, train):
+    with pytest.raises(ValueError, match="success names exact; the reward functions are begins_well"):
+        train(selector, success=["exact"])
+
+
+def test_each_kind_of_task_may_have_a_criterion_of_its_own(selector, train):
+    first = always(lambda place: 1.0 if place < GENERATIONS else None)
+    second = always(lambda place: None if place < GENERATIONS else float(place == GENERATIONS))
+    train(selector, [first, second], max_steps=1)
+    totals = now(selector).totals
+    assert (totals.reported, totals.effective, totals.successes) == (CHUNK, 1, GENERATIONS + 1)
+
+
+def test_rollouts_to_which_the_criterion_does_not_apply_are_no_evidence(selector, train):
+    solves_the_first = always(lambda place: 1.0 if place < 3 else None)
+    train(selector, [solves_the_first, always(None)], max_steps=1)
     run = now(selector)
     assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (1, 3, 3)
     assert run.leased == CHUNK, "of the batch that was read ahead; the task without evidence is free again"
+
+
+def test_a_monitor_without_weight_is_no_criterion(selector, train):
+    judges_the_first = always(lambda place: float(place % 2) if place < GENERATIONS else None)
+    train(selector, [judges_the_first, always(7.0)], reward_weights=[1.0, 0.0], max_steps=1)
+    totals = now(selector).totals
+    assert (totals.reported, totals.effective, totals.successes) == (1, 1, GENERATIONS / 2)
+
+
+def test_rewards_at_the_end_of_their_range_are_taken(selector, train):
+    selector.client.direct.create_run(selector.dataset, "default", reward_range=(0.0, 1.2))
+    train(selector, [always(1.2)], max_steps=1)  # 1.2 of 32 bits is more
+    totals = now(selector).totals
+    assert (totals.all_solved, totals.successes) == (CHUNK, CHUNK * GENERATIONS)
 
 
 def test_evaluation_is_not_reported(selector, train):

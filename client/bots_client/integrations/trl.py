@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from bots_client import Selector
-from bots_client.integrations.rewards import observe_groups
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
+ROUNDING = 1e-6  # of its size: by how much sums of the same rewards may differ, as TRL's are of 32 bits
 STATE_FILE = "bots_selector.json"  # in each checkpoint's folder
 
 logger = logging.getLogger("bots_client")
@@ -90,12 +90,22 @@ class SelectsTasks(_Trainer):
     Args:
         selector: of the job; with several processes it must share its choices (`share=from_rank_zero`).
         task_column: the column of the training dataset with the tasks' ids.
+        success: names of the reward functions that say how far a task was solved, in the run's reward range; the first
+            that applies to a group counts. None: those with a weight, in their order.
 
     Raises:
-        ValueError: the training dataset has no such column, cannot be indexed, or would lose the column.
+        ValueError: the training dataset has no such column, cannot be indexed, or would lose the column; or there is
+            no reward function of that name.
     """
 
-    def __init__(self, *args: Any, selector: Selector, task_column: str = "task_id", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        selector: Selector,
+        task_column: str = "task_id",
+        success: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         self._selector = selector
         self._task_column = task_column
         self._selector_callback = SelectorCallback(selector)
@@ -109,7 +119,19 @@ class SelectsTasks(_Trainer):
             )
         if self.accelerator.num_processes > 1 and not selector.is_shared:
             raise ValueError("with several processes all must train on the same tasks: pass share=from_rank_zero")
+        self._criteria = self._places_of(success)
+        if self.accelerator.is_main_process:
+            selector.register()
         self.add_callback(self._selector_callback)
+
+    def _places_of(self, success: Sequence[str] | None) -> list[int]:
+        """Return the reward functions that may say how far a task was solved, by their places."""
+        names: list[str] = self.reward_func_names
+        if success is None:
+            return [place for place, weight in enumerate(self.reward_weights.tolist()) if weight]
+        if unknown := [name for name in success if name not in names]:
+            raise ValueError(f"success names {', '.join(unknown)}; the reward functions are {', '.join(names)}")
+        return [names.index(name) for name in success]
 
     def _get_train_sampler(self, *args: Any, **kwargs: Any) -> SelectorSampler:
         pattern = super()._get_train_sampler(*args, **kwargs)
@@ -151,10 +173,37 @@ class SelectsTasks(_Trainer):
             rewards_per_func: [rollouts of all processes, reward functions]; NaN where a function does not apply.
         """
         all_tasks = gather_object(list(tasks))
-        if self.accelerator.is_main_process:
-            rewards = (rewards_per_func * self.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
-            rewards[rewards_per_func.isnan().all(dim=1)] = math.nan
-            observe_groups(self._selector, all_tasks, rewards.tolist())
+        if not self.accelerator.is_main_process:
+            return
+        places: dict[str, list[int]] = {}
+        for place, task in enumerate(all_tasks):
+            places.setdefault(task, []).append(place)
+        rewards = rewards_per_func.cpu().double()
+        for task, of_task in places.items():
+            self._observe_group(task, rewards[of_task])
+
+    def _observe_group(self, task: str, rewards: torch.Tensor) -> None:
+        """Observe the rewards of a group, [rollouts, reward functions]: the belief learns what a criterion says."""
+        applies = ~rewards.isnan()
+        criterion = next((place for place in self._criteria if applies[:, place].any()), None)
+        if criterion is None:
+            self._selector.abort(task)
+            return
+        judged = rewards[applies[:, criterion], criterion]
+        scored = self._optimised(rewards)[applies.any(dim=1)]  # TRL leaves out what no function applies to
+        spread = float(scored.max() - scored.min())
+        self._selector.observe(
+            task,
+            judged.round(decimals=6).tolist(),  # 0.2 came as 0.200000003
+            effective=spread > ROUNDING * max(1.0, float(scored.abs().max())),
+        )
+
+    def _optimised(self, rewards: torch.Tensor) -> torch.Tensor:
+        """Return the rewards of a group as its advantages come from them, but for a shift and a scale."""
+        if getattr(self, "multi_objective_aggregation", "sum_then_normalize") == "normalize_then_sum":
+            centred = rewards - rewards.nanmean(dim=0)
+            rewards = centred / (centred.square().nanmean(dim=0).sqrt() + 1e-4)
+        return (rewards * self.reward_weights.cpu()).nansum(dim=1)
 
     def close_step(self) -> None:
         """Report what was observed; the training step is over."""
@@ -163,11 +212,12 @@ class SelectsTasks(_Trainer):
 
 
 class SelectedGRPOTrainer(SelectsTasks, GRPOTrainer):
-    """TRL's GRPOTrainer on the tasks that the service chooses, with two more arguments: `selector` and `task_column`.
+    """TRL's GRPOTrainer on the tasks that the service chooses, with `selector`, `task_column` and `success` besides.
 
-    The dataset is a `datasets.Dataset` with the tasks' ids in a column. Whole groups are reported, by the main process,
-    with the sum of the reward functions by their weights: the run's `reward_range` must hold it. Checkpoints carry
-    where the run was, and `resume_from_checkpoint` takes it back there.
+    The dataset is a `datasets.Dataset` with the tasks' ids in a column. Whole groups are reported, by the main process:
+    the belief learns how far a task was solved, as one reward function says, and a group is effective if its sums of
+    all reward functions by their weights differ. Checkpoints carry where the run was, and `resume_from_checkpoint`
+    takes it back there.
     """
 
     def _calculate_rewards(
