@@ -50,13 +50,17 @@ class ServiceProcess:
         assert self._process is not None
         return self._process
 
-    def start(self) -> None:
-        """Start it and return once it answers."""
+    def launch(self) -> None:
+        """Start it, and return at once."""
         command = [sys.executable, "-m", "bots_service", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, env=self._environment, stdout=output, stderr=output
             )
+
+    def start(self) -> None:
+        """Start it and return once it answers."""
+        self.launch()
         give_up = time.monotonic() + START_S
         while time.monotonic() < give_up and self.process.poll() is None:
             try:

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
 
-from bots_service.storage.migrate import revisions_folder, upgrade
+from bots_service.storage.migrate import head, revisions_folder, upgrade
 from bots_service.storage.sql_url import sql_url
 from bots_service.storage.tables import metadata
 from tests.servers import PostgresServer, running
@@ -35,7 +35,9 @@ def misnumbered() -> list[str]:
     """Return what is wrong with the revisions' numbers: a service knows from them which tables are newer than it."""
     numbers = [script.revision for script in ScriptDirectory(revisions_folder()).walk_revisions()][::-1]
     wanted = [f"{number:04}" for number in range(1, len(numbers) + 1)]
-    return [] if numbers == wanted else [f"revisions are numbered {numbers}, not {wanted}"]
+    if numbers != wanted:
+        return [f"revisions are numbered {numbers}, not {wanted}"]
+    return [] if head() == numbers[-1] else [f"the newest file begins with {head()}, and its revision is {numbers[-1]}"]
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 from sqlalchemy import make_url
@@ -14,18 +15,14 @@ from bots_service.ports.hot import Leases, States
 from bots_service.ports.keys import RateLimits
 from bots_service.settings import Settings
 from bots_service.storage.database import Database
-from bots_service.storage.memory_leases import MemoryLeases
+from bots_service.storage.memory_leases import ORDINALS, MemoryLeases
 from bots_service.storage.memory_rates import MemoryRateLimits
 from bots_service.storage.memory_states import MemoryStates
 from bots_service.storage.migrate import require_tables, upgrade
-from bots_service.storage.postgres_database import PostgresDatabase
-from bots_service.storage.redis_connection import RedisConnection
-from bots_service.storage.redis_health import RedisHealth
-from bots_service.storage.redis_leases import ORDINALS, RedisLeases
-from bots_service.storage.redis_rates import RedisRateLimits
-from bots_service.storage.redis_states import RedisStates
-from bots_service.storage.redis_views import RedisViews
 from bots_service.storage.sqlite_database import SqliteDatabase
+
+if TYPE_CHECKING:
+    from bots_service.storage.redis_connection import RedisConnection
 
 log = structlog.get_logger(__name__)
 
@@ -49,18 +46,25 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         OutdatedTablesError: the tables are too old, and the settings leave migrating them to `bots migrate`.
         StorageUnavailableError: the database can't be opened, or another process has the file.
     """
-    database: SqliteDatabase | PostgresDatabase
-    if is_sqlite(settings):
-        database = SqliteDatabase(settings.sql_url)
-    else:
-        database = PostgresDatabase(
-            settings.sql_url, pool_size=settings.database_pool, timeout_s=settings.database_timeout_s
-        )
+    database = sqlite_or_postgres(settings)
     try:
         await asyncio.to_thread(upgrade if settings.migrate_on_start else require_tables, settings.sql_url)
         yield database
     finally:
         await database.close()
+
+
+def sqlite_or_postgres(settings: Settings) -> Database:
+    """Return the database, with nothing asked of it yet.
+
+    Raises:
+        StorageUnavailableError: another process has the file.
+    """
+    if is_sqlite(settings):
+        return SqliteDatabase(settings.sql_url)
+    from bots_service.storage.postgres_database import PostgresDatabase  # not above: who has SQLite loads no driver
+
+    return PostgresDatabase(settings.sql_url, pool_size=settings.database_pool, timeout_s=settings.database_timeout_s)
 
 
 @asynccontextmanager
@@ -77,6 +81,8 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
             )
         yield memory_stores(settings)
         return
+    from bots_service.storage.redis_connection import RedisConnection  # not above: who has no Redis loads no client
+
     connection = RedisConnection(settings.redis_url, timeout_s=settings.redis_timeout_s)
     try:
         await connection.open()
@@ -85,8 +91,14 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
         await connection.close()
 
 
-def redis_stores(settings: Settings, connection: RedisConnection) -> HotStores:
+def redis_stores(settings: Settings, connection: "RedisConnection") -> HotStores:
     """Return stores that all replicas share."""
+    from bots_service.storage.redis_health import RedisHealth
+    from bots_service.storage.redis_leases import RedisLeases
+    from bots_service.storage.redis_rates import RedisRateLimits
+    from bots_service.storage.redis_states import RedisStates
+    from bots_service.storage.redis_views import RedisViews
+
     views = RedisViews()
     return HotStores(
         RedisStates(connection, views, capacity_bytes=settings.cache_bytes),

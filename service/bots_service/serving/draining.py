@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 
 from bots_service.serving.connection import Connections
-from bots_service.serving.listening import let_nobody_in
+from bots_service.serving.listening import let_nobody_in, listen
 
 log = structlog.get_logger("bots_service.serving")
 
@@ -21,6 +21,7 @@ FINISH_S = 20.0  # requests under way when nothing is accepted any more may take
 LAST_WORDS_S = 0.25  # for clients that are busy, but between two requests when nothing is accepted any more
 CANCEL_S = 1.0  # what was cancelled may tidy up this long
 LOOK_S = 0.02
+READY = "ready"  # what a worker says to its supervisor once it could answer
 
 
 class DrainingServer(uvicorn.Server):
@@ -54,12 +55,26 @@ class DrainingServer(uvicorn.Server):
         self._drain_s = drain_s
         self._when_serving = when_serving
         self._when_draining = when_draining
-        self._has_supervisor = False
+        self._supervisor: Pipe | None = None
 
     def obey(self, supervisor: Pipe) -> None:
-        """End when the supervisor does, and leave Ctrl-C to it."""
-        self._has_supervisor = True
+        """Accept requests when the supervisor says so, end when it does, and leave Ctrl-C to it."""
+        self._supervisor = supervisor
+
+    async def _is_let_in(self, supervisor: Pipe) -> bool:
+        """Say that requests could be answered; return whether they may be accepted, else this is to end."""
+        try:
+            supervisor.send(READY)
+            while not supervisor.poll():
+                if self.should_exit:
+                    return False
+                await asyncio.sleep(LOOK_S)
+            supervisor.recv()
+        except (EOFError, OSError):
+            self._lose(supervisor)
+            return False
         asyncio.get_running_loop().add_reader(supervisor.fileno(), self._lose, supervisor)
+        return True
 
     def _lose(self, supervisor: Pipe) -> None:
         asyncio.get_running_loop().remove_reader(supervisor.fileno())
@@ -68,14 +83,22 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end; a second Ctrl-C ends at once."""
-        if self._has_supervisor and sig == signal.SIGINT:
+        if self._supervisor is not None and sig == signal.SIGINT:
             return
         self._when_draining()
         self.server_state.draining = True
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept requests."""
+        """Accept requests.
+
+        Raises:
+            CannotListenError: another process listened at the address first.
+        """
+        if self._supervisor is not None and not await self._is_let_in(self._supervisor):
+            return
+        for listener in sockets or []:
+            listen(listener)  # uvicorn would, too, but uvloop keeps a failure to itself
         await super().startup(sockets)
         self._when_serving()
 
@@ -119,7 +142,7 @@ class DrainingServer(uvicorn.Server):
         """Close the listeners, but serve whoever the kernel has let in already: closing would reset them."""
         let_in = []
         for listener in listeners:
-            if not self._has_supervisor:  # else others go on with the same socket
+            if self._supervisor is None:  # else others go on with the same socket
                 let_nobody_in(listener)
             with contextlib.suppress(BlockingIOError):
                 while True:

@@ -1,4 +1,4 @@
-"""The socket on which the service listens."""
+"""The socket on which the service listens: reserved at once, open to callers once they can be answered."""
 
 import contextlib
 import ctypes
@@ -18,8 +18,8 @@ class CannotListenError(BotsError):
     """The service can't listen where it was told to."""
 
 
-def listen(settings: Settings) -> socket.socket:
-    """Return a listening socket.
+def reserve(settings: Settings) -> socket.socket:
+    """Return a socket that has its address, and refuses whoever connects until somebody listens on it.
 
     Raises:
         CannotListenError: the address is taken, or beyond loopback without keys and without being told so.
@@ -30,12 +30,30 @@ def listen(settings: Settings) -> socket.socket:
             f"{settings.host} can be reached from other machines, and no keys guard the service; "
             "set BOTS_ADMIN_KEY, listen on 127.0.0.1, or say --insecure if your network guards it"
         )
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        # A restart must not wait for the connections of the process before it, which linger for a minute.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if listener.family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((settings.host, settings.port))
     except OSError as error:
-        message = f"can't listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
-        raise CannotListenError(message) from error
+        listener.close()
+        raise _cannot_listen(settings.host, settings.port, error) from error
+    return listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Let callers in. Several processes may do so on one socket.
+
+    Raises:
+        CannotListenError: another service listened at the address first.
+    """
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        raise _cannot_listen(host, port, error) from error
 
 
 def address_of(listener: socket.socket) -> str:
@@ -68,8 +86,25 @@ def let_nobody_in(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(instructions)))
 
 
+def refuse(listener: socket.socket) -> None:
+    """Refuse whoever connects, until somebody listens on the socket again.
+
+    Linux only; elsewhere callers are let in, and wait.
+    """
+    if not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return  # nobody listens
+    address = listener.getsockname()
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RD)
+        listener.bind(address)  # a port that the system chose was given back; one that was named is still ours: EINVAL
+
+
 def is_loopback(host: str) -> bool:
     """Say whether only this machine can reach the address."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> CannotListenError:
+    return CannotListenError(f"can't listen on {host}:{port}: {error.strerror}; choose another --port")

@@ -5,7 +5,7 @@ import sys
 from typing import NoReturn
 
 from bots_service.errors import BotsError
-from bots_service.serving.listening import address_of, listen
+from bots_service.serving.listening import address_of, reserve
 from bots_service.serving.supervisor import supervise
 from bots_service.settings import Settings
 from bots_service.storage.sql_url import is_postgresql, sql_url
@@ -27,7 +27,7 @@ def serve(settings: Settings) -> None:
     require_shared(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    with listen(settings) as listener:
+    with reserve(settings) as listener:
         said = greeting(settings, address_of(listener))
         if settings.workers == 1:
             from bots_service.serving.worker import work  # not above: who only watches needs none of its libraries

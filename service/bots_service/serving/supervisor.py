@@ -1,5 +1,6 @@
 """Watches over worker processes that share one listening socket: starts them, replaces the dead, ends them all."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,7 @@ from types import FrameType
 
 import structlog
 
-from bots_service.serving.listening import let_nobody_in
+from bots_service.serving.listening import let_nobody_in, listen, refuse
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import set_up_logs
 from bots_service.settings import Settings
@@ -60,21 +61,30 @@ class Worker:
         theirs.close()
         self.serves, self.started = False, time.monotonic()
 
-    def look(self) -> None:
-        """See whether it serves by now."""
-        if self.pipe is not None and not self.serves and self.pipe.poll():
-            try:
-                self.serves = self.pipe.recv() == "serves"
-            except EOFError:
-                self.pipe.close()
-                self.pipe = None
+    def could_answer(self) -> bool:
+        """Return whether the worker has just said that it could answer."""
+        if self.pipe is None or self.serves or not self.pipe.poll():
+            return False
+        try:
+            self.pipe.recv()
+        except EOFError:
+            self.pipe.close()
+            self.pipe = None
+            return False
+        return True
+
+    def let_in(self) -> None:
+        """Tell the worker to accept requests."""
+        self.serves = True
+        with contextlib.suppress(OSError):  # it has just died
+            if self.pipe is not None:
+                self.pipe.send("accept")
 
     def clear(self) -> int | None:
         """Empty the place if its worker has ended; return the exit code then."""
         if self.process is None or self.process.exitcode is None:
             return None
         code, now = self.process.exitcode, time.monotonic()
-        self.look()
         self.process.close()
         if self.pipe is not None:
             self.pipe.close()
@@ -100,11 +110,12 @@ class Orders:
 def supervise(settings: Settings, listener: socket.socket, *, when_serving: Callable[[], object]) -> int:
     """Keep workers running until SIGTERM or SIGINT; return the exit code.
 
-    A worker that dies before any has served means that the service can't start: the others are ended, too.
+    A worker that dies before any has served means that the service can't start: the others are ended, too. Callers are
+    let in while a worker serves, and refused while none does.
 
     Args:
         settings: the service's.
-        listener: the socket that they share.
+        listener: the socket that they share, on which each listens once it can answer.
         when_serving: called once the first worker answers.
     """
     set_up_logs(settings)
@@ -125,8 +136,8 @@ def _supervise(
             if worker.process is None and time.monotonic() >= worker.due:
                 worker.start(settings, listener)
         _wait(workers)
+        _let_in(workers, listener)
         for worker in workers:
-            worker.look()
             code = worker.clear()
             if code is not None and not (has_served or worker.serves):
                 end(workers, orders, listener, drain_s=0)
@@ -136,8 +147,18 @@ def _supervise(
         if not has_served and any(worker.serves for worker in workers):
             has_served = True
             when_serving()
+        if not any(worker.process is not None and worker.serves for worker in workers):
+            refuse(listener)  # whoever were let in would wait for a worker that only begins
     end(workers, orders, listener, drain_s=settings.drain_s)
     return 0 if orders.number == signal.SIGTERM else 128 + orders.number
+
+
+def _let_in(workers: list[Worker], listener: socket.socket) -> None:
+    """Let callers in to the workers that could answer by now."""
+    for worker in workers:
+        if worker.could_answer():
+            listen(listener)
+            worker.let_in()
 
 
 def end(workers: list[Worker], orders: Orders, listener: socket.socket, *, drain_s: float) -> None:
@@ -178,7 +199,7 @@ def _work(settings: Settings, listener: socket.socket, supervisor: Pipe, peers: 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end_process)
     try:
-        work(settings, listener, when_serving=lambda: supervisor.send("serves"), supervisor=supervisor, peers=peers)
+        work(settings, listener, supervisor=supervisor, peers=peers)
     except BotsError as error:
         sys.stderr.write(f"bots: worker {os.getpid()}: {error}\n")
         raise SystemExit(1) from None

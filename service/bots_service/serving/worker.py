@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from bots_service.metrics.process import Metrics
 from bots_service.serving.connection import HttpConnection
 from bots_service.serving.draining import DrainingServer
+from bots_service.serving.listening import BACKLOG
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
 from bots_service.settings import Settings
@@ -32,7 +33,7 @@ def work(
     settings: Settings,
     listener: socket.socket,
     *,
-    when_serving: Callable[[], object],
+    when_serving: Callable[[], object] = lambda: None,
     supervisor: Pipe | None = None,
     peers: Peers | None = None,
 ) -> None:
@@ -40,12 +41,14 @@ def work(
 
     Args:
         settings: the service's.
-        listener: the listening socket; it is closed at the end.
-        when_serving: called once requests are answered.
-        supervisor: whoever started this process, if it is one of several: its end is this one's too.
+        listener: a socket with its address; this listens on it once it can answer, and closes it at the end.
+        when_serving: called once requests are accepted.
+        supervisor: whoever started this process, if it is one of several: it is told when this could answer and says
+            when to accept; its end is this one's too.
         peers: the others, if it is one of several.
 
     Raises:
+        CannotListenError: another service listened at the address first.
         StorageUnavailableError: the database can't be opened, or another process has it.
     """
     set_up_logs(settings)
@@ -57,6 +60,7 @@ def work(
         http=HttpConnection,
         log_config=None,
         access_log=False,
+        backlog=BACKLOG,
         lifespan="off",  # `run` opens the stores itself, so that what goes wrong is raised to whoever called
         server_header=False,
         proxy_headers=False,  # nothing here asks where a request came from

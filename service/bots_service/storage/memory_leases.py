@@ -18,6 +18,7 @@ from bots_service.storage.memory_states import version
 COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
 REMEMBERED_S = 900.0  # a retry comes within seconds; a client that slept longer gets a new selection
 REMEMBERED_BYTES = 64 * 2**20
+ORDINALS = 2**30  # random first ordinals in this range: two replicas that are cut off hardly ever draw with the same
 SELECTION_BYTES = 1024  # of a selection without its arrays, about
 
 Version = tuple[int, int]

@@ -10,17 +10,16 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, NullPool, create_engine, text
+from sqlalchemy import Connection, NullPool, create_engine, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.storage.database import storage_errors
 from bots_service.storage.sql_url import sql_url
 
 CONNECT_S = 10
+NUMBER_LENGTH = 4  # of a revision; its file's name begins with it
+VERSION_TABLE = "alembic_version"
+_REVISION = text("SELECT version_num FROM alembic_version")
 _LOCK = 0x626F7473  # of migrators, among PostgreSQL's advisory locks: "bots"
 _WAIT_FOR_MIGRATOR = (
     "SET lock_timeout = '10min'",
@@ -48,9 +47,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
             before = _revision(connection)  # another one may just have migrated
         if before is not None and is_new_enough(before):
             return before, before
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        _migrate(connection)
         return before, head()
 
 
@@ -67,10 +64,15 @@ def current(url: str) -> str | None:
 @cache
 def head() -> str:
     """Return the revision that this version of the service works with."""
-    newest = ScriptDirectory.from_config(_config()).get_current_head()
-    if newest is None:
-        raise ValueError("the package holds no migration")
-    return newest
+    return max(path.name[:NUMBER_LENGTH] for path in (revisions_folder() / "versions").glob("[0-9]*.py"))
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Return the revision of the tables that a connection sees, None if there are none."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    revision: str | None = connection.execute(_REVISION).scalar()
+    return revision
 
 
 def revisions_folder() -> Path:
@@ -127,12 +129,16 @@ def _keep_other_migrators_out(connection: Connection) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    revision = MigrationContext.configure(connection).get_current_revision()
+    revision = revision_of(connection)
     connection.rollback()  # each migration begins a transaction of its own
     return revision
 
 
-def _config() -> Config:
+def _migrate(connection: Connection) -> None:
+    from alembic import command  # not above: a start with nothing to migrate does without it
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(revisions_folder()).replace("%", "%%"))  # it interpolates
-    return config
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -14,7 +14,7 @@ from bots_service.core.task_sets import united
 from bots_service.errors import DamagedStateError
 from bots_service.ports.hot_records import Begun, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
-from bots_service.storage.memory_leases import REMEMBERED_S, MemoryLeases
+from bots_service.storage.memory_leases import ORDINALS, REMEMBERED_S, MemoryLeases
 from bots_service.storage.memory_states import version
 from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
 from bots_service.storage.redis_pipeline import Script
@@ -27,7 +27,6 @@ BEGIN, TAKE, RELEASE = Script("begin"), Script("take"), Script("release")
 FORGET, FORGET_SELECTION = Script("forget_leases"), Script("forget_selection")
 NONCE_S = 60.0  # a script is run again at once, or not at all
 SHARED_S = 1.0  # so long after another replica selected from a run, an ordinal is asked for rather than a draw risked
-ORDINALS = 2**30  # random first ordinals in this range: two replicas that are cut off hardly ever draw with the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 import asyncio
 from typing import Any
 
-from alembic.migration import MigrationContext
 from sqlalchemy import Connection, select
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.storage.database import Database
-from bots_service.storage.migrate import head, is_new_enough
+from bots_service.storage.migrate import head, is_new_enough, revision_of
 from bots_service.storage.tables import runs
 
 _LOOK = select(runs.c.id).limit(1)
@@ -37,7 +36,7 @@ class SqlHealth:
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                revision = await self._database.read(_revision)
+                revision = await self._database.read(revision_of)
                 if not is_new_enough(revision):
                     said = f"the tables are at revision {revision or 'none'}, not {head()}; run `bots migrate`"
                     raise OutdatedTablesError(said)
@@ -45,10 +44,6 @@ class SqlHealth:
         except TimeoutError as error:
             raise StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s") from error
         return {"sql": "ok"}
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 def _look(connection: Connection) -> None:
