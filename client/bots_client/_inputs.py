@@ -8,6 +8,8 @@ from typing import Any, SupportsFloat, TypedDict
 from bots_client._errors import InvalidRequestError
 
 ABORTED = (("status", "aborted"),)
+SHAPED = ["successes", "trials", "rewards"]
+MOST_REWARDS = 4096  # that the service takes in one outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,26 @@ class Outcome:
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as the service reads it."""
         return {"task": self.task, **dict(self.evidence)}
+
+
+def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the outcomes, those of one task with counts and rewards as one: all its rewards are then compared.
+
+    Of other outcomes the service sees the same in parts as in one, by their success rates.
+    """
+    whole: dict[str | int, Outcome] = {}
+    for place, outcome in enumerate(outcomes):
+        earlier = whole.get(outcome.task)
+        if [name for name, _ in outcome.evidence] != SHAPED:
+            whole[place] = outcome
+        elif earlier is None:
+            whole[outcome.task] = outcome
+        else:
+            pairs = zip(earlier.evidence, outcome.evidence, strict=True)
+            sums = Outcome(outcome.task, tuple((name, one + other) for (name, one), (_, other) in pairs))
+            fits = len(dict(sums.evidence)["rewards"]) <= MOST_REWARDS
+            whole[outcome.task if fits else place] = sums if fits else outcome
+    return list(whole.values())
 
 
 def _rewards(task: str, rewards: Iterable[SupportsFloat] | None) -> tuple[tuple[str, Any], ...]:

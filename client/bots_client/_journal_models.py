@@ -13,7 +13,8 @@ class JournalEntry:
 
     kind: report, settings, rewind or fork.
     step: how many steps had closed after it; None where that is not known yet.
-    tasks, rollouts, closed: of a report; closed: whether it closed a step.
+    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
+        closed a step.
     to_step: of a rewind.
     changed: of a change of settings, their names and values.
     hidden: a rewind took it out of the present history.
@@ -25,6 +26,7 @@ class JournalEntry:
     time: datetime
     step: int | None = None
     tasks: int | None = None
+    effective: int | None = None
     rollouts: float | None = None
     closed: bool | None = None
     to_step: int | None = None

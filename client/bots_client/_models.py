@@ -77,7 +77,8 @@ class Settings:
 class Totals:
     """What a run has seen so far.
 
-    reported: tasks; effective: those whose rollouts neither all succeeded nor all failed.
+    reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
+    all_solved, none_solved: the others, by whether their success rate is at least 0.5.
     rollouts, successes: sums; fractional rewards give fractional successes.
     late: tasks whose evidence came after its step had closed; expired: too late to count.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, SupportsFloat
 
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import Outcome, strings
+from bots_client._inputs import Outcome, joined, strings
 from bots_client._resilient_client import ResilientClient
 from bots_client._step_models import Receipt, Selection
 
@@ -198,7 +198,9 @@ class Selector:
         receipt = None
         for selection, outcomes in observed:
             closes = teaches and self.rank == 0 and selection == observed[-1][0]
-            receipt = self.client.report(self.dataset, outcomes, run=self.run, selection=selection, close_step=closes)
+            receipt = self.client.report(
+                self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=closes
+            )
         if receipt is not None:
             self._receipt = receipt
         return receipt

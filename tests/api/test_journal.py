@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, solved
 
-NOTHING = {"tasks": None, "rollouts": None, "closed": None, "to_step": None, "changed": None}
+NOTHING = dict.fromkeys(("tasks", "effective", "rollouts", "closed", "to_step", "changed"))
 
 
 async def journal(http: httpx.AsyncClient, run: str = RUN, **query: str | int) -> dict[str, Any]:
@@ -32,16 +32,18 @@ async def test_every_kind_of_entry_tells_what_it_did(http: httpx.AsyncClient):
     await http.put("/datasets/guru/runs/child", json={"fork": {"run": "default"}})
 
     shown = {"epoch": 0, **NOTHING, "hidden": False}
-    some = {"tasks": 1, "rollouts": 2.0, "closed": False}
+    some = {"tasks": 1, "effective": 1, "rollouts": 2.0, "closed": False}
+    none = {"tasks": 0, "effective": 0, "rollouts": 0.0, "closed": True}
+    two = {"tasks": 2, "effective": 1, "rollouts": 8.0 + 4.0, "closed": True}
     assert without_times((await journal(http))["entries"]) == [
         {**shown, "seq": 5, "epoch": 1, "step": 1, "kind": "rewind", "to_step": 1},
-        {**shown, "seq": 4, "step": 2, "kind": "report", "tasks": 0, "rollouts": 0.0, "closed": True, "hidden": True},
+        {**shown, "seq": 4, "step": 2, "kind": "report", **none, "hidden": True},
         {
             **{**shown, "seq": 3, "step": 1, "kind": "settings", "hidden": True},
             "changed": {"forgetting": 0.25, "reward_range": [-1.0, 1.0]},
         },
         {**shown, "seq": 2, "step": 1, "kind": "report", **some, "hidden": True},
-        {**shown, "seq": 1, "step": 1, "kind": "report", "tasks": 2, "rollouts": 8.0 + 4.0, "closed": True},
+        {**shown, "seq": 1, "step": 1, "kind": "report", **two},
     ]
     (fork,) = (await journal(http, "/datasets/guru/runs/child"))["entries"]
     assert (fork["seq"], fork["kind"], fork["step"], fork["hidden"]) == (1, "fork", 1, False)

@@ -27,7 +27,7 @@ def tried(client, pool):
 
 
 def effective(*steps):
-    """The share of the tasks that were solved at times."""
+    """The share of the tasks with a gradient: here, those that were solved at times."""
     outcomes = [outcome for step in steps for outcome in step]
     return sum(0 < solved < trials for _, solved, trials in outcomes) / len(outcomes)
 

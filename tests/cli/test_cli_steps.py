@@ -72,7 +72,7 @@ def test_the_journal_tells_all_that_changed_a_run(bots, client, pool):
     ]
     assert (listed[0]["to_step"], listed[1]["changed"]) == (0, {"target": 0.25})
     readable = bots.ok("journal", pool)
-    for told in ("back to step 0", "target=0.25", "6 rollouts of 2 tasks, closed a step"):
+    for told in ("back to step 0", "target=0.25", "6 rollouts of 2 tasks, 2 effective, closed a step"):
         assert told in readable
     assert len(bots("journal", pool, "--limit", 1, "--json").json["entries"]) == 1
 

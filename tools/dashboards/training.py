@@ -10,7 +10,7 @@ EFFECTIVE: Steps = (
     (0.2, "orange"),
     (0.4, "green"),
 )  # below a fifth BotsEffectiveTaskRatioCollapsed fires
-OUTCOMES = {"taught something": "green", "always solved": "blue", "never solved": "orange"}
+OUTCOMES = {"effective": "green", "equal rewards, solved": "blue", "equal rewards, not solved": "orange"}
 GAIN: Steps = ((None, "red"), (1.0, "orange"), (1.2, "green"))
 
 UNIFORM = newest("uniform_effective_task_ratio")
@@ -29,8 +29,8 @@ GAINS = Row(
         Panel(
             "Effective task ratio",
             {"{{run}}": RATIO},
-            "Share of the tasks that were solved at times: the ones that teach. Below a fifth nearly all rollouts are"
-            " wasted: see Outcomes whether the pool is too easy or too hard by now, or the verifier broke.",
+            "Share of the tasks whose rollouts got different rewards: only those give a gradient. Below a fifth nearly"
+            " all rollouts are wasted: see Outcomes whether the pool is too easy or too hard, or the verifier broke.",
             "percentunit",
             kind="stat",
             height=5,
@@ -105,12 +105,12 @@ STANDING = Row(
         Panel(
             "Outcomes",
             {
-                "taught something": grown("effective_tasks", by=""),
-                "always solved": grown("all_solved_tasks", by=""),
-                "never solved": grown("none_solved_tasks", by=""),
+                "effective": grown("effective_tasks", by=""),
+                "equal rewards, solved": grown("all_solved_tasks", by=""),
+                "equal rewards, not solved": grown("none_solved_tasks", by=""),
             },
-            "Tasks of closed steps, over the window. Always solved grows fastest: add harder tasks. Never solved: add"
-            " easier ones, or look whether the verifier works.",
+            "Tasks of closed steps, over the window. Equal rewards give no gradient. Solved grows fastest (a success"
+            " rate of at least 0.5): add harder tasks. Not solved: add easier ones, or check that the verifier works.",
             "short",
             width=12,
             stacked=True,

@@ -13,8 +13,9 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     """One entry of a run's journal.
 
     step: how many steps had closed after it, null where that is not known yet; hidden: a rewind took it out of the
-    present history. tasks, rollouts and closed are those of a report, to_step is a rewind's, changed that of a change
-    of settings: names and values.
+    present history. tasks, effective, rollouts and closed are those of a report: outcomes, those whose group has a
+    gradient, rollouts, and whether it closed a step. to_step is a rewind's, changed that of a change of settings: names
+    and values.
     """
 
     seq: int
@@ -22,6 +23,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     step: int | None
     kind: str
     tasks: int | None = None
+    effective: int | None = None
     rollouts: float | None = None
     closed: bool | None = None
     to_step: int | None = None
@@ -38,6 +40,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
             step=logged.step,
             kind=logged.kind,
             tasks=logged.tasks,
+            effective=logged.effective,
             rollouts=logged.rollouts,
             closed=None if logged.tasks is None else logged.closed,
             to_step=logged.to_step,

@@ -33,7 +33,9 @@ def said(entry: "JournalEntry") -> str:
     """Return what an entry did, to read."""
     if entry.tasks is not None:
         closes = ", closed a step" if entry.closed else ""
-        return f"{count(entry.rollouts)} rollouts of {tasks_told(entry.tasks)}{closes}"
+        return (
+            f"{count(entry.rollouts)} rollouts of {tasks_told(entry.tasks)}, {count(entry.effective)} effective{closes}"
+        )
     if entry.changed is not None:
         return ", ".join(f"{name}={value}" for name, value in entry.changed.items())
     return "" if entry.to_step is None else f"back to step {count(entry.to_step)}"

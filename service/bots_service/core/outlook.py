@@ -20,7 +20,8 @@ MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced
 class Outlook:
     """What to expect of tasks that are chosen uniformly from those that are not retired.
 
-    effective_task_ratio: the expected share of them whose rollouts neither all succeed nor all fail.
+    effective_task_ratio: the expected share of them with some rollouts that succeed and some that fail. Rewards other
+        than 0 and 1 differ more often than that, so where they are reported uniform choice reaches more.
     means: the quantiles QUANTILES of their expected success probabilities.
     distribution: the share of them whose expected success probability lies in each of the BINS; they add up to 1.
     """
@@ -60,7 +61,7 @@ def outlook(belief: Belief, pool: Pool, rollouts: float, prior: tuple[float, flo
 
 
 def _effective(solved: Floats, failed: Floats, rollouts: float) -> Floats:
-    """Return how likely the rollouts of tasks neither all succeed nor all fail, by the evidence of each."""
+    """Return how likely some of a task's rollouts succeed and some fail, by the evidence of each task."""
     alpha, beta = (np.maximum(evidence, 0.0) + JEFFREYS for evidence in (solved, failed))
     whole = betaln(alpha, beta)
     return 1.0 - np.exp(betaln(alpha + rollouts, beta) - whole) - np.exp(betaln(alpha, beta + rollouts) - whole)

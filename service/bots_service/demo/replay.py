@@ -45,7 +45,7 @@ class Course:
         self.capabilities.append(receipt.capability)
 
     def effective_task_ratio(self, steps: int | None = None) -> float:
-        """Return the share of tasks whose rollouts neither all succeeded nor all failed.
+        """Return the share of tasks with a gradient: some of their rollouts succeeded and some failed.
 
         Args:
             steps: look at the last so many; None: at all.

@@ -40,9 +40,9 @@ class RunCounts:
     expired_outcomes: Annotated[float, "Outcomes that came too late to count."] = 0.0
     steps: Annotated[float, "Steps that closed."] = 0.0
     reported_tasks: Annotated[float, "Tasks of closed steps, each once a step."] = 0.0
-    effective_tasks: Annotated[float, "Those of them that were solved at times."] = 0.0
-    all_solved_tasks: Annotated[float, "Those of them that were always solved."] = 0.0
-    none_solved_tasks: Annotated[float, "Those of them that were never solved."] = 0.0
+    effective_tasks: Annotated[float, "Those of them whose rewards differ, so that they give a gradient."] = 0.0
+    all_solved_tasks: Annotated[float, "Those of equal rewards and a success rate of at least 0.5."] = 0.0
+    none_solved_tasks: Annotated[float, "Those of equal rewards and a success rate below 0.5."] = 0.0
     rollouts: Annotated[float, "Rollouts of closed steps."] = 0.0
     solved_rollouts: Annotated[float, "Their rewards, added up."] = 0.0
     prediction_squared_error: Annotated[float, "Squared error of the predicted rewards, over all rollouts."] = 0.0
@@ -54,7 +54,7 @@ class RunCounts:
     tag_reported_tasks: Annotated[Floats, "Tasks of closed steps by tag, each once a step.", "tag"] = field(
         default_factory=_no_tags
     )
-    tag_effective_tasks: Annotated[Floats, "Those of them that were solved at times.", "tag"] = field(
+    tag_effective_tasks: Annotated[Floats, "Those of them whose rewards differ.", "tag"] = field(
         default_factory=_no_tags
     )
     tag_rollouts: Annotated[Floats, "Their rollouts.", "tag"] = field(default_factory=_no_tags)

@@ -14,7 +14,7 @@ class LoggedEntry:
     closed: whether it closed a step, None as above.
     is_hidden: whether a later rewind took it out of the present history.
     created_at: when it was appended (seconds since 1970, UTC).
-    tasks, rollouts: how many a report tells of.
+    tasks, rollouts: how many a report tells of; effective: how many of the tasks have a gradient.
     to_step: the step that a rewind went back to.
     changed: what a change of settings changed, names and values.
     """
@@ -27,6 +27,7 @@ class LoggedEntry:
     is_hidden: bool
     created_at: float
     tasks: int | None = None
+    effective: int | None = None
     rollouts: float | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None

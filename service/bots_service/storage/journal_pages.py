@@ -58,7 +58,8 @@ def _told(body: Body) -> dict[str, Any]:
     """Return what a page tells of a body."""
     if isinstance(body, Report):
         seen = body.evidence
-        return {"tasks": len(seen), "rollouts": float(seen.successes.sum() + seen.failures.sum())}
+        rollouts = float(seen.successes.sum() + seen.failures.sum())
+        return {"tasks": len(seen), "effective": int(seen.effective.sum()), "rollouts": rollouts}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}

@@ -75,6 +75,16 @@ def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_be
     assert (totals.rollouts, totals.successes) == (6, 5)
 
 
+def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(selector):
+    first, second = selector.next(2).ids
+    for format_reward in (0.2, 0.0, 0.2):
+        selector.observe(first, [1 + format_reward], successes=1)
+        selector.observe(second, [1.2], successes=1)
+
+    assert selector.step().effective == 1
+    assert selector.client.direct.run(selector.dataset).totals.rollouts == 6
+
+
 def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its_own(selector):
     first, second = selector.next(3), selector.next(3)
     for task in (*second.ids, *first.ids):

@@ -16,7 +16,7 @@ const capabilities = (points) => points.map((point) => point.capability);
 export function comparisonCharts() {
   const ratios = chart(
     "Effective task ratio",
-    `The share of tasks that were neither always nor never solved, over the last ${RECENT} steps.`,
+    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
     { wide: true },
   );
   const found = chart("Effective tasks found", "What the same number of rollouts brought: the steeper, the better.");

@@ -1,0 +1,28 @@
+"""Outcomes of one task as one: what is joined, and what stays apart."""
+
+from bots_client._inputs import MOST_REWARDS, Outcome, joined
+
+
+def test_counts_with_rewards_are_joined_by_task_in_their_order():
+    parts = [
+        Outcome.counts("a", 1, 2, rewards=[1.2, 0]),
+        Outcome.counts("b", 0, 1, rewards=[0.2]),
+        Outcome.counts("a", 1, 1, rewards=[1]),
+    ]
+    assert joined(parts) == [Outcome.counts("a", 2, 3, rewards=[1.2, 0, 1]), parts[1]]
+
+
+def test_what_says_the_same_in_parts_stays_as_it_is():
+    parts = [
+        Outcome.counts("a", 1, 2),
+        Outcome.rewards("a", [0, 1]),
+        Outcome.aborted("a"),
+        Outcome.counts("a", 1, 2, rewards=[1, 0], effective=True),
+        Outcome.counts("a", 1, 2, rewards=[1, 0]),
+    ]
+    assert joined([*parts, *parts[:4]]) == [*parts, *parts[:4]]
+
+
+def test_no_outcome_holds_more_rewards_than_the_service_takes():
+    full, one = Outcome.counts("a", 0, MOST_REWARDS, rewards=[0] * MOST_REWARDS), Outcome.counts("a", 0, 1, rewards=[0])
+    assert joined([full, one, one]) == [full, one, one]
