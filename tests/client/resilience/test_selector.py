@@ -50,41 +50,6 @@ def test_a_step_in_which_nothing_was_observed_is_none(selector):
     assert journalled(selector.client, selector.dataset) == []
 
 
-def test_rewards_of_one_task_add_up(selector):
-    task = selector.next(1).ids[0]
-    for reward in (1, 1, 0):
-        selector.observe(task, [reward])
-
-    receipt = selector.step()
-
-    totals = selector.client.direct.run(selector.dataset).totals
-    assert receipt.effective == 1
-    assert (totals.rollouts, totals.successes) == (3, 2)
-
-
-def test_shaped_rewards_say_whether_a_task_is_effective_and_successes_what_is_believed(selector):
-    first, second, third = selector.next(3).ids
-    selector.observe(first, [1.2, 1.0], successes=2)
-    selector.observe(second, [1.2, 1.2], successes=2)
-    selector.observe(third, [0.5, 0.5], effective=True)
-
-    receipt = selector.step()
-
-    totals = selector.client.direct.run(selector.dataset).totals
-    assert (receipt.reported, receipt.effective, totals.all_solved) == (3, 2, 1)
-    assert (totals.rollouts, totals.successes) == (6, 5)
-
-
-def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(selector):
-    first, second = selector.next(2).ids
-    for format_reward in (0.2, 0.0, 0.2):
-        selector.observe(first, [1 + format_reward], successes=1)
-        selector.observe(second, [1.2], successes=1)
-
-    assert selector.step().effective == 1
-    assert selector.client.direct.run(selector.dataset).totals.rollouts == 6
-
-
 def test_evidence_of_two_selections_in_flight_closes_one_step_and_each_finds_its_own(selector):
     first, second = selector.next(3), selector.next(3)
     for task in (*second.ids, *first.ids):
@@ -115,26 +80,6 @@ def test_a_selection_can_be_named(selector):
     selector.observe("t1", [1, 0], selection=old.selection_id)
 
     assert selector.step().late == 2
-
-
-def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):
-    for task in selector.next(40).ids:
-        selector.abort(task)
-    selector.step()
-
-    run = selector.client.direct.run(selector.dataset)
-    assert (run.step, run.totals.reported, run.leased) == (0, 0, 0)
-
-
-def test_rewards_that_cannot_be_true_count_as_none_at_all(selector, caplog):
-    task = selector.next(1).ids[0]
-
-    selector.observe(task, [1.0, float("nan")])
-    selector.step()
-
-    run = selector.client.direct.run(selector.dataset)
-    assert (run.totals.rollouts, run.leased) == (0, 0)
-    assert "not a finite number" in caplog.text
 
 
 def test_only_rank_0_closes_steps(connect, service, dataset):
