@@ -12,7 +12,7 @@
     │   ├── RunHasHistoryError        settings can't be replaced once evidence came
     │   ├── StaleEpochError           evidence from before a rewind
     │   ├── BusyError                 another request is changing the same thing
-    │   └── TooManyApiKeysError       no more API keys are kept in use
+    │   └── LimitReachedError         no more tasks, datasets, runs or API keys are kept
     ├── InvalidInputError             carries where and what
     │   ├── InvalidTasksError         a dataset that can't be true
     │   ├── InvalidOutcomesError      evidence that can't be true
@@ -90,8 +90,8 @@ class BusyError(ConflictError):
     """Another request is changing the same thing; try again."""
 
 
-class TooManyApiKeysError(ConflictError):
-    """No more API keys are kept in use."""
+class LimitReachedError(ConflictError):
+    """No more tasks, datasets, runs or API keys are kept; the message names the limit and what sets it."""
 
 
 @dataclass(frozen=True, slots=True)

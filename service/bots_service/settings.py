@@ -37,6 +37,12 @@ class Settings(BaseSettings):
     cache_bytes: int = Field(2 * GIB, ge=2**20, description="Memory for open datasets, and as much again for states.")
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
     max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON or Parquet body.")
+    max_tasks: int = Field(10_000_000, ge=1, description="Most tasks of a dataset.")
+    max_datasets: int = Field(10_000, ge=1, description="Most datasets of the service.")
+    max_datasets_per_key: int = Field(
+        1_000, ge=1, description="Most datasets that a key reaches, unless it reaches all."
+    )
+    max_runs: int = Field(1_000, ge=1, description="Most runs of a dataset.")
     otlp_endpoint: str | None = Field(None, description="URL of an OpenTelemetry collector; unset: no traces.")
     trace_share: float = Field(1.0, ge=0, le=1, description="Share of requests traced where the caller did not say.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines are written.")

@@ -8,9 +8,11 @@ from fastapi import FastAPI
 
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
+from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
+from bots_service.ports.records import Capacity
 from bots_service.settings import Settings
 from bots_service.storage.database import Database
 from bots_service.storage.migrate import head
@@ -84,7 +86,7 @@ def build_app(settings: Settings) -> FastAPI:
     metrics, tracer = Metrics(), tracer_of(settings)
     return create_app(
         lambda: open_use_cases(settings, metrics, tracer),
-        max_upload_bytes=settings.max_upload_bytes,
+        uploads=UploadLimits(settings.max_upload_bytes, settings.max_tasks),
         schema=head(),
         limits=limits,
         metrics=metrics,
@@ -142,7 +144,9 @@ class Parts:
         """Make them over one database and hot stores."""
         self.metrics, self.at_work = metrics, metrics.runs
         self.states, self.leases = hot.states, hot.leases
-        self.datasets, self.runs = SqlDatasets(database), SqlRuns(database)
+        capacity = capacity_of(settings)
+        self.imports = SqlImports(database, capacity)
+        self.datasets, self.runs = SqlDatasets(database, capacity), SqlRuns(database, capacity)
         self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
         self.outlooks, self.sizes = SqlOutlooks(database), SqlSizes(database)
         self.keys, self.retention = SqlKeys(database), SqlRetention(database)
@@ -196,7 +200,7 @@ def use_cases(
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
         observe_runs=ObserveRuns(p.look_at_run, p.at_work),
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
-        import_backup=ImportBackup(SqlImports(database), p.datasets, p.open_runs, p.states, p.leases),
+        import_backup=ImportBackup(p.imports, p.datasets, p.open_runs, p.states, p.leases),
         prune=prune(p, settings.keep_journal_days),
     )
 
@@ -210,6 +214,11 @@ def watch(readiness: Readiness, metrics: Metrics) -> None:
     """Let metrics show what this process knows of itself and its stores."""
     metrics.watch_state(lambda: readiness().is_ready)
     metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
+
+
+def capacity_of(settings: Settings) -> Capacity:
+    """Return how much the settings let be kept."""
+    return Capacity(settings.max_tasks, settings.max_datasets, settings.max_datasets_per_key, settings.max_runs)
 
 
 def admin_digest(settings: Settings) -> bytes | None:

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.api.task_formats import parquet_bounds
 from bots_service.api.task_formats.ndjson import read_ndjson
 from bots_service.api.task_formats.parquet import block_of_batch
+from tests.api.conftest import serving
 from tests.api.pools import MODELS, make_dataset, report, require_problem, solved, tasks
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -144,16 +146,23 @@ def a_long_id_again_and_again():
 
 def a_tag_again_and_again():
     # Arrow repeats a value in a moment; as a list of Python's they take half a minute to convert.
-    tags = pa.ListArray.from_arrays(np.arange(0, 10**8 + 1, 10**5, dtype=np.int32), pa.repeat("x", 10**8))
+    tags = pa.ListArray.from_arrays(np.arange(0, 10**7 + 1, 10**4, dtype=np.int32), pa.repeat("x", 10**7))
     return {"id": np.arange(1000).astype(str), "tags": tags}
 
 
+def a_long_tag_in_one_task():
+    tags = pa.ListArray.from_arrays(np.r_[0, np.full(10**6, 10**6)].astype(np.int32), pa.repeat("x" * 500, 10**6))
+    return {"id": np.arange(10**6).astype(str), "tags": tags}
+
+
 def long_ids():
-    return {"id": ["x" * 2**20] * 1000}
+    return {"id": ["x" * 2**20] * 100}
 
 
-@pytest.mark.parametrize("columns", [a_long_id_again_and_again, a_tag_again_and_again, long_ids])
-async def test_a_small_file_that_stands_for_gigabytes_is_refused(http, columns):
+@pytest.mark.parametrize(
+    "columns", [a_long_id_again_and_again, a_tag_again_and_again, a_long_tag_in_one_task, long_ids]
+)
+async def test_a_small_file_that_stands_for_very_much_is_refused(http, columns):
     body = parquet(pa.table(columns()), compression="zstd")
     assert len(body) < 2**20
     require_problem(await http.put("/datasets/guru", content=body, headers=PARQUET), 422, "invalid-tasks")
@@ -228,3 +237,40 @@ async def test_a_pool_of_several_blocks_keeps_its_order(http):
     again = await http.put("/datasets/guru", content=body, headers=PARQUET)
     assert (again.status_code, again.json()) == (200, answer.json())
     assert (await report(http, {"task": f"t{count - 1}", "successes": 1, "trials": 2}))["reported"] == 1
+
+
+@pytest.mark.parametrize("body", ["json", "ndjson", "parquet"])
+async def test_more_tasks_than_a_dataset_may_have_are_refused_by_the_name_of_the_setting(tmp_path, body):
+    rows = [{"id": f"t{number}"} for number in range(11)]
+    headers, content = {
+        "json": ({"Content-Type": "application/json"}, json.dumps({"tasks": rows}).encode()),
+        "ndjson": (NDJSON, ndjson(rows)),
+        "parquet": (PARQUET, parquet(table_of(rows))),
+    }[body]
+    async with serving(tmp_path, max_tasks=10) as http:
+        problem = require_problem(
+            await http.put("/datasets/guru", content=content, headers=headers), 409, "limit-reached"
+        )
+        assert "BOTS_MAX_TASKS" in problem["detail"]
+        require_problem(await http.get("/datasets/guru"), 404, "unknown-dataset")
+
+        assert (await http.put("/datasets/guru", json={"tasks": rows[:6]})).status_code == 201
+        more = await http.post("/datasets/guru/tasks", json={"tasks": rows[6:]})
+        require_problem(more, 409, "limit-reached")
+        assert (await http.post("/datasets/guru/tasks", json={"tasks": rows[6:10]})).json()["tasks"] == 10
+
+
+async def test_a_file_of_very_many_row_groups_is_refused_before_they_are_read(http, monkeypatch):
+    monkeypatch.setattr(parquet_bounds, "FOOTER_BYTES", 10_000)
+    body = parquet(table_of(tasks(100)), row_group_size=1)
+    problem = require_problem(await http.put("/datasets/guru", content=body, headers=PARQUET), 422, "invalid-tasks")
+    assert "write larger row groups" in problem["detail"]
+
+
+async def test_one_task_that_could_hold_a_row_groups_values_bounds_the_row_group(http, monkeypatch):
+    monkeypatch.setattr(parquet_bounds, "GROUP_VALUES", 1000)
+    rows = tasks(1000)
+    whole, split = parquet(table_of(rows)), parquet(table_of(rows), {"reference_models": MODELS}, row_group_size=200)
+    problem = require_problem(await http.put("/datasets/guru", content=whole, headers=PARQUET), 422, "invalid-tasks")
+    assert "write several smaller ones" in problem["detail"]
+    assert (await http.put("/datasets/guru", content=split, headers=PARQUET)).status_code == 201

@@ -1,12 +1,14 @@
 """Task ids packed: found by their hash, told apart by themselves."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core import task_ids
-from bots_service.core.task_ids import TaskIds
+from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 
 ids = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6), max_size=20)
 
@@ -20,25 +22,16 @@ class Twin(str):
         return 7
 
 
-class TwinIds(TaskIds):
-    """Ids that all collide."""
-
-    def __getitem__(self, task):
-        return Twin(super().__getitem__(task))
-
-
-@pytest.fixture(params=[(TaskIds, str), (TwinIds, Twin)], ids=["as they hash", "all colliding"])
-def kind(request):
+@pytest.fixture(params=[str, Twin], ids=["as they hash", "all colliding"])
+def make(request):
     return request.param
 
 
-def test_ids_are_kept_in_order_and_found_again(kind):
-    pack, make = kind
-
+def test_ids_are_kept_in_order_and_found_again(make):
     @given(ids, ids)
     def check(kept, others):
         kept = list(dict.fromkeys(kept))
-        packed = pack.of(kept)
+        packed = TaskIds.of(map(make, kept))
         assert list(packed) == kept
         wanted = {task_id: task for task, task_id in enumerate(kept)}
         asked = [make(task_id) for task_id in [*others, *kept, *kept]]
@@ -48,8 +41,7 @@ def test_ids_are_kept_in_order_and_found_again(kind):
     check()
 
 
-def test_a_repeat_is_found_among_ids_with_the_same_hash(kind):
-    pack, _ = kind
+def test_a_repeat_is_found_among_ids_with_the_same_hash(make):
 
     @given(ids.filter(bool), st.data())
     def check(kept, data):
@@ -58,9 +50,39 @@ def test_a_repeat_is_found_among_ids_with_the_same_hash(kind):
         place = data.draw(st.integers(0, len(kept)))
         with_repeat = [*kept[:place], repeated, *kept[place:]]
         first = with_repeat.index(repeated)
-        assert pack.of(with_repeat).first_repeat() == (first, with_repeat.index(repeated, first + 1))
+        assert TaskIds.of(map(make, with_repeat)).first_repeat() == (first, with_repeat.index(repeated, first + 1))
 
     check()
+
+
+def test_ids_that_come_in_pieces_are_those_that_come_at_once(make):
+
+    @given(st.lists(ids, max_size=6))
+    def check(pieces):
+        pieces = [[task_id for task_id in piece if task_id] for piece in pieces]
+        whole = list(dict.fromkeys(task_id for piece in pieces for task_id in piece))
+        growing, rest = GrowingTaskIds(), iter(whole)
+        for piece in pieces:
+            assert growing.add([make(task_id) for task_id in itertools.islice(rest, len(piece))]) is None
+        growing.add([make(task_id) for task_id in rest])
+        assert len(growing) == len(whole)
+        assert [growing[task] for task in range(len(whole))] == list(growing.packed()) == whole
+        assert growing.packed().find([make(task_id) for task_id in whole]).tolist() == list(range(len(whole)))
+
+    check()
+
+
+@pytest.mark.parametrize("repeated", range(8))
+def test_a_repeat_is_found_once_twice_as_many_ids_came(make, repeated):
+    growing, came = GrowingTaskIds(), 0
+    for number in range(8):
+        assert growing.add([make(f"t{number}")]) is None
+    came, found = 8, growing.add([make(f"t{repeated}")])
+    while found is None:
+        found = growing.add([make(f"u{came}")])
+        came += 1
+    assert found == (repeated, 8)
+    assert came <= 2 * 8
 
 
 def test_many_ids_are_each_found():

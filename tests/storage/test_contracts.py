@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.storage.contracts.capacity import CapacityContract
 from tests.storage.contracts.catalog import AnswersContract, DatasetsContract, RunsContract
 from tests.storage.contracts.journal import JournalContract, SnapshotsContract
 from tests.storage.contracts.keys import KeysContract
@@ -23,6 +24,9 @@ class TestRuns(RunsContract): ...
 
 
 class TestAnswers(AnswersContract): ...
+
+
+class TestCapacity(CapacityContract): ...
 
 
 class TestJournal(JournalContract): ...

@@ -1,13 +1,15 @@
-"""A million tasks come in as one Parquet file, in bounded memory."""
+"""A million tasks come in as one Parquet file, in bounded memory; a file that stands for more is refused."""
 
+import time
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from bots_client import Client, Outcome
+from bots_client import Client, InvalidRequestError, Outcome, Task
 from tests.serving import ServiceProcess, running_service
 
 TASKS = 1_000_000
@@ -50,6 +52,26 @@ def test_a_million_tasks_load_select_and_report_below_one_and_a_half_gibibytes(t
     assert all(int(task.removeprefix("task-")) % 2 == 0 for task in selection.ids)
     assert receipt.reported == len(set(selection.ids)) == 512
     assert most < LIMIT_BYTES
+
+
+def write_bomb(path, rows: int) -> None:
+    """Write so many equal ids: some 100 kB, whatever the number."""
+    ids = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array(["x"]))
+    pq.write_table(pa.table({"id": ids}), path, row_group_size=2**25, write_statistics=False)
+
+
+def test_sixty_million_equal_ids_are_refused_at_once_in_little_memory(tmp_path):
+    write_bomb(tmp_path / "bomb.parquet", 60_000_000)
+    # No limit refuses it by its rows: the repeats do.
+    with running_service(tmp_path / "service", max_tasks="100000000") as service, Client(service.url) as client:
+        client.create_dataset("warm", [Task("t")])
+        began = time.monotonic()
+        with pytest.raises(InvalidRequestError, match="'x' is the id of task 0 already"):
+            client.upload_dataset("bomb", tmp_path / "bomb.parquet")
+        took_s, most = time.monotonic() - began, most_bytes(service)
+
+    assert took_s < 2
+    assert most < 500 * 2**20
 
 
 def test_a_restart_loads_the_same_pool(tmp_path):

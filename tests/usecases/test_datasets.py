@@ -1,6 +1,7 @@
 """Datasets: nothing half-imported is ever seen, and changes leave what was believed as it was."""
 
 import asyncio
+import itertools
 
 import numpy as np
 import pytest
@@ -72,6 +73,18 @@ async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):
     for header in (DatasetHeader(("weak", "other"), "about ü"), DatasetHeader(("weak", "strong"), "about")):
         with pytest.raises(DatasetExistsError):
             await empty.use.import_dataset(POOL, header, stream(whole), never)
+    assert hidden(empty) == 0
+
+
+async def test_a_repeated_id_is_refused_while_the_tasks_still_come(empty: World):
+    async def blocks():
+        for number in itertools.count():
+            yield block(number % 5 * 10, 10)
+
+    with pytest.raises(InvalidTasksError) as refused:
+        await empty.use.import_dataset(POOL, HEADER, blocks(), never)
+    (flaw,) = refused.value.flaws
+    assert (flaw.where, flaw.what) == (("tasks", 50, "id"), "'t0' is the id of task 0 already")
     assert hidden(empty) == 0
 
 

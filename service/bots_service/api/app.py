@@ -34,6 +34,7 @@ from bots_service.api.routes import (
     snapshots,
 )
 from bots_service.api.security import guarded
+from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.requests import RequestMetrics
@@ -69,7 +70,7 @@ NO_TELEMETRY: TelemetryConfig = {
 def create_app(
     open_use_cases: Callable[[], AbstractAsyncContextManager[UseCases]],
     *,
-    max_upload_bytes: int,
+    uploads: UploadLimits,
     schema: str,
     limits: Limits,
     metrics: Metrics,
@@ -79,7 +80,7 @@ def create_app(
 
     Args:
         open_use_cases: opens what the routes call when the application starts, and closes it at its end.
-        max_upload_bytes: the largest NDJSON or Parquet body.
+        uploads: how much may come at once.
         schema: the revision of the database's tables, for /version.
         limits: of training requests.
         metrics: count requests, and are told at /metrics.
@@ -104,8 +105,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
         telemetry=NO_TELEMETRY,
     )
-    app.state.max_upload_bytes = max_upload_bytes
-    app.state.schema = schema
+    app.state.uploads, app.state.schema = uploads, schema
     for module in ROUTES:
         app.include_router(module.router)
     app.state.metrics, app.state.metrics_of_all = metrics, None

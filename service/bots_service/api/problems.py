@@ -42,7 +42,7 @@ KINDS: dict[type[BotsError], Kind] = {
     errors.RunHasHistoryError: Kind(409, "run-has-history", "The run's journal is not empty"),
     errors.StaleEpochError: Kind(409, "stale-epoch", "The evidence is from before a rewind"),
     errors.BusyError: Kind(409, "busy", "Another request is changing the same thing"),
-    errors.TooManyApiKeysError: Kind(409, "too-many-api-keys", "No more API keys are kept in use"),
+    errors.LimitReachedError: Kind(409, "limit-reached", "A limit of the service is reached"),
     errors.InvalidInputError: Kind(422, "invalid-request", "The request can't be true"),
     errors.InvalidTasksError: Kind(422, "invalid-tasks", "The tasks can't be true"),
     errors.InvalidOutcomesError: Kind(422, "invalid-outcomes", "The outcomes can't be true"),

@@ -17,9 +17,17 @@ NDJSON = "application/x-ndjson"
 PARQUET = "application/vnd.apache.parquet"
 
 
-def upload_limits(max_upload_bytes: int) -> dict[str, int]:
-    """Return how large a body of tasks may be, by media type."""
-    return {JSON: min(DATASET_LIMIT, max_upload_bytes), NDJSON: max_upload_bytes, PARQUET: max_upload_bytes}
+@dataclass(frozen=True, slots=True)
+class UploadLimits:
+    """How much may come at once. max_bytes: of an NDJSON, Parquet or backup body; max_tasks: of a dataset."""
+
+    max_bytes: int
+    max_tasks: int
+
+    @property
+    def by_media_type(self) -> dict[str, int]:
+        """How many bytes a body of tasks may have."""
+        return {JSON: min(DATASET_LIMIT, self.max_bytes), NDJSON: self.max_bytes, PARQUET: self.max_bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +39,12 @@ class Said:
 
 
 @asynccontextmanager
-async def open_tasks(body: Body, *, append: bool = False) -> AsyncIterator[TaskFile]:
+async def open_tasks(body: Body, *, max_tasks: int, append: bool = False) -> AsyncIterator[TaskFile]:
     """Yield the tasks of a body.
 
     Args:
-        body: one of the media types in `upload_limits`.
+        body: one of the media types in `UploadLimits.by_media_type`.
+        max_tasks: of a dataset.
         append: whether the tasks are appended to a dataset.
     """
     async with AsyncExitStack() as stack:
@@ -44,7 +53,7 @@ async def open_tasks(body: Body, *, append: bool = False) -> AsyncIterator[TaskF
         elif body.media_type == NDJSON:
             yield await read_ndjson(body.chunks())
         else:
-            yield await stack.enter_async_context(open_parquet(body.chunks()))
+            yield await stack.enter_async_context(open_parquet(body.chunks(), max_tasks=max_tasks))
 
 
 def header_of(file: Header, said: Said) -> DatasetHeader:

@@ -171,6 +171,7 @@ class Imports(Protocol):
 
         Raises:
             DatasetExistsError: the name is taken.
+            LimitReachedError: there is no room for another dataset, or for so many tasks or runs in one.
         """
         ...
 
@@ -181,6 +182,7 @@ class Imports(Protocol):
 
         Raises:
             RunHasHistoryError: a run of that name stands there, and is not empty.
+            LimitReachedError: the dataset has no room for another run.
             BusyError: the dataset changed meanwhile.
         """
         ...

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings
+from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import Answer, DatasetFacts, DatasetRow, KeptAnswer, Parent, RunRow, TaskBlock
 
 
@@ -29,7 +30,11 @@ class Datasets(Protocol):
         ...
 
     async def add_block(self, stage: int, block: TaskBlock) -> None:
-        """Put the next block on the stage."""
+        """Put the next block on the stage.
+
+        Raises:
+            LimitReachedError: the stage would have more tasks than a dataset may have.
+        """
         ...
 
     async def drop_stage(self, stage: int) -> None:
@@ -37,12 +42,26 @@ class Datasets(Protocol):
         ...
 
     async def create(
-        self, name: str, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
+        self,
+        name: str,
+        stage: int,
+        facts: DatasetFacts,
+        keep: KeptAnswer[DatasetRow] | None = None,
+        *,
+        within: tuple[str, ...] = (EVERY_DATASET,),
     ) -> DatasetRow:
         """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
 
+        Args:
+            name: its name.
+            stage: the number of the stage.
+            facts: what is true of the blocks.
+            keep: keeps the answer.
+            within: patterns of names that the caller's key reaches.
+
         Raises:
             DatasetExistsError: the name is taken.
+            LimitReachedError: the service, or the caller's key, has no room for another dataset.
             BusyError: the stage is gone.
         """
         ...
@@ -54,6 +73,7 @@ class Datasets(Protocol):
 
         Raises:
             BusyError: the dataset is no longer at the row's version, or the stage is gone.
+            LimitReachedError: it would have more tasks than a dataset may have.
         """
         ...
 
@@ -121,6 +141,7 @@ class Runs(Protocol):
 
         Raises:
             RunHasHistoryError: the run's journal is not empty.
+            LimitReachedError: the dataset has no room for another run.
         """
         ...
 

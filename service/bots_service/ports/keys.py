@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 from bots_service.ports.records import KeptAnswer
@@ -54,6 +55,11 @@ class KeysInUse:
     rows: tuple[KeyRow, ...]
 
 
+def reaches(patterns: tuple[str, ...], dataset: str) -> bool:
+    """Say whether one of the patterns fits a dataset's name."""
+    return any(fnmatchcase(dataset, pattern) for pattern in patterns)
+
+
 class Keys(Protocol):
     """Where keys are kept. Every method may raise StorageUnavailableError."""
 
@@ -75,7 +81,7 @@ class Keys(Protocol):
 
         Raises:
             UnauthenticatedError: `first`, and there is one by now.
-            TooManyApiKeysError: no more are kept in use.
+            LimitReachedError: no more are kept in use.
         """
         ...
 

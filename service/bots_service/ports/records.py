@@ -32,6 +32,21 @@ class TaskBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much is kept at most.
+
+    tasks: of a dataset, retired ones included.
+    datasets: of the service; datasets_per_key: within reach of an API key that does not reach all.
+    runs: of a dataset.
+    """
+
+    tasks: int = 10_000_000  # whose ids take 310 MB in each process that has them open
+    datasets: int = 10_000
+    datasets_per_key: int = 1_000
+    runs: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetFacts:
     """What is true of a dataset's content as a whole.
 

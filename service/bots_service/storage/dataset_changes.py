@@ -38,22 +38,30 @@ _DELETE = delete(datasets).where(datasets.c.id == bindparam("dataset"))
 _DELETE_RETIRED = delete(retired_tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
 
 
-def add_block(connection: Connection, stage: int, count: int, body: bytes, checksum: int) -> None:
-    """Put a block behind those that are on the stage."""
+def add_block(connection: Connection, stage: int, count: int, body: bytes, checksum: int) -> int:
+    """Put a block behind those that are on the stage, and return how many tasks there are now."""
     end = connection.execute(_END, {"dataset": stage}).one()
     row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
     connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": checksum})
+    return int(end.tasks) + count
+
+
+def require_free(connection: Connection, name: str) -> None:
+    """Check that no dataset has the name.
+
+    Raises:
+        DatasetExistsError: one does.
+    """
+    if connection.execute(_TAKEN, {"dataset": name}).one_or_none() is not None:
+        raise DatasetExistsError(f"dataset {name!r} exists")
 
 
 def create(connection: Connection, name: str, stage: int, facts: DatasetFacts, now: float) -> None:
     """Make the stage a dataset with a run `default`.
 
     Raises:
-        DatasetExistsError: the name is taken.
         BusyError: the stage is gone.
     """
-    if connection.execute(_TAKEN, {"dataset": name}).one_or_none() is not None:
-        raise DatasetExistsError(f"dataset {name!r} exists")
     values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
     if connection.execute(_NAME_STAGE, values).rowcount == 0:
         raise stage_gone()

@@ -13,11 +13,13 @@ from bots_service.core.entries import Entry
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DamagedStateError, DatasetExistsError, RunHasHistoryError
 from bots_service.ports.backup import Imported, SavedEntry, SavedReceipt, SavedRun
-from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, RunRow, SnapshotRow
+from bots_service.ports.keys import EVERY_DATASET
+from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, RunRow, SnapshotRow
 from bots_service.storage.database import Database, Job, Result
 from bots_service.storage.dataset_changes import stage_gone
 from bots_service.storage.dataset_rows import COLUMNS, dataset_of, facts_text, retired_blob
 from bots_service.storage.entries_codec import KINDS, decode_body
+from bots_service.storage.room import require_room_for_dataset, require_room_for_run
 from bots_service.storage.run_rows import DEFAULT_RUN, insert_run, new_id, new_uid, run_of
 from bots_service.storage.sql_answers import answered_once
 from bots_service.storage.tables import datasets, journal, receipts, retired_tasks, runs, snapshots
@@ -57,9 +59,18 @@ _DELETE_RUN = delete(runs).where(runs.c.id == bindparam("run"))
 class SqlImports:
     """An Imports. A stage is a dataset without a name, so its runs are nobody's until it is finished."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """Import into a database; `clock` gives seconds since 1970, UTC."""
+    def __init__(
+        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Import into a database.
+
+        Args:
+            database: which.
+            capacity: how much is kept at most.
+            clock: seconds since 1970, UTC.
+        """
         self._database = database
+        self._capacity = capacity or Capacity()
         self._clock = clock
 
     async def retire(self, stage: int, tasks: Tasks) -> None:
@@ -123,6 +134,7 @@ class SqlImports:
         def job(connection: Connection) -> Imported:
             if connection.execute(_TAKEN, {"new_name": name}).one_or_none() is not None:
                 raise DatasetExistsError(f"dataset {name!r} exists; delete it, or import under another name")
+            require_room_for_dataset(connection, self._capacity, (EVERY_DATASET,))
             values = {"new_name": name, "new_version": version, "new_facts": facts_text(facts), "made_at": created_at}
             if connection.execute(_NAME, {**values, "stage": stage}).rowcount == 0:
                 raise stage_gone()
@@ -130,6 +142,7 @@ class SqlImports:
             made = list(map(run_of, connection.execute(_RUNS, {"dataset": stage})))
             if all(run.name != DEFAULT_RUN for run in made):
                 insert_run(connection, stage, DEFAULT_RUN, RunSettings(), self._clock())
+            require_room_for_run(connection, stage, self._capacity, more=0)
             return Imported(dataset_of(connection.execute(_DATASET, {"dataset": stage}).one()), made)
 
         return await self._finish(answered_once(job, keep, self._clock))
@@ -145,6 +158,7 @@ class SqlImports:
             if found is None or found.version != dataset.version:
                 raise BusyError(f"dataset {dataset.name!r} was changed by another request just now; try again")
             replaced = _make_room(connection, dataset.id, name)
+            require_room_for_run(connection, dataset.id, self._capacity)
             move = {"run": run_id, "stage": stage, "dataset": dataset.id, "new_name": name}
             if connection.execute(_MOVE_RUN, move).rowcount == 0:
                 raise stage_gone()

@@ -8,11 +8,13 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from bots_service.core.arrays import Tasks
 from bots_service.errors import UnknownDatasetError
-from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, TaskBlock
+from bots_service.ports.keys import EVERY_DATASET
+from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, TaskBlock
 from bots_service.storage import dataset_changes as changes
 from bots_service.storage.block_codec import checksum, decode_block, encode_block
 from bots_service.storage.database import Database
 from bots_service.storage.dataset_rows import COLUMNS, dataset_of, retired_of
+from bots_service.storage.room import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.run_rows import new_id
 from bots_service.storage.sql_answers import answered_once
 from bots_service.storage.tables import datasets, task_blocks
@@ -34,9 +36,18 @@ _BLOCK = select(task_blocks).where(
 class SqlDatasets:
     """A Datasets."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """Keep datasets in a database; `clock` gives seconds since 1970, UTC."""
+    def __init__(
+        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keep datasets in a database.
+
+        Args:
+            database: which.
+            capacity: how much is kept at most.
+            clock: seconds since 1970, UTC.
+        """
         self._database = database
+        self._capacity = capacity or Capacity()
         self._clock = clock
 
     async def get(self, name: str) -> DatasetRow:
@@ -70,18 +81,30 @@ class SqlDatasets:
         """Put the next block on the stage."""
         body = await asyncio.to_thread(encode_block, block)
         count, crc = len(block), checksum(body)
-        await self._database.write(lambda connection: changes.add_block(connection, stage, count, body, crc))
+
+        def job(connection: Connection) -> None:
+            require_room_for_tasks(changes.add_block(connection, stage, count, body, crc), self._capacity)
+
+        await self._database.write(job)
 
     async def drop_stage(self, stage: int) -> None:
         """Drop the stage and its blocks; one that is gone already, or became a dataset, is fine."""
         await self._database.write(lambda connection: connection.execute(_DROP_STAGE, {"dataset": stage}).rowcount)
 
     async def create(
-        self, name: str, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
+        self,
+        name: str,
+        stage: int,
+        facts: DatasetFacts,
+        keep: KeptAnswer[DatasetRow] | None = None,
+        *,
+        within: tuple[str, ...] = (EVERY_DATASET,),
     ) -> DatasetRow:
         """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction."""
 
         def job(connection: Connection) -> DatasetRow:
+            changes.require_free(connection, name)
+            require_room_for_dataset(connection, self._capacity, within)
             changes.create(connection, name, stage, facts, self._clock())
             return _row(connection, stage)
 
@@ -93,6 +116,7 @@ class SqlDatasets:
         """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
 
         def job(connection: Connection) -> DatasetRow:
+            require_room_for_tasks(facts.size, self._capacity)
             changes.append(connection, row, stage, facts)
             return _row(connection, row.id)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, update
 
-from bots_service.errors import TooManyApiKeysError, UnauthenticatedError, UnknownApiKeyError
+from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
 from bots_service.ports.records import KeptAnswer
 from bots_service.storage.database import Database, SqlRow
@@ -64,7 +64,7 @@ class SqlKeys:
             if first and _any_exists(connection):
                 raise UnauthenticatedError("keys guard this service by now; send Authorization: Bearer KEY")
             if connection.execute(_COUNT).scalar_one() >= self._most_keys:
-                raise TooManyApiKeysError(f"{self._most_keys} keys are in use, and no more are kept; revoke some")
+                raise LimitReachedError(f"{self._most_keys} keys are in use, and no more are kept; revoke some")
             connection.execute(insert(api_keys), _columns_of(row))
             return row
 

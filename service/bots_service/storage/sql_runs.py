@@ -9,9 +9,10 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import RunHasHistoryError, UnknownRunError
-from bots_service.ports.records import KeptAnswer, Parent, RunRow
+from bots_service.ports.records import Capacity, KeptAnswer, Parent, RunRow
 from bots_service.storage.database import Database
 from bots_service.storage.entries_codec import KINDS, encode_body
+from bots_service.storage.room import require_room_for_run
 from bots_service.storage.run_rows import DEFAULT_RUN, insert_run, new_uid, run_of, settings_text
 from bots_service.storage.sql_answers import answered_once
 from bots_service.storage.tables import journal, outlooks, runs, snapshots
@@ -33,9 +34,18 @@ Origin = tuple[Parent, Fork, int]
 class SqlRuns:
     """A Runs."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """Keep runs in a database; `clock` gives seconds since 1970, UTC."""
+    def __init__(
+        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keep runs in a database.
+
+        Args:
+            database: which.
+            capacity: how many runs a dataset has at most.
+            clock: seconds since 1970, UTC.
+        """
         self._database = database
+        self._capacity = capacity or Capacity()
         self._clock = clock
 
     async def get(self, dataset_id: int, name: str) -> RunRow:
@@ -86,6 +96,7 @@ class SqlRuns:
         if standing is not None and standing.head > 0:
             raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
         if standing is None:
+            require_room_for_run(connection, dataset_id, self._capacity)
             run_id = insert_run(connection, dataset_id, name, settings, self._clock())
         elif standing.settings == settings and fork is None:
             return standing, False

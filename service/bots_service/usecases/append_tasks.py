@@ -29,16 +29,17 @@ class AppendTasks:
             InvalidTasksError: a task can't be true.
             TaskExistsError: a task's id is taken.
             BusyError: another request changed the dataset meanwhile.
+            LimitReachedError: it would have more tasks than a dataset may have.
         """
         dataset = await self.open_datasets.fresh(name)
         builder = await self.open_datasets.builder(dataset.row)
         stage = await self.datasets.stage()
         try:
             async for block in blocks:
-                await asyncio.to_thread(builder.add, block)
                 taken = dataset.ids.find(block.ids)
                 if (taken >= 0).any():
                     raise TaskExistsError(f"task {dataset.ids[int(taken.max())]!r} is in dataset {name!r} already")
+                await asyncio.to_thread(builder.add, block)
                 await self.datasets.add_block(stage, block)
             if builder.size == dataset.row.facts.size:
                 raise InvalidTasksError("there is no task to append")

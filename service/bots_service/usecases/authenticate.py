@@ -6,11 +6,10 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from bots_service.metrics.caches import Cache
-from bots_service.ports.keys import EVERY_DATASET, KeyRow, Rate, RateLimits, Scope
+from bots_service.ports.keys import EVERY_DATASET, KeyRow, Rate, RateLimits, Scope, reaches
 from bots_service.usecases.known_keys import KnownKeys
 
 SHAPE = re.compile("bots_([0-9a-f]{16})_[0-9a-f]{64}")  # an id, and 32 random bytes
@@ -41,7 +40,7 @@ class Caller:
 
     def reaches(self, dataset: str) -> bool:
         """Say whether the key is good for a dataset, whether or not there is one of that name."""
-        return any(fnmatchcase(dataset, pattern) for pattern in self.datasets)
+        return reaches(self.datasets, dataset)
 
     def require_scope(self, wanted: frozenset[Scope]) -> None:
         """Check that the caller has one of these scopes.

@@ -62,7 +62,7 @@ class CreateKey:
         Raises:
             InvalidApiKeyError: it would be the first, and nobody could make another.
             UnauthenticatedError: keys guard the service by now.
-            TooManyApiKeysError: no more are kept in use.
+            LimitReachedError: no more are kept in use.
         """
         if by_anybody and not wish.can_make_others:
             message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"

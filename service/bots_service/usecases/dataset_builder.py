@@ -7,7 +7,7 @@ import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.pool import Pool, number_profiles
-from bots_service.core.task_ids import TaskIds
+from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import Flaw, InvalidTasksError
 from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset, TaskBlock
 from bots_service.usecases.check_tasks import check_block
@@ -30,8 +30,7 @@ class DatasetBuilder:
     def __init__(self, header: DatasetHeader) -> None:
         self.header = header
         self.size = 0
-        self._text: list[bytes] = []
-        self._lengths: list[np.ndarray] = []
+        self._ids = GrowingTaskIds()
         self._references: list[Floats] = []
         self._tags: dict[str, list[Tasks]] = {}
         # Three streams, so that the digest does not depend on where blocks end.
@@ -41,15 +40,13 @@ class DatasetBuilder:
         """Add the next tasks.
 
         Raises:
-            InvalidTasksError: one of them can't be true.
+            InvalidTasksError: one of them can't be true, or two have the same id, as far as that is known by now.
         """
         check_block(block, models=len(self.header.reference_models), first=self.size)
-        encoded = [task_id.encode() for task_id in block.ids]
-        self._text.append(b"".join(encoded))
-        self._lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        _require_distinct(self._ids.add(block.ids), self._ids)
         self._references.append(block.references)
         self._add_tags(block.tags)
-        self._ids_hash.update(b"\0".join(encoded) + b"\0" if encoded else b"")
+        self._ids_hash.update(("\0".join(block.ids) + "\0").encode() if block.ids else b"")
         # -0.0 is 0.0, and NaN has many forms; which one comes depends on the format.
         rates = np.where(np.isnan(block.references), np.nan, block.references) + 0.0
         self._references_hash.update(np.ascontiguousarray(rates, "<f8").tobytes())
@@ -70,11 +67,8 @@ class DatasetBuilder:
         Raises:
             InvalidTasksError: two tasks have the same id.
         """
-        ids = TaskIds(b"".join(self._text), np.cumsum(np.concatenate([np.empty(0, np.int64), *self._lengths])))
-        repeat = ids.first_repeat()
-        if repeat:
-            flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
-            raise InvalidTasksError("task ids must differ", (flaw,))
+        ids = self._ids.packed()
+        _require_distinct(ids.first_repeat(), ids)
         return ids
 
     def digest(self) -> str:
@@ -113,6 +107,12 @@ class DatasetBuilder:
             digest=self.digest(),
         )
         return facts, ids, Pool(profiles, profile_of, tags)
+
+
+def _require_distinct(repeat: tuple[int, int] | None, ids: GrowingTaskIds | TaskIds) -> None:
+    if repeat is not None:
+        flaw = Flaw(("tasks", repeat[1], "id"), f"{ids[repeat[1]]!r} is the id of task {repeat[0]} already")
+        raise InvalidTasksError("task ids must differ", (flaw,))
 
 
 def weakest_first(references: Floats) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bots_service.errors import DatasetExistsError, UnknownDatasetError
 from bots_service.ports.catalog import Datasets
+from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import DatasetRow, KeptAnswer, TaskBlock
 from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.usecases.open_dataset import OpenDatasets
@@ -23,7 +24,13 @@ class ImportDataset:
     open_datasets: OpenDatasets
 
     async def __call__(
-        self, name: str, header: DatasetHeader, blocks: AsyncIterator[TaskBlock], keep: Keep
+        self,
+        name: str,
+        header: DatasetHeader,
+        blocks: AsyncIterator[TaskBlock],
+        keep: Keep,
+        *,
+        within: tuple[str, ...] = (EVERY_DATASET,),
     ) -> tuple[DatasetRow, bool]:
         """Return the dataset, and whether it is new.
 
@@ -32,9 +39,11 @@ class ImportDataset:
             header: what was said before the tasks.
             blocks: the tasks.
             keep: called once all blocks came: only then is the request's fingerprint known.
+            within: patterns of names that the caller's key reaches.
 
         Raises:
             InvalidTasksError: a task can't be true.
+            LimitReachedError: there is no room for another dataset, or for so many tasks in one.
             DatasetExistsError: the name is taken by other content.
         """
         stage = await self.datasets.stage()
@@ -47,7 +56,7 @@ class ImportDataset:
             standing = await self._standing(name)
             if standing is None:
                 try:
-                    row = await self.datasets.create(name, stage, facts, keep())
+                    row = await self.datasets.create(name, stage, facts, keep(), within=within)
                     self.open_datasets.keep(opened(row, ids, pool, np.empty(0, np.int32)))
                     return row, True
                 except DatasetExistsError:  # many workers that begin with the same import do so at the same time

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bots_service.errors import BusyError, KeyReusedError, TooManyApiKeysError, UnauthenticatedError, UnknownApiKeyError
+from bots_service.errors import BusyError, KeyReusedError, LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
 from bots_service.storage.sql_keys import SqlKeys
 from tests.storage.made import Stores, kept
@@ -86,7 +86,7 @@ class KeysContract:
         for number in range(3):
             await keys.add(key(number), first=False)
 
-        with pytest.raises(TooManyApiKeysError, match="3 keys are in use"):
+        with pytest.raises(LimitReachedError, match="3 keys are in use"):
             await keys.add(key(3), first=False)
         await keys.revoke(key(1).id)
         await keys.add(key(3), first=False)

@@ -17,7 +17,7 @@ from bots_service.api.parameters import KEYED, NAME, DatasetName, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
 from bots_service.api.security import About, allowed, guarded_router
-from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, RunHasHistoryError
+from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, LimitReachedError, RunHasHistoryError
 from bots_service.ports.keys import Scope
 from bots_service.usecases.backup_format import MEDIA_TYPE
 
@@ -56,13 +56,22 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
     openapi_extra={**KEYED, "requestBody": {"required": True, "content": {MEDIA_TYPE: BINARY, OCTETS: BINARY}}},
     responses={
         **answers_with(ImportAnswer, {201: "It is there, all of it."}),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidBackupError, DatasetExistsError, RunHasHistoryError),
+        **documented(
+            *EVERY,
+            *BODY,
+            *ONCE,
+            *DATASET,
+            InvalidBackupError,
+            DatasetExistsError,
+            RunHasHistoryError,
+            LimitReachedError,
+        ),
     },
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
     """Put a dataset with its runs, or one run, back as an export wrote it: all of it, or nothing."""
-    use_cases, most = use_cases_of(request), request.app.state.max_upload_bytes
+    use_cases, most = use_cases_of(request), request.app.state.uploads.max_bytes
     body, scope = Body(request, {MEDIA_TYPE: most, OCTETS: most}), "POST /imports"
 
     async def act() -> Response:

@@ -16,8 +16,8 @@ from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.api.task_formats.json_file import DatasetRequest
-from bots_service.api.uploads import NDJSON, PARQUET, Said, header_of, open_tasks, upload_limits
-from bots_service.errors import DatasetExistsError, InvalidTasksError
+from bots_service.api.uploads import NDJSON, PARQUET, Said, header_of, open_tasks
+from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError
 from bots_service.ports.keys import Scope
 
 router = guarded_router(tags=["datasets"])
@@ -35,7 +35,7 @@ UPLOADS = {NDJSON: {"type": "string"}, PARQUET: {"type": "string", "format": "bi
     openapi_extra=reads(DatasetRequest, UPLOADS),
     responses={
         **answers_with(Dataset, {200: "It existed with this very content.", 201: "It was created."}),
-        **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError),
+        **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
     },
 )
 @allowed(Scope.ADMIN, audited=True)
@@ -47,15 +47,19 @@ async def put_dataset(
 ) -> Response:
     """Create a dataset, with its run `default`, from JSON, NDJSON (one task a line) or Parquet."""
     use_cases = use_cases_of(request)
-    body = Body(request, upload_limits(request.app.state.max_upload_bytes))
+    body = Body(request, request.app.state.uploads.by_media_type)
     scope = f"PUT /datasets/{dataset}"
 
     async def act() -> Response:
-        async with open_tasks(body) as file:
+        async with open_tasks(body, max_tasks=request.app.state.uploads.max_tasks) as file:
             header = header_of(file.header, Said(tuple(reference_model), description))
             blocks = file.blocks(len(header.reference_models))
             row, created = await use_cases.import_dataset(
-                dataset, header, blocks, lambda: kept(scope, body, lambda row: (201, encode(Dataset.of(row))))
+                dataset,
+                header,
+                blocks,
+                lambda: kept(scope, body, lambda row: (201, encode(Dataset.of(row)))),
+                within=caller_of(request).datasets,
             )
         if created:
             return json_response(Dataset.of(row), 201)

@@ -19,7 +19,7 @@ from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, EVERY, ONCE
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.errors import InvalidApiKeyError, TooManyApiKeysError, UnknownApiKeyError
+from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
 
 router = guarded_router(tags=["keys"])
@@ -36,7 +36,7 @@ KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id,
     openapi_extra=reads(KeyRequest),
     responses={
         **answers_with(NewApiKey, {201: "It was made."}),
-        **documented(*EVERY, *BODY, *ONCE, InvalidApiKeyError, TooManyApiKeysError),
+        **documented(*EVERY, *BODY, *ONCE, InvalidApiKeyError, LimitReachedError),
     },
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)

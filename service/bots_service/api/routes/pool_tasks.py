@@ -16,8 +16,8 @@ from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
 from bots_service.api.routes.datasets import UPLOADS
 from bots_service.api.security import allowed, guarded_router
 from bots_service.api.task_formats.json_file import AppendRequest
-from bots_service.api.uploads import Count, open_tasks, require_models, upload_limits
-from bots_service.errors import InvalidTasksError, TaskExistsError
+from bots_service.api.uploads import Count, open_tasks, require_models
+from bots_service.errors import InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import DatasetRow
 
@@ -32,14 +32,14 @@ _RETIRE = msgspec.json.Decoder(RetireRequest)
     openapi_extra=reads(AppendRequest, UPLOADS),
     responses={
         **answers_with(Appended),
-        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError),
+        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
     },
 )
 @allowed(Scope.ADMIN, audited=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset; those that were there keep their beliefs."""
     use_cases = use_cases_of(request)
-    body = Body(request, upload_limits(request.app.state.max_upload_bytes))
+    body = Body(request, request.app.state.uploads.by_media_type)
     scope, count = f"POST /datasets/{dataset}/tasks", Count()
 
     def answer(row: DatasetRow) -> Appended:
@@ -47,7 +47,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 
     async def act() -> Response:
         models = (await use_cases.datasets.get(dataset)).facts.reference_models
-        async with open_tasks(body, append=True) as file:
+        async with open_tasks(body, max_tasks=request.app.state.uploads.max_tasks, append=True) as file:
             require_models(file.header, models)
             row = await use_cases.append_tasks(
                 dataset,

@@ -16,7 +16,7 @@ from bots_service.api.problems import documented
 from bots_service.api.requests import RewindRequest, RunRequest, SettingsRequest
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
-from bots_service.errors import InvalidSettingsError, RunHasHistoryError, UnknownStepError
+from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
 from bots_service.usecases.describe_run import RunDescription
 
@@ -33,7 +33,9 @@ _REWIND = msgspec.json.Decoder(RewindRequest)
     openapi_extra=reads(RunRequest),
     responses={
         **answers_with(Run, {200: "Its settings were replaced, or were these.", 201: "It was created."}),
-        **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError),
+        **documented(
+            *EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError
+        ),
     },
 )
 @allowed(Scope.ADMIN, audited=True)

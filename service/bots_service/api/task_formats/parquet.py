@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -16,10 +17,11 @@ import pyarrow.parquet as pq
 from bots_service.api.bodies import MIB
 from bots_service.api.decoding import decode
 from bots_service.api.task_formats.blocks import BLOCK_TASKS, SHOWN_FLAWS, Header, TaskFile, tidy, wrong_length
-from bots_service.api.task_formats.parquet_bounds import require_bounded
+from bots_service.api.task_formats.parquet_bounds import require_bounded, require_short, require_short_footer
 from bots_service.core.arrays import Floats
 from bots_service.errors import Flaw, InvalidTasksError, MalformedBodyError
 from bots_service.ports.records import TaskBlock
+from bots_service.usecases.check_tasks import MAX_TAGS
 
 COLUMNS = {
     "id": "string",
@@ -32,16 +34,17 @@ _HEADER = msgspec.json.Decoder(Header)
 
 
 @asynccontextmanager
-async def open_parquet(chunks: AsyncIterator[bytes]) -> AsyncIterator[TaskFile]:
+async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> AsyncIterator[TaskFile]:
     """Yield the tasks of a Parquet body; the temporary file is gone afterwards.
 
     Raises:
         MalformedBodyError: it is not a whole Parquet file.
-        InvalidTasksError: its columns are others.
+        InvalidTasksError: its columns are others, or stand for too much.
+        LimitReachedError: it has more than `max_tasks` rows.
     """
     with tempfile.TemporaryFile() as spool:
         await _fill(spool, chunks)
-        file, header = await asyncio.to_thread(_opened, spool)
+        file, header = await asyncio.to_thread(_opened, spool, max_tasks)
         yield TaskFile(header, lambda models: _blocks(file, models))
 
 
@@ -58,13 +61,15 @@ async def _fill(spool: BinaryIO, chunks: AsyncIterator[bytes]) -> None:
     spool.seek(0)
 
 
-def _opened(spool: BinaryIO) -> tuple[Any, Header]:
+def _opened(spool: BinaryIO, max_tasks: int) -> tuple[Any, Header]:
+    require_short_footer(spool)
     try:
-        # Without pre_buffer and with a small buffer_size, memory does not grow with the file's row groups.
-        file = pq.ParquetFile(spool, pre_buffer=False, buffer_size=MIB)
-        schema = file.schema_arrow
+        metadata = pq.ParquetFile(spool).metadata
+        schema = metadata.schema.to_arrow_schema()
         require_columns(schema)
-        require_bounded(spool, file.metadata)
+        require_bounded(spool, metadata, max_tasks=max_tasks)
+        # Without pre_buffer and with a small buffer_size, memory does not grow with the file's row groups.
+        file = pq.ParquetFile(spool, metadata=metadata, pre_buffer=False, buffer_size=MIB)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(error) from error
     said = (schema.metadata or {}).get(METADATA)
@@ -77,17 +82,17 @@ def require_columns(schema: Any) -> None:
     Raises:
         InvalidTasksError: one is missing, unknown, twice, or of another type.
     """
-    flaws = []
-    for name in schema.names:
+    flaws, often = [], Counter(schema.names)
+    for name, times in often.items():
         if name not in COLUMNS:
             flaws.append(Flaw(("body", "columns", name[:80]), f"unknown column; known: {', '.join(COLUMNS)}"))
-        elif schema.names.count(name) > 1:
+        elif times > 1:
             flaws.append(Flaw(("body", "columns", name), "there are several columns of this name"))
         elif not _fits(name, schema.field(name).type):
             flaws.append(
                 Flaw(("body", "columns", name), f"it is {str(schema.field(name).type)[:80]}, not {COLUMNS[name]}")
             )
-    if "id" not in schema.names:
+    if "id" not in often:
         flaws.append(Flaw(("body", "columns", "id"), "there is no such column"))
     if flaws:
         raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
@@ -135,6 +140,8 @@ def block_of_batch(batch: Any, models: int, first: int) -> TaskBlock:
         InvalidTasksError: an id or a tag is null, a pass rate is NaN, or their number is wrong.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name in columns.keys() - {"reference_pass_rates"}:
+        require_short(name, columns[name])
     ids = _known(columns["id"], "a task has no id", lambda place: ("body", "tasks", first + place, "id"))
     references = _references(columns.get("reference_pass_rates"), len(ids), models, first)
     return TaskBlock(ids, references, _tags(columns.get("tags"), len(ids), first))
@@ -142,12 +149,14 @@ def block_of_batch(batch: Any, models: int, first: int) -> TaskBlock:
 
 def _known(column: Any, refusal: str, where: Callable[[int], tuple[str | int, ...]]) -> list[str]:
     """Return a column's texts once none of them is null."""
-    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    found: list[str | None] = plain.to_pylist()
-    known = [text for text in found if text is not None]
-    if len(known) < len(found):
-        raise InvalidTasksError(refusal, (Flaw(where(found.index(None)), "it is null"),))
-    return known
+    if column.null_count:
+        place = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
+        raise InvalidTasksError(refusal, (Flaw(where(place), "it is null"),))
+    if not pa.types.is_dictionary(column.type):
+        found: list[str] = column.to_pylist()
+        return found
+    texts = column.dictionary.to_pylist()
+    return [texts[place] for place in column.indices.to_pylist()]
 
 
 def _tags(column: Any, tasks: int, first: int) -> list[tuple[str, ...]]:
@@ -156,6 +165,12 @@ def _tags(column: Any, tasks: int, first: int) -> list[tuple[str, ...]]:
         return [()] * tasks
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
+    flaws = [
+        Flaw(("body", "tasks", first + task, "tags"), f"{int(lengths[task])} tags; at most {MAX_TAGS} are possible")
+        for task in np.flatnonzero(lengths > MAX_TAGS)[:SHOWN_FLAWS].tolist()
+    ]
+    if flaws:
+        raise InvalidTasksError("a task has too many tags", tuple(flaws))
 
     def where(place: int) -> tuple[str | int, ...]:
         return ("body", "tasks", first + int(np.searchsorted(ends, place, side="right")), "tags")

@@ -1,0 +1,112 @@
+"""What every store owes that must not keep more than it may."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+import pytest
+
+from bots_service.core.run_settings import RunSettings
+from bots_service.errors import LimitReachedError
+from bots_service.ports.backup import SavedRun
+from bots_service.ports.records import Capacity, DatasetRow
+from bots_service.storage.sql_backup_imports import SqlImports
+from bots_service.storage.sql_datasets import SqlDatasets
+from bots_service.storage.sql_runs import SqlRuns
+from tests.storage import made
+from tests.storage.made import Stores
+
+ALL = ("*",)
+SMALL = Capacity(tasks=10, datasets=3, datasets_per_key=2, runs=3)
+
+
+async def make(stores: Stores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:
+    datasets = SqlDatasets(stores.database, SMALL)
+    return await datasets.create(name, await datasets.stage(), made.facts(0), within=within)
+
+
+async def made_of(attempts: Iterable[Awaitable[Any]]) -> int:
+    """Return how many attempts at the same time succeed; the others must be refused for want of room."""
+    results = await asyncio.gather(*attempts, return_exceptions=True)
+    refused = [result for result in results if isinstance(result, BaseException)]
+    assert all(isinstance(error, LimitReachedError) for error in refused), refused
+    return len(results) - len(refused)
+
+
+def saved(name: str, number: int) -> SavedRun:
+    return SavedRun(name, f"{number:016x}", RunSettings().as_dict(), 0, 0, 0, 1.0)
+
+
+async def staged(stores: Stores, *runs: str) -> tuple[int, dict[int, str]]:
+    """Put a dataset with these runs on a stage, as a backup does; return its number and the runs' uids."""
+    imports, stage = SqlImports(stores.database, SMALL), await stores.datasets.stage()
+    uids = {await imports.add_run(stage, saved(name, number)): f"{number:016x}" for number, name in enumerate(runs)}
+    return stage, uids
+
+
+class CapacityContract:
+    async def test_a_dataset_has_at_most_so_many_tasks(self, stores: Stores):
+        datasets = SqlDatasets(stores.database, SMALL)
+        stage = await datasets.stage()
+        await datasets.add_block(stage, made.block(0, 10))
+        with pytest.raises(LimitReachedError, match=r"at most 10 tasks \(BOTS_MAX_TASKS\); these are 11"):
+            await datasets.add_block(stage, made.block(10, 1))
+        row = await datasets.create("full", stage, made.facts(10))
+
+        with pytest.raises(LimitReachedError, match="BOTS_MAX_TASKS"):
+            await datasets.append(row, await datasets.stage(), made.facts(11))
+        assert await datasets.get("full") == row
+
+    async def test_there_are_at_most_so_many_datasets_also_of_callers_at_the_same_time(self, stores: Stores):
+        assert await made_of(make(stores, f"d{number}") for number in range(6)) == SMALL.datasets
+        with pytest.raises(
+            LimitReachedError, match=r"there are 3 datasets, and no more are kept \(BOTS_MAX_DATASETS\)"
+        ):
+            await make(stores, "more")
+        await stores.datasets.delete((await stores.datasets.after("", 1))[0])
+        await make(stores, "more")
+
+    async def test_a_key_reaches_at_most_so_many_datasets(self, stores: Stores):
+        assert await made_of(make(stores, f"a-{number}", ("a-*", "c")) for number in range(5)) == SMALL.datasets_per_key
+        with pytest.raises(LimitReachedError, match=r"reaches 2 datasets, .*\(BOTS_MAX_DATASETS_PER_KEY\)"):
+            await make(stores, "c", ("a-*", "c"))
+        await make(stores, "b-0", ("b-*",))
+
+    async def test_a_dataset_has_at_most_so_many_runs_also_of_callers_at_the_same_time(self, stores: Stores):
+        row, runs = await make(stores, "d"), SqlRuns(stores.database, SMALL)
+        puts = (runs.put(row.id, f"r{number}", RunSettings()) for number in range(6))
+        assert await made_of(puts) == SMALL.runs - len(["default"])
+        with pytest.raises(LimitReachedError, match=r"at most 3 runs \(BOTS_MAX_RUNS\); it has 3"):
+            await runs.put(row.id, "more", RunSettings())
+        full = await runs.after(row.id, "", 10)
+
+        changed, is_new = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
+        await runs.delete(full[1])
+        await runs.put(row.id, "more", RunSettings())
+
+        assert (changed.settings.target, is_new) == (0.3, False)
+
+    async def test_a_backup_takes_no_more_datasets_than_there_is_room_for(self, stores: Stores):
+        imports = SqlImports(stores.database, SMALL)
+        stages = [await staged(stores, "default") for _ in range(5)]
+        finished = (
+            imports.finish_dataset(f"d{number}", stage, (made.facts(0), 1, 1.0), {}, None)
+            for number, (stage, _) in enumerate(stages)
+        )
+        assert await made_of(finished) == SMALL.datasets
+
+    async def test_a_backup_takes_no_more_runs_than_there_is_room_for(self, stores: Stores):
+        imports = SqlImports(stores.database, SMALL)
+        stage, uids = await staged(stores, "default", "one", "two", "three")
+        with pytest.raises(LimitReachedError, match="BOTS_MAX_RUNS"):
+            await imports.finish_dataset("d", stage, (made.facts(0), 1, 1.0), uids, None)
+
+        row = await make(stores, "d")
+        stages = [await staged(stores, "one") for _ in range(5)]
+        moved = (
+            imports.finish_run(row, f"r{number}", stage, uids, None) for number, (stage, uids) in enumerate(stages)
+        )
+        assert await made_of(moved) == SMALL.runs - len(["default"])
+        full, uids = await staged(stores, "default")
+        replaced = await imports.finish_run(row, "default", full, uids, None)  # in place of the empty one
+        assert replaced.replaced is not None
