@@ -36,9 +36,11 @@ class ResilientClient:
         report_deadline_s: longest time that a report takes.
         spool: folder for reports that wait; None: BOTS_SPOOL, else bots/ in XDG_STATE_HOME (~/.local/state).
         spool_bytes: of the reports that wait for one run; beyond it the oldest are lost.
-        on_change: called with the health when the service goes away and when it is back; must be quick.
+        on_change: called with the health when the service goes away and when it is back, on any thread; must be quick.
         headers: sent with every request.
-        seed: of the choices made here.
+        seed: of the choices made here; None: a random one for each process, so that ranks and restarts choose different
+            tasks. With a number the choices can be repeated: they follow from it, from RANK and from
+            TORCHELASTIC_RESTART_COUNT of the environment. Restarts that this does not count repeat the choices.
 
     Raises:
         ValueError: the url, the key or the folder cannot be used.
@@ -56,7 +58,7 @@ class ResilientClient:
         spool_bytes: int = 256 * 2**20,
         on_change: Callable[[Health], object] | None = None,
         headers: Mapping[str, str] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         if on_error not in ("continue", "raise"):
             raise ValueError(f'on_error is {on_error!r}; pass "continue" or "raise"')
@@ -65,7 +67,13 @@ class ResilientClient:
         self._report_deadline_s = report_deadline_s
         self._folder = spool_folder(spool)
         self._how = How(
-            url=url, api_key=api_key, headers=headers, on_change=on_change, spool_bytes=spool_bytes, seed=seed
+            url=url,
+            api_key=api_key,
+            headers=headers,
+            on_change=on_change,
+            spool_bytes=spool_bytes,
+            seed=seed,
+            look_deadline_s=report_deadline_s,
         )
         self._process = Here(self._how, self._folder)
 
@@ -114,9 +122,7 @@ class ResilientClient:
 
     def close(self) -> None:
         """Send what waits, for as long as a report may take, and close the connections."""
-        here = self._here
-        here.flush(Deadline(self._report_deadline_s, time.monotonic))
-        here.connection.client.close()
+        self._here.close(Deadline(self._report_deadline_s, time.monotonic))
 
     def select(  # noqa: PLR0913 - two that matter, the others by keyword
         self,

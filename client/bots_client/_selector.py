@@ -201,7 +201,7 @@ class Selector:
             receipt = self.client.report(
                 self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=closes
             )
-        if receipt is not None:
+        if observed:
             self._receipt = receipt
         return receipt
 
@@ -226,7 +226,10 @@ class Selector:
             self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 
     def metrics(self) -> dict[str, float]:
-        """Return numbers for W&B or TensorBoard, under names that begin with "bots/"; what is not known is left out."""
+        """Return numbers of the last step for W&B or TensorBoard, under names that begin with "bots/".
+
+        What is not known is left out: while the service is away, nothing tells the effective task ratio.
+        """
         values: dict[str, float | None] = {}
         if self._selection is not None:
             means = [task.mean for task in self._selection.tasks if task.mean is not None]

@@ -1,70 +1,62 @@
-"""When it is worth asking again: the circuit breaker (M. Nygard, Release It!, 2nd ed., Pragmatic Bookshelf, 2018)."""
+"""When calls are let through: the circuit breaker (M. Nygard, Release It!, 2nd ed., Pragmatic Bookshelf, 2018)."""
 
 import random
 import threading
-import time
 from collections.abc import Callable
 
 FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0  # a service that hangs then costs a select's deadline once a minute
+LONGEST_PAUSE_S = 60.0  # a service that is back is found within a minute
 
 _system_random = random.SystemRandom().random  # trainers seed the other one, all alike
 
 
 class Breaker:
-    """Lets calls through until one fails; then one at a time, after pauses that double. Safe to share between threads.
+    """Lets calls through until one fails; then none, until the service was found. Safe to share between threads.
 
     A call has been tried again for all of its deadline when it fails, so one failure is enough.
 
     Args:
-        clock: monotonic seconds.
         rng: in [0, 1); spreads the jobs that a service lost all at once.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, rng: Callable[[], float] = _system_random) -> None:
-        self._clock = clock
+    def __init__(self, rng: Callable[[], float] = _system_random) -> None:
         self._rng = rng
         self._lock = threading.Lock()
-        self._failures = 0
-        self._is_trying = False
-        self._pause_s = 0.0
-        self._quiet_until = 0.0
+        self._is_open = False
+        self._pauses = 0
+        self._asked_for_s = 0.0
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether it is too early to call; asking changes nothing."""
-        return self._failures > 0 and self._clock() < self._quiet_until
-
-    def allows(self) -> bool:
-        """Say whether to call now; of many threads that ask after a pause, one is told yes."""
-        with self._lock:
-            if self._failures == 0:
-                return True
-            now = self._clock()
-            if now < self._quiet_until:
-                return False
-            self._quiet_until = now + self._pause_s
-            self._is_trying = True
-            return True
-
-    def succeeded(self) -> bool:
-        """Let all calls through; says whether they were not before."""
-        with self._lock:
-            was_open, self._failures, self._is_trying = self._failures > 0, 0, False
-            return was_open
+    def is_open(self) -> bool:
+        """Whether no call is let through."""
+        return self._is_open
 
     def failed(self, retry_after_s: float | None = None) -> bool:
-        """Pause; says whether calls were let through before.
+        """Let no call through; says whether calls were let through before.
 
         Args:
             retry_after_s: what the service asked for, if it did.
         """
         with self._lock:
-            was_open = self._failures > 0
-            if was_open and not self._is_trying:  # of many calls that were under way, one is a failure
-                return False
-            self._failures, self._is_trying = self._failures + 1, False
-            bound_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 60))
-            self._pause_s = max(bound_s * (1 + self._rng()) / 2, min(retry_after_s or 0.0, LONGEST_PAUSE_S))
-            self._quiet_until = self._clock() + self._pause_s
+            was_open, self._is_open = self._is_open, True
+            self._asked_for_s = retry_after_s or 0.0
             return not was_open
+
+    def next_pause_s(self) -> float:
+        """Return how long to wait before looking for the service, twice as long each time."""
+        with self._lock:
+            bound_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._pauses, 60))
+            self._pauses += 1
+            return max(bound_s * (1 + self._rng()) / 2, min(self._asked_for_s, LONGEST_PAUSE_S))
+
+    def found(self) -> bool:
+        """Let calls through; says whether they were not before. The pauses stay as long until a call succeeds."""
+        with self._lock:
+            was_open, self._is_open = self._is_open, False
+            return was_open
+
+    def succeeded(self) -> None:
+        """Let the next pause be a short one, unless calls fail just now."""
+        with self._lock:
+            if not self._is_open:
+                self._pauses = 0

@@ -43,7 +43,7 @@ class Checkpoints:
         with self._delivery.alone(_half_of(deadline)):
             kept_until = self._of_disk(self._delivery.spool.last_position)
             step = self._delivery.last_step
-            if self._connection.is_worth_it():
+            if self._connection.is_there():
                 try:
                     step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
                 except BotsClientError as error:
@@ -85,7 +85,7 @@ class Checkpoints:
         """Take the run back to a step, or to the earlier one if it never got there; returns what is left to send."""
         call = run_calls.rewind(self._dataset, step, self._run)
         self._delivery.last_step = step
-        if not self._connection.is_worth_it():
+        if not self._connection.is_there():
             return call
         try:
             self._connection.ask(call, deadline.left_s())

@@ -1,4 +1,4 @@
-"""A client that is asked only while it is worth it, and given up in time."""
+"""A client that is asked only while the service is there, and given up in time."""
 
 import logging
 import time
@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bots_client._call import Call
+from bots_client._calls import run_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError, DeadlineExceededError, RequestError, ServiceError
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.health import Health, Tally
 from bots_client._resilience.in_time import in_time
+from bots_client._resilience.watch import Watch
 
 T = TypeVar("T")
 
@@ -25,29 +27,51 @@ class Connection:
 
     Args:
         client: what calls.
-        breaker: decides when to.
+        breaker: decides whether to.
+        watch: looks for the service while it is away, and says `found`.
         tally: where what happens is counted.
-        on_change: called with the health when the service goes away or is back; must be quick.
+        on_change: called with the health when the service goes away or is back, on any thread; must be quick.
     """
 
     def __init__(
-        self, client: Client, breaker: Breaker, tally: Tally, on_change: Callable[[Health], object] | None
+        self,
+        client: Client,
+        breaker: Breaker,
+        watch: Watch,
+        tally: Tally,
+        on_change: Callable[[Health], object] | None,
     ) -> None:
         self.client = client
         self.tally = tally
         self._breaker = breaker
+        self._watch = watch
         self._on_change = on_change
         self._away_since = 0.0
         self._complained_of = ""
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether it is too early to call; asking changes nothing."""
-        return self._breaker.is_quiet
+    def is_there(self) -> bool:
+        """Say whether the service can be asked, as far as is known; while it is away, it is looked for."""
+        if self._breaker.is_open:
+            self._watch.begin()
+            return False
+        return True
 
-    def is_worth_it(self) -> bool:
-        """Say whether to call now; who is told yes must."""
-        return self._breaker.allows()
+    def reaches(self, dataset: str, run: str, seconds: float) -> bool:
+        """Say whether the service answers of a run, be it with a refusal."""
+        try:
+            self.ask(run_calls.run(dataset, run), seconds)
+        except RequestError:
+            return True
+        except BotsClientError:
+            return False
+        return True
+
+    def found(self) -> None:
+        """Note that the service is back."""
+        if self._breaker.found():
+            self.tally.put(is_away=False)
+            logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
+            self._tell()
 
     def ask(self, call: Call[T], seconds: float) -> T:
         """Return what the service answers.
@@ -61,7 +85,7 @@ class Connection:
         try:
             answer = in_time(lambda: self.client._send(call), seconds, asked=call.asked)
         except RequestError:
-            self._note_success()  # it is there, and says no
+            self._breaker.succeeded()  # it is there, and says no
             raise
         except BotsClientError as error:
             self._note_failure(error)
@@ -70,14 +94,14 @@ class Connection:
             failure = ServiceError(f"{call.asked} failed: {error!r}")
             self._note_failure(failure)
             raise failure from error
-        self._note_success()
+        self._breaker.succeeded()
         return answer
 
     def complain(self, error: Exception | str) -> None:
         """Log what went wrong, once for as long as it is the same."""
         what = _without_request(error)
         if what != self._complained_of:
-            logger.error("%s", error)
+            logger.error("%s", str(error))
         self._complained_of = what
         self.tally.put(last_error=str(error))
 
@@ -89,15 +113,10 @@ class Connection:
             logger.warning(
                 "the BOTS service cannot be used (%s); until it is back, tasks are chosen uniformly here and reports"
                 " kept on disk",
-                error,
+                str(error),  # who keeps what was logged would keep all that the error's frames refer to
             )
             self._tell()
-
-    def _note_success(self) -> None:
-        self.tally.put(is_away=False)
-        if self._breaker.succeeded():
-            logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
-            self._tell()
+        self._watch.begin()
 
     def _tell(self) -> None:
         if self._on_change is None:

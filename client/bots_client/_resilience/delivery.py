@@ -71,23 +71,45 @@ class Delivery:
         return self.deliver_kept(deadline).get(position)
 
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
-        """Send what waits, oldest first, unless another thread or process is at it; returns receipts by position."""
+        """Send what waits, oldest first, unless another thread or process is at it, or the service is away.
+
+        Returns:
+            Receipts by position.
+        """
         answers: dict[int | None, Receipt] = {}
+        if self._connection.is_there():
+            self._deliver(deadline, answers)
+        return answers
+
+    def catch_up(self, seconds: float) -> bool:
+        """Send all that waits to a service that was just found, as long as that gets on; says whether it stays there.
+
+        Args:
+            seconds: for a part of it.
+        """
+        while waiting := self.waiting():
+            if not self._deliver(Deadline(seconds, time.monotonic), {}):
+                return False
+            if self.waiting() >= waiting:  # another process is at it, it is not taken for now, or as much comes in
+                break
+        return True
+
+    def _deliver(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
+        """Send what waits, unless another thread or process is at it; says whether the service was there."""
         if not self._one_at_a_time.acquire(blocking=False):
-            return answers
+            return True
         try:
-            if not self._connection.is_quiet and self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
+            if self.spool.begin_delivery(self._who, deadline.left_s() + GRACE_S):
                 try:
-                    if self._connection.is_worth_it():
-                        self._send_kept(deadline, answers)
+                    return self._send_kept(deadline, answers)
                 finally:
                     self.spool.end_delivery(self._who)
-                self.waiting()
+                    self.waiting()
         except DISK_FAILURES as error:
             self.complain_of_disk(error)
         finally:
             self._one_at_a_time.release()
-        return answers
+        return True
 
     @contextmanager
     def alone(self, deadline: Deadline) -> Iterator[None]:
@@ -122,7 +144,7 @@ class Delivery:
 
     def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
         """Send a report now, if that is worth it; None if it did not get there."""
-        if not self._connection.is_worth_it():
+        if not self._connection.is_there():
             return None
         try:
             receipt = self._connection.ask(call, deadline.left_s())
@@ -132,7 +154,8 @@ class Delivery:
         self.last_step = receipt.step
         return receipt
 
-    def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> None:
+    def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
+        """Send what waits until the deadline; says whether the service was there."""
         # A report begun with no time left would be given up, and taken for the service's failure.
         while deadline.left_s() > deadline.seconds * LEAST_SHARE and (kept := self.spool.first()) is not None:
             try:
@@ -140,16 +163,17 @@ class Delivery:
             except RequestError as error:
                 self._connection.complain(error)
                 if not _is_final(error, kept):
-                    return
+                    return True
                 self._refuse(kept, error)
             except BotsClientError:
-                return
+                return False
             else:
                 self.last_step = answer.step
                 if isinstance(answer, Receipt):
                     answers[kept.position] = answer
                 self.spool.remove(kept.position)
                 self._connection.tally.add(replayed=1)
+        return True
 
     def _begins_alone(self) -> bool:
         """Say whether no other process delivers for now."""

@@ -1,6 +1,7 @@
 """What a process has of its own: its sockets, locks and counts are not carried over a fork."""
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from bots_client._resilience.health import Health, Tally
 from bots_client._resilience.registration import MOST_EXCLUDED, register
 from bots_client._resilience.spools import spool_of
 from bots_client._resilience.uniform import LocalPool
+from bots_client._resilience.watch import Watch
 from bots_client._retry import Deadline
 from bots_client._step_models import Receipt, SelectedTask, Selection
 
@@ -28,7 +30,7 @@ DELIVERY_SHARE = 0.5  # of a selection's deadline may go to reports that wait
 class How:
     """What a resilient client was asked to do; it can be pickled.
 
-    The fields are the arguments of `ResilientClient`.
+    The fields are the arguments of `ResilientClient`; look_deadline_s: for each look whether the service is back.
     """
 
     url: str | None
@@ -36,7 +38,8 @@ class How:
     headers: Mapping[str, str] | None
     on_change: Callable[[Health], object] | None
     spool_bytes: int
-    seed: int
+    seed: int | None
+    look_deadline_s: float
 
 
 class Here:
@@ -46,9 +49,12 @@ class Here:
         self.process = os.getpid()
         self.tally = Tally()
         client = Client(how.url, api_key=how.api_key, headers=how.headers)
-        self.connection = Connection(client, Breaker(), self.tally, how.on_change)
+        breaker = Breaker()
+        self._watch = Watch(self._look, breaker.next_pause_s)
+        self.connection = Connection(client, breaker, self._watch, self.tally, how.on_change)
         self._how = how
         self._folder = folder
+        self._seed = secrets.token_hex() if how.seed is None else f"{how.seed}/{_place()}"
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], RunHere] = {}
 
@@ -60,7 +66,7 @@ class Here:
                 limit_bytes = self._how.spool_bytes
                 url = self.connection.client.url
                 spool = spool_of(self._folder, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
-                known = RunHere(self.connection, Delivery(self.connection, spool), dataset, run, self._how.seed)
+                known = RunHere(self.connection, Delivery(self.connection, spool), dataset, run, self._seed)
                 self._runs[dataset, run] = known
             return known
 
@@ -68,19 +74,38 @@ class Here:
         """Send what waits for any run of this process; returns how many reports still wait."""
         with self._lock:
             runs = list(self._runs.values())
+        self._watch.look_now()
         waiting = 0
         for done, run in enumerate(runs):  # a share of the time for each: one that is refused must not use up all of it
             waiting += run.delivery.flush(Deadline(deadline.left_s() / (len(runs) - done), time.monotonic))
         return waiting
 
+    def close(self, deadline: Deadline) -> None:
+        """Send what waits, and close the connections."""
+        self.flush(deadline)
+        self._watch.close(deadline.left_s())
+        self.connection.client.close()
+
+    def _look(self) -> bool:
+        """Say whether the service is back. What waits goes to it first, so that training need not send that."""
+        with self._lock:
+            runs = list(self._runs.values())
+        seconds = self._how.look_deadline_s
+        if not self.connection.reaches(*runs[-1].name, seconds):
+            return False
+        if not all(run.delivery.catch_up(seconds) for run in runs):
+            return False
+        self.connection.found()
+        return True
+
 
 class RunHere:
     """One run, as this process sees it."""
 
-    def __init__(self, connection: Connection, delivery: Delivery, dataset: str, run: str, seed: int) -> None:
+    def __init__(self, connection: Connection, delivery: Delivery, dataset: str, run: str, seed: str) -> None:
         self.delivery = delivery
         self._connection = connection
-        self._name = (dataset, run)
+        self.name = (dataset, run)
         self._seed = f"{seed}/{dataset}/{run}"
         self._checkpoints = Checkpoints(connection, delivery, dataset, run)
         self._lock = threading.Lock()
@@ -102,7 +127,7 @@ class RunHere:
             self.delivery.deliver_kept(Deadline(deadline.left_s() * DELIVERY_SHARE, time.monotonic))
             if self.delivery.waiting():
                 return None
-        if not self._connection.is_worth_it():
+        if not self._connection.is_there():
             return None
         return self._only_known(self._connection.ask(call, deadline.left_s()), ids)
 
@@ -110,7 +135,7 @@ class RunHere:
         """Return a uniform choice."""
         self._connection.tally.add(local_selects=1)
         tasks = tuple(SelectedTask(id=task) for task in self._chosen(count, ids, exclude))
-        return Selection(selection_id="", dataset=self._name[0], run=self._name[1], tasks=tasks, degraded=True)
+        return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
         """Deliver a report; None if it waits, or will never be taken."""
@@ -118,9 +143,9 @@ class RunHere:
 
     def register(self, ids: Sequence[str]) -> list[str]:
         """Make the dataset hold these tasks; return the others that it has."""
-        if not self._connection.is_worth_it():
+        if not self._connection.is_there():
             return []
-        return register(self._connection, *self._name, ids)
+        return register(self._connection, *self.name, ids)
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return where the run stands, as JSON values."""
@@ -158,3 +183,8 @@ class RunHere:
         if self._pool is None or (self._pool.ids is not own and self._pool.ids != own):
             self._pool = LocalPool(own, self._seed)
         return self._pool
+
+
+def _place() -> str:
+    """Return which process of its job this is, and which start of it, as torchrun tells them."""
+    return "/".join(os.environ.get(name, "0") for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"))

@@ -7,6 +7,7 @@ survives kill -9 and power cuts. Each act opens the file anew, so nothing is car
 import json
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,6 +73,7 @@ class Spool:
         self.file = file
         self._about = (url, dataset, run)
         self._limit_bytes = limit_bytes
+        self._turn = threading.Lock()  # SQLite lets who waits for the file sleep, and others overtake
 
     def add(self, call: Call[Any], *, closes: bool) -> tuple[int, int]:
         """Keep a write; return its position, and how many of the oldest had to go for it."""
@@ -206,22 +208,23 @@ class Spool:
     @contextmanager
     def _opened(self, wait_s: float = BRIEFLY_S) -> Iterator[sqlite3.Connection]:
         """Give the file for one transaction, which is on disk when it ends. A damaged file is put aside."""
-        try:
-            db = self._begun(wait_s)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # held, full or forbidden: the file itself is sound
-                raise
-            self._put_aside(error)
-            db = self._begun(wait_s)
-        try:
-            yield db
-            db.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError:  # damage in the middle; the others are of its subclasses
+        with self._turn:
+            try:
+                db = self._begun(wait_s)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):  # held, full or forbidden: the file itself is sound
+                    raise
                 self._put_aside(error)
-            raise
-        finally:
-            db.close()  # rolls back what is not committed
+                db = self._begun(wait_s)
+            try:
+                yield db
+                db.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                if type(error) is sqlite3.DatabaseError:  # damage in the middle; the others are of its subclasses
+                    self._put_aside(error)
+                raise
+            finally:
+                db.close()  # rolls back what is not committed
 
     def _put_aside(self, error: Exception) -> None:
         aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")

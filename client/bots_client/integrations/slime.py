@@ -45,7 +45,7 @@ class ServiceRows(RolloutDataSource):
         ids = [_id_of(row) for row in self.dataset.samples]
         self.rows = dict(zip(ids, self.dataset.samples, strict=True))
         self.selector = Selector(
-            ResilientClient(getattr(args, "bots_url", None), seed=args.rollout_seed),
+            ResilientClient(getattr(args, "bots_url", None)),
             args.bots_dataset,
             getattr(args, "bots_run", "default"),
             ids=ids,

@@ -38,7 +38,7 @@ class ServiceSelector(BaseSelector):
         rows = range(data_source.dataset_size) if key is None else data_source.dataset[key]
         self.ids = [str(row) for row in rows]
         self.row_of = {task: row for row, task in enumerate(self.ids)}
-        client = ResilientClient(options.pop("url", None), seed=config.seed)
+        client = ResilientClient(options.pop("url", None))
         self.selector = Selector(client, options.pop("dataset"), ids=self.ids, **options)
 
     def get_indices(self, batch_size: int, return_extra_info: bool = False) -> Any:

@@ -17,7 +17,6 @@ from bots_client import (
     Health,
     InvalidRequestError,
     Outcome,
-    Receipt,
     ResilientClient,
     UnreachableError,
 )
@@ -96,12 +95,44 @@ def test_reports_of_several_runs_wait_side_by_side(connect):
     assert bots.flush(0.1) == 3
 
 
-def test_two_jobs_with_one_seed_choose_alike_while_the_service_is_away(connect):
-    first, second, other = (connect(NOWHERE, select_deadline_s=0.1, seed=seed) for seed in (1, 1, 2))
+def chosen_while_away(connect, **how):
+    """Return what the process of a job chooses."""
+    bots = connect(NOWHERE, select_deadline_s=0.1, **how)
+    return [bots.select("guru", 5, ids=IDS).ids for _ in range(3)]
 
-    chosen = [[bots.select("guru", 5, ids=IDS).ids for _ in range(3)] for bots in (first, second, other)]
 
-    assert chosen[0] == chosen[1] != chosen[2]
+def test_ranks_and_restarts_choose_different_tasks_while_the_service_is_away(connect):
+    chosen = [chosen_while_away(connect) for _ in range(4)]
+
+    assert len(set(map(str, chosen))) == 4
+
+
+def test_with_a_seed_choices_follow_from_it_and_from_rank_and_restart(connect, monkeypatch):
+    alike = [chosen_while_away(connect, seed=1) for _ in range(2)]
+    others = [chosen_while_away(connect, seed=2)]
+    for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.setenv(name, "1")
+        others.append(chosen_while_away(connect, seed=1))
+
+    assert alike[0] == alike[1]
+    assert len(set(map(str, alike + others))) == 4
+
+
+def test_a_forked_process_chooses_other_tasks_than_its_parent(tmp_path):
+    program = f"""
+import os
+from bots_client import ResilientClient
+bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, select_deadline_s=0.2)
+ids = [str(n) for n in range(10**6)]
+child = os.fork()
+print(bots.select("guru", 1, ids=ids).ids[0], flush=True)
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+
+    assert len(set(told.stdout.split())) == 2
 
 
 @pytest.mark.parametrize("act", [stay_silent, trickle], ids=["silent", "drop by drop"])
@@ -350,14 +381,13 @@ def test_a_key_is_neither_shown_nor_written_to_disk(connect):
 
 
 def test_the_answer_to_a_report_is_the_receipt_even_if_it_went_by_way_of_the_disk(connect, serve):
-    bots = connect(serve(*[drop] * 7, answer(RECEIPT)), report_deadline_s=SOON_S)
+    server = serve(drop)
+    connect(server.url, report_deadline_s=0.1).report("guru", [Outcome.counts("t1", 1, 2)])
+    server._acts = (answer(RECEIPT),)
+    next_job = connect(server.url, report_deadline_s=SOON_S)
 
-    give_up = time.monotonic() + SOON_S
-    receipts: list[Receipt | None] = []
-    while not any(receipts) and time.monotonic() < give_up:
-        receipts.append(bots.report("guru", [Outcome.counts("t1", 1, 2)]))
-        time.sleep(0.05)
+    receipt = next_job.report("guru", [Outcome.counts("t1", 1, 2)])
 
-    assert [receipt.seq for receipt in receipts if receipt is not None] == [RECEIPT["seq"]]
-    assert bots.health.replayed == len(receipts)
-    assert bots.health.kept == 0
+    assert receipt is not None
+    assert receipt.seq == RECEIPT["seq"]
+    assert (next_job.health.replayed, next_job.health.kept) == (2, 0)

@@ -1,0 +1,155 @@
+"""A service that goes away and comes back: training waits for it once, and it is found without training's help."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+from bots_client import Outcome, ResilientClient, Selector, Task
+from bots_client._resilience import breaker
+from tests.client.resilience.worlds import IDS
+from tests.serving import ServiceProcess, free_port
+
+NOWHERE = f"http://127.0.0.1:{free_port()}"
+AT_ONCE_S = 1.0  # a hundred times what it takes; the deadlines of 3 s and 4 s, which it must not wait for, are far
+SOON_S = 30.0
+OF_THE_LAST_STEP = {"bots/effective_task_ratio", "bots/step", "bots/selected_mean"}
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def own_service(tmp_path):
+    """A service that the test may kill."""
+    service = ServiceProcess(tmp_path / "service")
+    service.start()
+    with ResilientClient(service.url, spool=tmp_path / "spool").direct as bots:
+        bots.create_dataset("guru", [Task(task) for task in IDS])
+    yield service
+    if service.process.poll() is None:
+        service.process.send_signal(signal.SIGCONT)
+        service.kill()
+
+
+@pytest.fixture
+def quick_looks(monkeypatch):
+    """Look for the service several times within a test."""
+    monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(breaker, "LONGEST_PAUSE_S", 0.4)
+
+
+def trained(selector, seconds, until=lambda: False):
+    """Train for so long; return how long each step took."""
+    took = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not until():
+        begun = time.monotonic()
+        for task in selector.next(4).ids:
+            selector.observe(task, [1, 0])
+        selector.step()
+        took.append(time.monotonic() - begun)
+        time.sleep(0.1)
+    return took
+
+
+def watchers():
+    return [thread for thread in threading.enumerate() if thread.name == "bots-watch"]
+
+
+def wait_until(is_so):
+    give_up = time.monotonic() + SOON_S
+    while not is_so() and time.monotonic() < give_up:
+        time.sleep(0.02)
+    assert is_so()
+
+
+@pytest.mark.usefixtures("quick_looks")
+@pytest.mark.parametrize("hangs", [False, True], ids=["killed", "stopped"])
+def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, hangs):
+    bots = connect(own_service, select_deadline_s=3.0, report_deadline_s=4.0)
+    selector = Selector(bots, "guru", ids=IDS)
+    trained(selector, 0.3)
+    assert selector.metrics().keys() >= OF_THE_LAST_STEP
+    own_service.process.send_signal(signal.SIGSTOP if hangs else signal.SIGKILL)
+    first, *others = trained(selector, SOON_S, until=lambda: bots.health.local_selects)
+    assert (first > 2) is hangs  # it costs a deadline: a connection that is refused needs not all of it
+    others += trained(selector, 5)  # a look at a service that hangs takes 4 s
+    assert not OF_THE_LAST_STEP & selector.metrics().keys()
+    if hangs:
+        own_service.process.send_signal(signal.SIGCONT)
+    else:
+        own_service.process.wait()
+        own_service.start()
+    others += trained(selector, SOON_S, until=lambda: not bots.health.is_away)
+    others += trained(selector, 0.5)
+
+    assert max(others) < AT_ONCE_S
+    assert (bots.health.is_away, bots.health.kept, bots.health.refused, bots.health.lost) == (False, 0, 0, 0)
+    run = bots.direct.run("guru")
+    assert run.totals.rollouts == 8 * bots.health.reports
+
+
+@pytest.mark.usefixtures("quick_looks")
+def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
+    before = set(watchers())
+    closed, dropped = (ResilientClient(NOWHERE, spool=tmp_path / name, report_deadline_s=0.2) for name in "ab")
+    for bots in (closed, dropped):
+        bots.report("guru", [Outcome.counts("t1", 1, 2)])
+    assert len(set(watchers()) - before) == 2
+
+    closed.close()
+    gone = weakref.ref(dropped._process)
+    del bots, dropped
+    gc.collect()
+
+    wait_until(lambda: set(watchers()) <= before)
+    assert gone() is None
+    assert closed.select("guru", 2, ids=IDS).is_local
+    assert set(watchers()) <= before
+
+
+@pytest.mark.parametrize("end", ["", "bots.close()"])
+def test_a_process_ends_at_once_while_the_service_is_away(tmp_path, end):
+    program = f"""
+from bots_client import ResilientClient
+bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, report_deadline_s=30)
+bots.select("guru", 1, ids=["a"])
+import threading
+assert any(thread.name == "bots-watch" for thread in threading.enumerate())
+{end}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=ROOT, timeout=25, capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_forked_process_looks_for_the_service_with_a_thread_of_its_own(own_service, connect):
+    bots = connect(own_service, select_deadline_s=1.0, report_deadline_s=1.0)
+    own_service.kill()
+    bots.report("guru", [Outcome.counts("t1", 1, 2)])
+    child = os.fork()
+    if child == 0:
+        found = False
+        try:
+            bots.select("guru", 1, ids=IDS)
+            is_away, end = bots.health.is_away, time.monotonic() + SOON_S
+            while bots.health.is_away and time.monotonic() < end:
+                time.sleep(0.05)
+            found = is_away and not bots.health.is_away
+        finally:
+            os._exit(0 if found else 1)
+    time.sleep(0.5)
+    own_service.start()
+
+    assert os.waitpid(child, 0)[1] == 0
+    wait_until(lambda: not bots.health.is_away)
+    assert bots.direct.run("guru").step == 1
