@@ -73,8 +73,10 @@ class DenseRun:
     capability: float | None = None
     sums: list[tuple[float, float]] = field(default_factory=list)  # S and T of each pair of neighbouring references
     closed: list[ClosedStep] = field(default_factory=list)
-    waiting: list[tuple[int, float, float, int]] = field(default_factory=list)
+    waiting: list[tuple[int, float, float, bool, int]] = field(default_factory=list)
     reported: int = 0
+    effective: int = 0
+    all_solved: int = 0
     rollouts: float = 0.0
     joined: dict[int, int] = field(default_factory=dict)  # profile -> closed steps when it came
 
@@ -93,7 +95,8 @@ class DenseRun:
         made_at = self.step if report.made_at is None else min(report.made_at, self.step)
         evidence = report.evidence
         if self.step - made_at <= 64:
-            rows = zip(evidence.tasks.tolist(), evidence.successes.tolist(), evidence.failures.tolist(), strict=True)
+            columns = (evidence.tasks, evidence.successes, evidence.failures, evidence.effective)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
             self.waiting += [(*row, made_at) for row in rows]
         pending = len({task for task, *_ in self.waiting})
         wanted = self.settings.tasks_per_step
@@ -104,7 +107,10 @@ class DenseRun:
     def close(self) -> None:
         on_time: dict[int, list[Piece]] = {}
         everything: dict[int, list[Piece]] = {}
-        for task, successes, failures, made_at in self.waiting:
+        teaches: set[int] = set()
+        for task, successes, failures, effective, made_at in self.waiting:
+            if effective:
+                teaches.add(task)
             everything.setdefault(task, []).append((task, successes, failures))
             if made_at == self.step:
                 on_time.setdefault(task, []).append((task, successes, failures))
@@ -112,6 +118,12 @@ class DenseRun:
                 had = self.closed[made_at].counts.get(task, (0.0, 0.0))
                 self.closed[made_at].counts[task] = (had[0] + successes, had[1] + failures)
         self.estimate(_sums(on_time or everything))
+        for task, parts in everything.items():
+            rates = [s / (s + f) for _, s, f in parts]
+            if task in teaches or max(rates) - min(rates) > 1e-9:
+                self.effective += 1
+            else:
+                self.all_solved += sum(s for _, s, _ in parts) >= sum(f for _, _, f in parts)
         self.reported += len(everything)
         self.rollouts += sum(s + f for s, f in _sums(everything).values())
         rollouts = self.settings.rollouts_per_task or (self.rollouts / self.reported if self.reported else 0.0)

@@ -65,6 +65,10 @@ def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
         state, receipt = advance(state, entry, story.pool)
         assert receipt.step == state.step == dense.step
         assert receipt.capability == state.belief.capability
+        totals = state.totals
+        assert (totals.reported, totals.effective, totals.all_solved, totals.none_solved) == (
+            (dense.reported, dense.effective, dense.all_solved, dense.reported - dense.effective - dense.all_solved)
+        )
         assert_same_beliefs(state, dense)
 
 

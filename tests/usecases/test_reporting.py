@@ -2,9 +2,12 @@
 
 import asyncio
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bots_service.core.codec import encode_state
 from bots_service.errors import (
@@ -15,7 +18,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import Once
-from bots_service.usecases.report_outcomes import News, Outcome
+from bots_service.usecases.report_outcomes import News, Outcome, read_evidence
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
 REFUSED = {
@@ -117,6 +120,50 @@ async def test_a_task_is_effective_if_its_group_has_a_gradient(world: World, cas
     assert {each: getattr(tally, each) for each in ("effective", "all_solved", "none_solved")} == {
         "effective": 0, "all_solved": 0, "none_solved": 0, name: 1
     }  # fmt: skip
+
+
+numbers = st.sampled_from([0, 1, 2, 2.5, -1, 1.2, math.nan, math.inf])
+forms = st.fixed_dictionaries(
+    {},
+    optional={
+        "successes": numbers,
+        "trials": numbers,
+        "rewards": st.lists(numbers, max_size=3),
+        "effective": st.booleans(),
+        "status": st.just("aborted"),
+    },
+)
+
+
+def what_is_right(form: dict[str, Any]) -> tuple[float, float, bool] | str:
+    """Return the successes, failures and flag of an outcome by the words of docs/api.md, "aborted", or "refused"."""
+    given = form.keys() - {"effective"}
+    if form == {"status": "aborted"}:
+        return "aborted"
+    rewards, (solved, trials) = form.get("rewards", []), (form.get("successes", 0), form.get("trials", 1))
+    if given == {"rewards"}:
+        is_right = len(rewards) > 0 and all(0 <= reward <= 1 for reward in rewards)
+        solved, trials = sum(rewards), len(rewards)
+    else:
+        fits = "rewards" not in form or (len(rewards) == trials and all(map(math.isfinite, rewards)))
+        is_right = {"successes", "trials"} <= given <= {"successes", "trials", "rewards"} and fits
+        is_right = is_right and 0 < trials < math.inf and 0 <= solved <= trials
+    if not is_right:
+        return "refused"
+    differ = len(set(rewards)) > 1 if "rewards" in form else 0 < solved < trials
+    return solved, trials - solved, form.get("effective", differ)
+
+
+@given(forms)
+def test_every_form_of_an_outcome_is_read_as_documented_or_refused(form: dict[str, Any]):
+    wanted, tasks, outcomes = what_is_right(form), np.array([7], np.int32), [Outcome("t7", **form)]
+    if wanted == "refused":
+        with pytest.raises(InvalidOutcomesError):
+            read_evidence(tasks, outcomes, (0.0, 1.0))
+        return
+    evidence = read_evidence(tasks, outcomes, (0.0, 1.0))
+    columns = (evidence.tasks, evidence.successes, evidence.failures, evidence.effective)
+    assert [tuple(row) for row in zip(*columns, strict=True)] == ([] if wanted == "aborted" else [(7, *wanted)])
 
 
 async def test_rewards_beside_counts_teach_the_belief_nothing(world: World):
