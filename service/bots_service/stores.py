@@ -115,7 +115,7 @@ def memory_stores(settings: Settings) -> HotStores:
     states = MemoryStates(settings.cache_bytes, alone=alone)
     return HotStores(
         states,
-        MemoryLeases(degraded=alone, first_ordinal=secrets.randbelow(ORDINALS) if alone else 0),
+        MemoryLeases(first_ordinal=secrets.randbelow(ORDINALS) if alone else 0),
         MemoryRateLimits(),
         is_shared=False,
         health={},

@@ -178,7 +178,7 @@ def use_cases(
         create_key=CreateKey(p.keys, p.known_keys),
         revoke_key=RevokeKey(p.keys, p.known_keys),
         list_datasets=ListDatasets(p.datasets),
-        import_dataset=ImportDataset(p.datasets, p.open_datasets),
+        import_dataset=ImportDataset(p.datasets, p.open_datasets, p.tell_replicas),
         append_tasks=AppendTasks(p.datasets, p.open_datasets, p.tell_replicas),
         retire_tasks=RetireTasks(p.datasets, p.open_datasets, p.tell_replicas),
         delete_dataset=DeleteDataset(p.datasets, p.open_datasets, p.runs, p.states, p.leases, p.at_work),

@@ -21,6 +21,7 @@ from bots_service.usecases.report_outcomes import News, Outcome
 from bots_service.usecases.select_tasks import Wish
 from tests.simulator.world import POOL, TASKS, World, block, stream
 
+MOST_CHANGES = TASKS - 6  # of the dataset, so that enough tasks are left to select
 SETTINGS: list[dict[str, Any]] = [
     {"forgetting": 0.5},
     {"implicit_weight": 0.4},
@@ -55,9 +56,10 @@ class Client:
         rng = self.world.rng
         acts = [self.select, self.report, self.rewind, self.fork, self.change, self.describe, self.history]
         acts += [self.snapshot, self.put, self.append_tasks, self.retire]
+        changes = rng.choice([0, 1, 10])  # of the dataset
         for _ in range(calls):
             await asyncio.sleep(rng.uniform(0.0, 0.4))
-            [act] = rng.choices(acts, [30, 40, 4, 2, 4, 4, 2, 2, 1, 1, 1])
+            [act] = rng.choices(acts, [30, 40, 4, 2, 4, 4, 2, 2, 1, changes, changes])
             await act()
 
     # --- select ------------------------------------------------------------------------------------------------------
@@ -65,9 +67,11 @@ class Client:
     async def select(self) -> None:
         world, rng = self.world, self.world.rng
         run, count = world.a_run(), rng.randint(1, 5)
-        wish = Wish(POOL, run, count)
-        once = Once(f"select-{world.number()}", repr(wish)) if rng.random() < 0.6 else None
-        floor, began = world.of(run).floor, world.now
+        known = sorted(world.appended)
+        wish = Wish(POOL, run, count, exclude=tuple(f"t{task}" for task in rng.sample(known, min(1, len(known)))))
+        call = f"select-{world.number()}"
+        once = Once(call, repr(wish)) if rng.random() < 0.6 else None
+        floor, retired, began = world.of(run).floor, set(world.retired), world.now
         answer = await self._ask(wish, once)
         if answer is None:
             return
@@ -76,7 +80,10 @@ class Client:
             f"{self.name} has selection {selection.id[:-13]} of {run}: {selection.tasks.tolist()}"
             f"{' degraded' * selection.degraded} reused {selection.reused}"
         )
+        assert world.of(run).made_for.setdefault(selection.id, call) == call, f"{selection.id} was made twice"
         self._check(run, selection, count, floor)
+        gone = retired & set(selection.tasks.tolist())
+        assert selection.id in world.hot.alone or not gone, f"{run}: tasks {gone} were retired before the select"
         self._check_shared(run, selection, began)
         self.selections.append((run, selection))
         if once is not None and rng.random() < 0.3:
@@ -97,14 +104,14 @@ class Client:
         assert len(set(selection.tasks.tolist())) == count
         alpha, beta = state.belief.of_tasks(pool, selection.tasks)
         np.testing.assert_array_equal(selection.means, alpha / (alpha + beta), f"means of {selection.id}")
-        assert selection.degraded or selection.seq >= floor, (
+        assert selection.id in self.world.hot.alone or selection.seq >= floor, (
             f"{run}: a selection from state {selection.seq}, after entry {floor} was acknowledged"
         )
 
     def _check_shared(self, run: str, selection: Selection, began: float) -> None:
         """No two trainers work on one task while others are free."""
         world = self.world
-        if selection.degraded:
+        if selection.id in world.hot.alone:
             return
         held = world.of(run).held
         seconds = world.truth.state(run, selection.seq).settings.lease_seconds
@@ -116,9 +123,10 @@ class Client:
             if until - since >= seconds:
                 continue
             for task in mine & set(other.tasks.tolist()):
-                assert any(span.touches(run, task, since, until) for span in world.lost), (
-                    f"{run}: task {task} is in selections {other.id} and {selection.id} at the same time"
-                )
+                is_told = selection.degraded or other.degraded
+                assert any(
+                    span.touches(run, task, since, until) and (is_told or not span.is_loss) for span in world.lost
+                ), f"{run}: task {task} is in selections {other.id} and {selection.id} at the same time"
         held.append((began, world.now, selection))
 
     async def _select_again(self, wish: Wish, once: Once, first: Selection, began: float) -> None:
@@ -131,7 +139,8 @@ class Client:
         forgotten = any(
             span.run in (None, wish.run) and span.tasks is None and span.end >= began for span in world.lost
         )
-        if not (first.degraded or again.degraded or forgotten or world.now - began > 800):
+        is_alone = world.hot.alone & {first.id, again.id}
+        if not (is_alone or forgotten or world.now - began > 800):
             assert again.id == first.id, f"{once.key} gave {first.id}, then {again.id}"
             assert again.tasks.tolist() == first.tasks.tolist()
             assert answer[2]
@@ -291,23 +300,31 @@ class Client:
     async def append_tasks(self) -> None:
         world = self.world
         world.changes += 1
+        losses = world.network.losses
 
         async def appended(use: UseCases) -> Any:
             assert world.sql.dataset is not None
             return await use.append_tasks(POOL, stream(block(world.sql.dataset.facts.size, 2)), lambda: None)
 
         try:
-            await world.patiently(f"{self.name} appends tasks", appended, attempts=1)
+            row = await world.patiently(f"{self.name} appends tasks", appended, attempts=1)
         except (TaskExistsError, InvalidTasksError) as error:
             world.network.note(f"{error}")
+            return
+        if row is not None and losses == world.network.losses:  # else some replicas hear of it within seconds only
+            world.appended |= {row.facts.size - 2, row.facts.size - 1}
 
     async def retire(self) -> None:
         world = self.world
+        if world.changes >= MOST_CHANGES:
+            return
         world.changes += 1
-        task = world.rng.randrange(TASKS)
-        await world.patiently(
+        task, losses = world.rng.randrange(TASKS), world.network.losses
+        row = await world.patiently(
             f"{self.name} retires t{task}", lambda use: use.retire_tasks(POOL, [f"t{task}"], None), attempts=2
         )
+        if row is not None and losses == world.network.losses:
+            world.retired.add(task)
 
 
 def present(replay: Any, seq: int) -> list[Receipt]:

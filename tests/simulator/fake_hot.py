@@ -4,6 +4,7 @@ It takes the liberties that the ports leave: it forgets, answers `begin` from me
 """
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,11 +15,10 @@ import numpy as np
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.state import RunState
 from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import Begun, Published, Taken
+from bots_service.ports.hot_records import NO_MARK, Begun, Known, Published, Taken
 from bots_service.ports.records import RunRow, Selection
 from tests.simulator.links import Link, LostError
 
-NO_MARK = ""  # where the store could not be asked: with it nothing can be published
 REMEMBERED_S = 900.0
 Result = TypeVar("Result")
 
@@ -29,15 +29,17 @@ def version(state: RunState) -> tuple[int, int]:
 
 @dataclass
 class InFlight:
-    """What the store knows of one run's selections."""
+    """What the store knows of one run's selections. lost_at: when leases were found lost."""
 
     ends: dict[int, float] = field(default_factory=dict)  # task -> when its lease ends
     turn: int = 0
+    first: int = 0  # ordinal of the selections from each state
     made: dict[tuple[int, int], int] = field(default_factory=dict)  # (epoch, seq) -> selections from that state
     remembered: dict[str, tuple[str, Selection, float]] = field(default_factory=dict)
+    lost_at: float = -math.inf
 
     def copied(self) -> "InFlight":
-        return InFlight(dict(self.ends), self.turn, dict(self.made), dict(self.remembered))
+        return replace(self, ends=dict(self.ends), made=dict(self.made), remembered=dict(self.remembered))
 
     def purge(self, now: float) -> None:
         ended = [task for task, end in self.ends.items() if end <= now]
@@ -46,12 +48,13 @@ class InFlight:
         self.turn += bool(ended)
         self.remembered = {key: kept for key, kept in self.remembered.items() if kept[2] > now}
 
-    def begun(self, state: RunState, key: str | None, *, degraded: bool) -> Begun:
+    def begun(self, known: Known, key: str | None, now: float, *, alone: bool) -> Begun:
         kept = None if key is None else self.remembered.get(key)
         previous = None if kept is None else kept[:2]
-        ordinal = self.made.get((state.epoch, state.seq), 0)
+        ordinal = self.first + self.made.get(version(known.state), 0)
         leased = frozen(np.array(sorted(self.ends), np.int32))
-        return Begun(ordinal, leased, self.turn, degraded, previous)
+        is_lost = now < self.lost_at + known.state.settings.lease_seconds
+        return Begun(ordinal, leased, self.turn, known.mark, alone, alone or is_lost, previous)
 
     def take(self, selection: Selection, now: float, seconds: float, key: str | None, fingerprint: str) -> None:
         self.turn += 1
@@ -69,7 +72,12 @@ class InFlight:
 
 @dataclass
 class Hot:
-    """The shared store. published: told of every state that somebody wants to publish; generation: of its memory."""
+    """The shared store.
+
+    published: told of every state that somebody wants to publish.
+    generation: of its memory.
+    alone: ids of the selections that a process leased by itself.
+    """
 
     clock: Callable[[], float]
     published: Callable[[RunRow, RunState], None]
@@ -78,23 +86,30 @@ class Hot:
     states: dict[str, RunState] = field(default_factory=dict)
     in_flight: dict[str, InFlight] = field(default_factory=dict)
     doubts: Counter[str] = field(default_factory=Counter)
+    alone: set[str] = field(default_factory=set)
     histories: int = 0
 
     def generation_of(self, run: RunRow) -> str:
         return f"{self.generation}.{self.doubts[run.uid]}"
 
+    def created(self, run: RunRow) -> None:
+        self.of(run).lost_at = -math.inf
+
     def doubt(self, run: RunRow) -> None:
         self.doubts[run.uid] += 1
-        self.states.pop(run.uid, None)
 
     def wipe(self) -> None:
         self.generation += 1
         self.states, self.in_flight = {}, {}
 
     def anew(self, in_flight: InFlight) -> InFlight:
-        """Return it with turns that were never used before: an old one must not be taken for a new one."""
+        """Return it with turns and ordinals that were never used before: an old one must not be taken for a new one."""
         self.histories += 1
-        return replace(in_flight, turn=1000 * self.histories)
+        return replace(in_flight, turn=1000 * self.histories, first=1000 * self.histories, lost_at=self.clock())
+
+    def has_lost(self, run: RunRow, seconds: float) -> bool:
+        """Say whether it found leases lost that may not have ended."""
+        return self.clock() < self.of(run).lost_at + seconds
 
     def copied(self) -> dict[str, InFlight]:
         """What it would have after a restart: leases of some time ago. Its states nobody trusts any more."""
@@ -135,7 +150,8 @@ class Hot:
         if kept is not None:
             return Taken(previous=kept[:2])
         newest = self.states.get(run.uid)
-        if newest is None or (newest.epoch, newest.seq) != (selection.epoch, selection.seq):
+        is_of_now = begun.mark.partition(":")[2] == self.generation_of(run)
+        if not is_of_now or newest is None or (newest.epoch, newest.seq) != (selection.epoch, selection.seq):
             return Taken(stale=True)
         if in_flight.turn != begun.turn:
             return Taken()
@@ -173,11 +189,15 @@ class FakeStates:
     def __init__(self, hot: Hot, link: HotLink) -> None:
         self._hot = hot
         self._link = link
-        self._held: dict[str, Published] = {}
-        self._trusted: dict[str, int] = {}
+        self._held: dict[str, Known] = {}
+        self._trusted: dict[str, str] = {}  # marks
 
-    def known(self, run: RunRow) -> Published | None:
+    def known(self, run: RunRow) -> Known | None:
         return self._held.get(run.uid)
+
+    async def created(self, run: RunRow) -> None:
+        with contextlib.suppress(LostError):
+            await self._link.call("created", lambda: self._hot.created(run))
 
     async def newest(self, run: RunRow) -> Published:
         outages = self._link.outages
@@ -188,14 +208,11 @@ class FakeStates:
         except LostError:
             return Published(None, NO_MARK)
         mark = f"{outages}:{generation}"
+        if state is not None:
+            self._hold(run, state, self._trusted.get(run.uid, NO_MARK))
         held = self._held.get(run.uid)
-        is_behind = (
-            state is not None and held is not None and held.state is not None and version(state) < version(held.state)
-        )
-        if state is None or is_behind or self._trusted.get(run.uid, 0) != outages:
-            return Published(None, mark)
-        self._held[run.uid] = Published(state, mark)
-        return self._held[run.uid]
+        is_newest = state is not None and held is not None and version(state) == version(held.state)
+        return Published(state if is_newest and self._trusted.get(run.uid) == mark else None, mark)
 
     async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:
         self._hot.published(run, state)
@@ -209,11 +226,12 @@ class FakeStates:
             reach = await self._link.call(f"publish {state.seq}", effect)
         except LostError:
             self._link.owed[run.uid] = lambda: self._hot.doubt(run)
+            self._trusted[run.uid] = NO_MARK
             self._hold(run, state, NO_MARK)
             return Reach.ALONE
         if reach is Reach.ALL:
+            self._trusted[run.uid] = mark
             self._hold(run, state, mark)
-            self._trusted[run.uid] = outages
         return reach
 
     async def doubt(self, run: RunRow) -> None:
@@ -228,8 +246,9 @@ class FakeStates:
 
     def _hold(self, run: RunRow, state: RunState, mark: str) -> None:
         held = self._held.get(run.uid)
-        if held is None or held.state is None or version(held.state) <= version(state):
-            self._held[run.uid] = Published(state, mark)
+        if held is None or version(held.state) < version(state):
+            held = Known(state, mark)
+        self._held[run.uid] = replace(held, mark=mark)
 
 
 class FakeLeases:
@@ -241,17 +260,18 @@ class FakeLeases:
         self._alone: dict[str, InFlight] = {}
         self._seen: dict[str, InFlight] = {}  # what the shared store had, some time ago
 
-    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
-        if alone:
-            return self._own(run).begun(state, key, degraded=True)
+    async def begin(self, run: RunRow, known: Known, *, key: str | None) -> Begun:
+        now = self._hot.clock()
+        if known.degraded:
+            return self._own(run).begun(known, key, now, alone=True)
         seen = self._seen.get(run.uid)
         if seen is not None and self._link.link.network.rng.random() < 0.5:
-            return seen.begun(state, key, degraded=False)
+            return seen.begun(known, key, now, alone=False)
         try:
-            self._seen[run.uid] = await self._link.call("begin", lambda: self._hot.of(run).copied())
+            seen = self._seen[run.uid] = await self._link.call("begin", lambda: self._hot.of(run).copied())
         except LostError:
-            return self._own(run).begun(state, key, degraded=True)
-        return self._seen[run.uid].begun(state, key, degraded=False)
+            return self._own(run).begun(known, key, now, alone=True)
+        return seen.begun(known, key, now, alone=False)
 
     async def take(
         self,
@@ -264,12 +284,13 @@ class FakeLeases:
         fingerprint: str,
         reuse: bool,
     ) -> Taken:
-        if begun.degraded:
+        if begun.alone:
             own = self._own(run)
             kept = None if key is None else own.remembered.get(key)
             if kept is not None:
                 return Taken(previous=kept[:2])
             own.take(selection, self._hot.clock(), seconds, key, fingerprint)
+            self._hot.alone.add(selection.id)
             return Taken(selection=selection)
         self._seen.pop(run.uid, None)
         try:
@@ -299,6 +320,8 @@ class FakeLeases:
             await self._link.call("forget leases", lambda: self._hot.forget(run))
 
     def _own(self, run: RunRow) -> InFlight:
-        own = self._alone.setdefault(run.uid, InFlight())
+        own = self._alone.get(run.uid)
+        if own is None:
+            own = self._alone[run.uid] = self._hot.anew(InFlight())
         own.purge(self._hot.clock())
         return own

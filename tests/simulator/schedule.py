@@ -93,7 +93,7 @@ class Schedule:
     async def _wipe(self) -> None:
         self.world.network.note("--- the hot store is wiped")
         self.world.hot.wipe()
-        self.world.others_forget(None).end = self.world.now
+        self.world.others_forget(None, is_loss=True).end = self.world.now
 
     async def _copy(self) -> None:
         self.older = self.world.hot.copied()
@@ -101,7 +101,7 @@ class Schedule:
     async def _restart_hot(self) -> None:
         self.world.network.note("--- the hot store starts again with older leases")
         self.world.hot.restart(self.older)
-        self.world.others_forget(None).end = self.world.now
+        self.world.others_forget(None, is_loss=True).end = self.world.now
 
     async def _cut_hot(self) -> None:
         await self._cut("hot")
@@ -160,7 +160,9 @@ class Schedule:
             told = await replica.call(lambda use: use.describe_run(POOL, name), 60)
             chosen, _, _ = await replica.call(lambda use: use.select_tasks(wish, None), 60)
             world.network.note(f"{replica.name} says {name} is at {told.state.seq}, selects from {chosen.seq}")
-            if told.state.seq == chosen.seq == last and not chosen.degraded:
+            row = world.sql.runs[name].row
+            is_whole = chosen.degraded == world.hot.has_lost(row, told.state.settings.lease_seconds)
+            if told.state.seq == chosen.seq == last and is_whole and not told.degraded:
                 world.assert_true(name, told.state)
                 rows = await replica.call(lambda use: use.read_history(POOL, name, 0, 10_000), 60)
                 assert [row.receipt for row in rows] == present(replay, last), f"history of {name}"

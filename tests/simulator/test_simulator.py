@@ -1,16 +1,20 @@
 """Thousands of seeded schedules of callers and faults in one process, each checked against a plain model."""
 
+import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from bots_service.core.entries import Report
 from bots_service.core.state import RunState
 from bots_service.ports.hot import Reach
+from bots_service.ports.hot_records import NO_MARK, Published
 from bots_service.ports.records import Appended
-from tests.simulator.fake_hot import Hot, InFlight
+from tests.simulator.fake_hot import FakeStates, Hot, InFlight
 from tests.simulator.fake_sql import Sql
+from tests.simulator.links import LostError
 from tests.simulator.schedule import Schedule
 from tests.sizes import size
 
@@ -107,7 +111,39 @@ def losing_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InFlight, "take", lossy)
 
 
-SABOTAGES = [losing_entries, forgetting_keys, trusting_what_a_wipe_left, losing_states, losing_leases]
+def ending_a_doubt_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a store in which the first publish after a change of the dataset ends the doubt of all replicas."""
+
+    async def trusting(self: FakeStates, run) -> Published:
+        try:
+            state, generation = await self._link.call(
+                "newest", lambda: (self._hot.states.get(run.uid), self._hot.generation_of(run))
+            )
+        except LostError:
+            return Published(None, NO_MARK)
+        mark = f"{self._link.outages}:{generation}"
+        if state is not None:
+            self._trusted[run.uid] = mark
+            self._hold(run, state, mark)
+        return Published(state, mark)
+
+    monkeypatch.setattr(FakeStates, "newest", trusting)
+
+
+def counting_anew_after_a_wipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    anew = Hot.anew
+    monkeypatch.setattr(Hot, "anew", lambda self, in_flight: replace(anew(self, in_flight), first=0))
+
+
+def telling_nobody_of_lost_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    anew = Hot.anew
+    monkeypatch.setattr(Hot, "anew", lambda self, in_flight: replace(anew(self, in_flight), lost_at=-math.inf))
+
+
+SABOTAGES = [
+    *(losing_entries, forgetting_keys, trusting_what_a_wipe_left, losing_states, losing_leases),
+    *(ending_a_doubt_for_all, counting_anew_after_a_wipe, telling_nobody_of_lost_leases),
+]
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES)

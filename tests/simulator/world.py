@@ -42,12 +42,18 @@ async def stream(*blocks: TaskBlock) -> AsyncIterator[TaskBlock]:
 
 @dataclass
 class Span:
-    """Something that took place between two moments. tasks: None for all of the run; run: None for all runs."""
+    """Leases that may have ended between two moments.
+
+    run: None for all runs.
+    tasks: None for all of the run.
+    is_loss: the hot store lost them, and whoever selects afterwards is told so.
+    """
 
     run: str | None
     tasks: set[int] | None
     begin: float
     end: float = NEVER
+    is_loss: bool = False
 
     def touches(self, run: str, task: int, begin: float, end: float) -> bool:
         is_about = self.run in (None, run) and (self.tasks is None or task in self.tasks)
@@ -60,10 +66,12 @@ class Promises:
 
     floor: the greatest seq of which they know that all replicas have it.
     held: selections with the moments at which they were asked for and answered.
+    made_for: selection id -> the call that it answered.
     """
 
     floor: int = 0
     held: list[tuple[float, float, Selection]] = field(default_factory=list)
+    made_for: dict[str, str] = field(default_factory=dict)
 
 
 class World:
@@ -83,6 +91,8 @@ class World:
         self.promises: dict[str, Promises] = {"default": Promises()}
         self.lost: list[Span] = []  # spans in which leases may have ended
         self.changes = 0  # of the dataset
+        self.retired: set[int] = set()  # tasks of which all replicas know that they are retired
+        self.appended: set[int] = set()  # likewise, that they are there
         self.ready: set[tuple[int, str, int]] = set()  # process, run, generation: what can select without SQL
         self.processes: list[Process] = []  # keeps their ids from being used again
         self.numbers = 0
@@ -101,9 +111,9 @@ class World:
     def a_run(self) -> str:
         return self.rng.choice(sorted(self.promises))
 
-    def others_forget(self, run: str | None, tasks: set[int] | None = None) -> Span:
+    def others_forget(self, run: str | None, tasks: set[int] | None = None, *, is_loss: bool = False) -> Span:
         """Note that leases may end from now on; the caller sets when that was over."""
-        span = Span(run, tasks, self.now)
+        span = Span(run, tasks, self.now, is_loss=is_loss)
         self.lost.append(span)
         return span
 
@@ -162,7 +172,7 @@ class World:
         return None
 
     def _note_ready(self, process: Process, run: str | None, answer: Any) -> None:
-        if run is not None and not answer[0].degraded:
+        if run is not None and answer[0].id not in self.hot.alone:
             self.processes.append(process)
             self.ready.add((id(process), run, self.hot.generation))
 

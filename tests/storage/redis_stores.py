@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import redis
 
+from bots_service.ports.hot_records import Known
+from bots_service.ports.records import RunRow
 from bots_service.storage.redis_connection import RedisConnection
 from bots_service.storage.redis_leases import RedisLeases
 from bots_service.storage.redis_states import RedisStates
 from bots_service.storage.redis_views import RedisViews
-from tests.storage.contracts.hot import Clock, Hot
+from tests.storage.contracts.hot import Clock, Hot, found, run_row
 
 ENDS_SOONER = """
 for _, task in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
@@ -18,6 +20,11 @@ for _, task in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 """
 FORGOTTEN_SOONER = "redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]) - ARGV[1])"
+LOST_SOONER = """
+if tonumber(redis.call('HGET', KEYS[1], 'l') or 0) > 0 then
+  redis.call('HINCRBY', KEYS[1], 'l', -ARGV[1])
+end
+"""
 PATIENT_S = 20.0  # for tests in which Redis is there, on machines with much to do
 
 
@@ -26,6 +33,16 @@ class Replica(Hot):
     """A replica's hot stores, with its own connection."""
 
     connection: RedisConnection | None = None
+
+    async def follow(self, run: RunRow = run_row()) -> tuple[int, int] | None:  # noqa: B008 - read-only
+        """Return epoch and seq of the newest state, once SQL was asked where it must be; it knows what Redis knows."""
+        newest = await self.states.newest(run)
+        known = self.states.known(run)
+        if newest.state is None and known is not None:
+            await self.publish(known.state, run)
+        elif newest.state is not None:
+            self.known = Known(newest.state, newest.mark)
+        return await found(self.states, run)
 
 
 @asynccontextmanager
@@ -51,6 +68,10 @@ class RedisClock(Clock):
 
     def advance(self, seconds: float) -> None:
         super().advance(seconds)
-        for script, keys in ((ENDS_SOONER, "bots:*:leases"), (FORGOTTEN_SOONER, "bots:*:selection:*")):
+        for script, keys in (
+            (ENDS_SOONER, "bots:*:leases"),
+            (FORGOTTEN_SOONER, "bots:*:selection:*"),
+            (LOST_SOONER, "bots:*:state"),
+        ):
             for key in self._client.scan_iter(keys):
                 self._client.eval(script, 1, key, int(1000 * seconds))

@@ -7,6 +7,7 @@ import pytest
 
 from bots_service.core.arrays import frozen
 from bots_service.ports.hot import Reach
+from bots_service.ports.hot_records import NO_MARK, Known
 from bots_service.storage.memory_leases import COUNTED_STATES, MemoryLeases
 from bots_service.storage.memory_states import MARK, MemoryStates, nbytes
 from tests.storage.contracts.hot import Clock, Hot, LeasesContract, StatesContract, found, run_row, state_at
@@ -42,8 +43,7 @@ class TestMemoryStates(StatesContract):
         assert await found(states, run_row()) is None
         known = states.known(run_row())
         assert known is not None
-        assert known.state is not None
-        assert known.state.seq == 3
+        assert (known.state.seq, known.degraded) == (3, True)
 
 
 class TestMemoryLeases(LeasesContract):
@@ -58,20 +58,20 @@ class TestMemoryLeases(LeasesContract):
 
     async def test_selections_from_few_states_are_counted_at_a_time(self, hot: Hot):
         for seq in range(COUNTED_STATES + 1):
-            hot.state = state_at(seq)
+            hot.known = Known(state_at(seq), MARK)
             await hot.select(seq)
-        hot.state = state_at(0)
+        hot.known = Known(state_at(0), MARK)
         assert (await hot.begin()).ordinal == 0
-        hot.state = state_at(COUNTED_STATES)
+        hot.known = Known(state_at(COUNTED_STATES), MARK)
         assert (await hot.begin()).ordinal == 1
 
     async def test_where_others_can_not_be_asked_it_says_so_and_counts_from_another_ordinal(self, hot: Hot):
-        hot.leases = MemoryLeases(clock=hot.clock, degraded=True, first_ordinal=700)
+        hot.leases = MemoryLeases(clock=hot.clock, first_ordinal=700)
         begun = await hot.begin()
-        assert (begun.degraded, begun.ordinal) == (True, 700)
+        assert (begun.alone, begun.degraded, begun.ordinal) == (True, True, 700)
         await hot.take(begun, 1)
         assert (await hot.begin()).ordinal == 701
-        hot.state = state_at(2)
+        hot.known = Known(state_at(2), NO_MARK)
         assert (await hot.begin()).ordinal == 700
 
     async def test_leases_equal_those_of_a_slow_model(self, hot: Hot):

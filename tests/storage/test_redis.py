@@ -12,11 +12,14 @@ import redis
 from bots_service.core.arrays import frozen
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.ports.hot import Reach
+from bots_service.ports.hot_records import Known
 from bots_service.storage.memory_leases import MemoryLeases
 from bots_service.storage.memory_states import MemoryStates
 from bots_service.storage.redis_connection import RedisConnection
 from bots_service.storage.redis_health import RedisHealth
 from bots_service.storage.redis_selections import MOST_BYTES, decode_selection, encode_selection
+from bots_service.storage.redis_states import DOUBT
+from bots_service.storage.redis_views import keys
 from tests.servers import RedisServer
 from tests.storage.contracts.hot import (
     Clock,
@@ -42,6 +45,7 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 @pytest.fixture
 async def hot(redis_server: RedisServer, client: redis.Redis) -> AsyncIterator[Replica]:
     async with replica(redis_server.url, RedisClock(client)) as made:
+        await made.states.created(run_row())
         yield made
 
 
@@ -60,19 +64,19 @@ def commands(client: redis.Redis) -> int:
 class TestRedisStates(StatesContract):
     async def test_replicas_see_what_was_published_and_nothing_older_replaces_it(self, hot: Replica, other: Replica):
         assert await hot.publish(state_at(4)) is Reach.ALL
-        assert await found(other.states, run_row()) == (0, 4)
+        assert await other.follow() == (0, 4)
         assert await other.publish(state_at(6)) is Reach.ALL
         assert await hot.publish(state_at(5)) is Reach.ALL
         assert await found(hot.states, run_row()) == (0, 6)
         known = hot.states.known(run_row())
         assert known is not None
-        assert known.state is not None
         assert known.state.seq == 6
 
     async def test_a_large_state_comes_back_whole(self, hot: Replica, other: Replica):
         state = state_at(4)
         implied = frozen(np.random.default_rng(1).random((2, 100_000)))
         await hot.publish(replace(state, belief=replace(state.belief, implied=implied)))
+        await other.follow()
         newest = (await other.states.newest(run_row())).state
         assert newest is not None
         np.testing.assert_array_equal(newest.belief.implied, implied)
@@ -110,6 +114,43 @@ class TestRedisStates(StatesContract):
         assert await other.states.publish(run_row(), state_at(5), mark) is Reach.OUTDATED
         assert hot.states.known(run_row()) is not None
 
+    async def test_a_doubt_ends_for_each_replica_when_it_asked_sql_itself(self, hot: Replica, other: Replica):
+        await hot.publish(state_at(4))
+        await other.follow()
+        assert (await other.select(1)).selection is not None
+        await hot.states.doubt(run_row())
+        assert await hot.publish(state_at(4)) is Reach.ALL
+        assert (await hot.select(2)).selection is not None
+        assert (await other.select(3)).stale
+        assert await found(other.states, run_row()) is None
+        assert await other.follow() == (0, 4)
+        assert (await other.select(3)).selection is not None
+
+    async def test_a_doubt_that_is_run_late_once_more_brings_no_generation_back(self, hot: Replica, other: Replica):
+        await hot.publish(state_at(4))
+        late = ("the first change", 1, 1)
+        assert hot.connection is not None
+        await hot.connection.run(DOUBT, keys(run_row()), *late)
+        await other.follow()  # so it knows of that change, and not of the next one
+        await hot.states.doubt(run_row())
+        await hot.connection.run(DOUBT, keys(run_row()), *late)
+        assert (await other.select(3)).stale
+
+    async def test_the_first_state_in_a_generation_without_one_is_counted_from_a_random_ordinal(
+        self, hot: Replica, client: redis.Redis
+    ):
+        first = []
+        for _ in range(3):
+            await hot.publish(state_at(4))
+            first.append((await hot.begin()).ordinal)
+            client.flushall()
+            assert (await hot.take(await hot.begin(), 1)).stale
+        await hot.publish(state_at(4))
+        await hot.publish(state_at(5))
+        assert (await hot.begin()).ordinal == 0  # nobody selected from it before
+        assert first[0] == 0
+        assert len(set(first)) == 3
+
     async def test_a_damaged_state_is_wiped(self, hot: Replica, other: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
         mark = (await hot.states.newest(run_row())).mark
@@ -118,7 +159,7 @@ class TestRedisStates(StatesContract):
         assert newest.state is None
         assert await hot.states.publish(run_row(), state_at(5), mark) is Reach.OUTDATED
         assert await other.states.publish(run_row(), state_at(4), newest.mark) is Reach.ALL
-        assert await found(hot.states, run_row()) == (0, 4)
+        assert await hot.follow() == (0, 4)
 
     async def test_every_key_ends_at_some_time(self, hot: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
@@ -132,6 +173,54 @@ class TestRedisStates(StatesContract):
 
 
 class TestRedisLeases(LeasesContract):
+    async def test_selections_are_degraded_until_the_leases_that_redis_lost_would_have_ended(
+        self, hot: Replica, other: Replica, client: redis.Redis
+    ):
+        await hot.publish(state_at(1))
+        assert not (await hot.begin()).degraded
+        client.flushall()
+        assert await other.publish(state_at(1)) is Reach.ALL
+        await hot.follow()
+        seconds = state_at(1).settings.lease_seconds
+        for stores in (hot, other):
+            begun = await stores.begin()
+            assert (begun.degraded, begun.alone) == (True, False)
+        hot.clock.advance(seconds - 100)
+        assert (await hot.begin()).degraded
+        hot.clock.advance(200)
+        assert not (await hot.begin()).degraded
+        await hot.states.doubt(run_row())
+        await other.follow()
+        assert not (await other.begin()).degraded
+
+    async def test_leases_of_a_redis_that_restarted_may_be_lost(self, hot: Replica, client: redis.Redis):
+        await hot.publish(state_at(1))
+        client.hset("bots:{uid-1}:state", "r", "0" * 40)
+        await hot.publish(state_at(1))
+        assert (await hot.begin()).degraded
+
+    async def test_a_new_run_has_lost_nothing_whoever_asked_for_it_first(self, hot: Replica, other: Replica):
+        await other.publish(state_at(1), run_row(2))
+        assert (await other.begin(run=run_row(2))).degraded
+        await hot.states.created(run_row(2))
+        refused = await other.leases.take(
+            run_row(2),
+            selection_of(state_at(1), 1),
+            await other.begin(run=run_row(2)),
+            seconds=10,
+            key=None,
+            fingerprint="f",
+            reuse=False,
+        )
+        assert refused.selection is None
+        assert not (await other.begin(run=run_row(2))).degraded
+
+    async def test_a_rewind_lets_no_selection_be_made_twice(self, hot: Replica):
+        await hot.publish(state_at(1, epoch=1))
+        await hot.select(1)
+        await hot.leases.forget(run_row())
+        assert (await hot.begin()).ordinal == 1
+
     @pytest.mark.parametrize("seed", range(6))
     async def test_the_same_calls_find_the_same_as_in_memory(self, hot: Replica, seed: int):
         clock = Clock()
@@ -154,8 +243,8 @@ class TestRedisLeases(LeasesContract):
         for seq in range(2, 6):
             known = hot.states.known(run_row())
             assert known is not None
-            hot.state = state_at(seq)
-            await hot.states.publish(run_row(), hot.state, known.mark)
+            hot.known = Known(state_at(seq), known.mark)
+            await hot.states.publish(run_row(), hot.known.state, known.mark)
             await hot.release(seq - 1)
             before = commands(client)
             assert (await hot.select(seq)).selection is not None
@@ -171,7 +260,7 @@ class TestRedisLeases(LeasesContract):
     async def test_a_replica_learns_what_others_leased_released_and_remembered(self, hot: Replica, other: Replica):
         await hot.publish(state_at(1))
         await hot.select(1, 2, key="k")
-        other.state = hot.state
+        await other.follow()
         begun = await other.begin("k")
         assert begun.previous is not None
         assert begun.previous[1].tasks.tolist() == [1, 2]
@@ -193,7 +282,7 @@ class TestRedisLeases(LeasesContract):
     @pytest.mark.parametrize("seed", range(3))
     async def test_replicas_that_select_at_once_share_no_task(self, hot: Replica, other: Replica, seed: int):
         await hot.publish(state_at(1))
-        other.state = hot.state
+        await other.follow()
         rng, taken, ordinals = np.random.default_rng(seed), list[int](), list[int]()
 
         async def trainer(stores: Replica) -> None:
@@ -226,7 +315,7 @@ class TestRedisLeases(LeasesContract):
         tasks = np.random.default_rng(1).permutation(10**6)[:20_000].tolist()
         await hot.publish(state_at(1))
         await hot.select(*tasks, key="k")
-        other.state = hot.state
+        await other.follow()
         begun = await other.begin("k")
         assert begun.previous is not None
         assert begun.previous[1].tasks.tolist() == tasks

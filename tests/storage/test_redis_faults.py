@@ -72,7 +72,6 @@ class TestAway:
         assert taken.selection.degraded
         known = hot.states.known(run_row())
         assert known is not None
-        assert known.state is not None
         assert known.state.seq == 104
         server.resume()
         await back(hot)
@@ -244,6 +243,8 @@ class TestLostAnswers:
                 await hot.publish(state_at(number + 1), run_row(number))
         rng = random.Random(5)
         async with replica(server.url, timeout_s=PATIENT_S) as hot:
+            for number in range(8):
+                await hot.follow(run_row(number))
             for _ in range(100):
                 asked = {number: asyncio.create_task(found(hot.states, run_row(number))) for number in range(8)}
                 for _ in range(rng.randrange(12)):

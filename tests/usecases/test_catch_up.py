@@ -117,7 +117,7 @@ async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: Worl
 async def test_the_receipts_of_long_ago_come_from_sql(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(live_module, "REMEMBERED_RECEIPTS", 2)
     first = [await world.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(5)]
-    assert len(world.use.select_tasks.live((await world.row()).id).receipts) == 2
+    assert len(world.use.select_tasks.live((await world.row()).id).folded) == 2
     assert await world.report(outcome("t1", 3), key="key-0") == first[0]
 
 
@@ -155,12 +155,12 @@ async def test_64_callers_on_20_runs_each_get_their_own_receipt(world: World):
 async def test_each_caller_gets_a_state_with_its_own_entry_whoever_asks_after_it(world: World):
     await some_reports(world, 3)
     run, catch_up = await world.opened(), world.beside().use.report_outcomes.catch_up
-    assert (await catch_up.newest(run)).seq == 3
+    assert (await catch_up.newest(run)).state.seq == 3
     await some_reports(world, 3)
     async with catch_up.live(run.row.id).folding:
         waiting = [asyncio.create_task(catch_up.through(run, seq)) for seq in (4, 6, 5)]
         await asyncio.sleep(0)
-    assert [state.seq for state in await asyncio.gather(*waiting)] == [6, 6, 6]
+    assert [known.state.seq for known in await asyncio.gather(*waiting)] == [6, 6, 6]
 
 
 async def test_nobody_sees_less_than_was_acknowledged_while_a_cold_start_goes_on(
@@ -175,8 +175,8 @@ async def test_nobody_sees_less_than_was_acknowledged_while_a_cold_start_goes_on
     while not starting.done():
         await asyncio.sleep(0)
         if (await catch_up.states.newest(run.row)).state is not None:
-            seen.append((await catch_up.newest(run)).seq)
-    assert (await starting).seq == 12
+            seen.append((await catch_up.newest(run)).state.seq)
+    assert (await starting).state.seq == 12
     assert set(seen) <= {12}
 
 
@@ -193,9 +193,8 @@ async def test_the_size_of_a_page_makes_no_difference(world: World, page: int, m
     cold = world.beside()
     states, receipts = await world.replay()
     assert encode_state(await cold.state()) == encode_state(states[-1])
-    assert [
-        await cold.use.report_outcomes.catch_up.receipt(await cold.opened(), seq) for seq in range(1, 17)
-    ] == receipts
+    opened, catch_up = await cold.opened(), cold.use.report_outcomes.catch_up
+    assert [(await catch_up.receipt(opened, seq)).receipt for seq in range(1, 17)] == receipts
     for seq in range(17):
         state = await cold.use.report_outcomes.catch_up.replay.state_at(await cold.opened(), seq)
         assert encode_state(state) == encode_state(states[seq])
@@ -234,18 +233,18 @@ async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_bef
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
     await world.use.append_tasks(POOL, stream(grown), never)
     catch_up, journal = world.use.report_outcomes.catch_up, world.use.report_outcomes.journal
-    folding = catch_up.live(before.row.id).folding
+    live = catch_up.live(before.row.id)
 
     async def appended() -> bool:
         return (await journal.head(before.row)).seq == 1
 
-    async with folding:
+    async with live.folding:
         later = asyncio.create_task(world.report(outcome("t41"), outcome("t3")))
         await until(appended)
         earlier = asyncio.create_task(catch_up.through(before, 1))
         later.cancel()
         await asyncio.sleep(0)
-    assert (await earlier).belief.implied.shape[1] == (await world.opened()).dataset.pool.profiles
+    assert (await earlier).state.belief.implied.shape[1] == (await world.opened()).dataset.pool.profiles
     await world.assert_is_a_replay()
 
 
@@ -273,16 +272,14 @@ async def test_receipts_that_can_not_be_kept_now_are_kept_later(world: World, ca
     assert [one.receipt for one in await world.use.read_history(POOL, "default", 0, 100)] == receipts
 
 
-async def test_only_idle_runs_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch):
+async def test_a_run_has_one_live_part_as_long_as_anybody_works_on_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(live_module, "REMEMBERED_RUNS", 2)
-    live = live_module.LiveRuns()
-    busy = live(1)
-    async with busy.folding:
-        live(2), live(3), live(4)
-        assert live(1) is busy
-    idle = live(5)
-    live(6), live(7), live(8)
-    assert live(5) is not idle
+    runs = live_module.LiveRuns()
+    at_work = runs(1)
+    runs(5).wanted = 7
+    runs(2), runs(3), runs(4)
+    assert runs(1) is at_work
+    assert runs(5).wanted == 0  # nobody held it
 
 
 async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World):

@@ -2,14 +2,21 @@
 
 import pytest
 
+from bots_service.core.arrays import Tasks
+from bots_service.core.entries import Report
+from bots_service.core.evidence import no_evidence
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError
-from bots_service.ports.records import RunRow
+from bots_service.ports.hot import Reach
+from bots_service.ports.hot_records import Published
+from bots_service.ports.records import Draft, RunRow
+from bots_service.usecases import live as live_module
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun
+from bots_service.usecases.report_outcomes import News
 from tests.usecases.replicas import Replica
-from tests.usecases.world import POOL, outcome
+from tests.usecases.world import POOL, World, outcome
 
 
 async def test_a_rewind_to_a_step_that_is_abandoned_meanwhile_is_refused(
@@ -31,6 +38,52 @@ async def test_a_rewind_to_a_step_that_is_abandoned_meanwhile_is_refused(
         await here.rewind(2)
     assert ((await here.state()).step, (await here.state()).epoch) == (1, 1)
     await here.assert_is_a_replay()
+
+
+async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_find_meanwhile(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+):
+    here, _ = replicas
+    await here.report(outcome("t1"))
+    states, leases = here.hot.states, here.hot.leases
+    publish, release = states.publish, leases.release
+
+    async def cut_off(run: RunRow, state: RunState, mark: str) -> Reach:
+        monkeypatch.setattr(states, "publish", publish)
+        await publish(run, state, mark)
+        return Reach.ALONE
+
+    async def while_others_look(run: RunRow, tasks: Tasks) -> None:
+        assert not (await here.describe()).degraded
+        await release(run, tasks)
+
+    monkeypatch.setattr(states, "publish", cut_off)
+    monkeypatch.setattr(leases, "release", while_others_look)
+    news = News(POOL, "default", [outcome("t2")])
+    assert (await here.use.report_outcomes(news, None)).degraded
+
+
+async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_work_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    await world.state()
+    run, catch_up = await world.opened(), world.use.report_outcomes.catch_up
+    monkeypatch.setattr(live_module, "REMEMBERED_RUNS", 1)
+    publish, newest = catch_up.states.publish, catch_up.states.newest
+
+    async def outdated(run: RunRow, state: RunState, mark: str) -> Reach:
+        monkeypatch.setattr(catch_up.states, "publish", publish)
+        return Reach.OUTDATED
+
+    async def while_others_work(run: RunRow) -> Published:
+        catch_up.live(run.id + 1), catch_up.live(run.id + 2)
+        return await newest(run)
+
+    monkeypatch.setattr(catch_up.states, "publish", outdated)
+    monkeypatch.setattr(catch_up.states, "newest", while_others_work)
+    draft = Draft(Report(no_evidence(), None, close=True), run.dataset.pool.profiles)
+    appended = await catch_up.journal.append(run.row, draft)
+    assert (await catch_up.through(run, appended.entry.seq)).state.seq == appended.entry.seq
 
 
 async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(

@@ -106,8 +106,8 @@ async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_her
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
     await there.use.append_tasks(POOL, stream(grown), never)
     entry = (await there.use.report_outcomes.journal.append(before.row, _draft(there, await there.opened(), 41))).entry
-    state = await here.use.report_outcomes.catch_up.through(before, entry.seq)
-    assert state.seq == 1
+    known = await here.use.report_outcomes.catch_up.through(before, entry.seq)
+    assert known.state.seq == 1
     await there.assert_is_a_replay()
 
 
@@ -149,6 +149,16 @@ async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replica
     await here.use.import_dataset(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
     assert len((await there.select(9)).tasks) == 9
     assert (await there.report(outcome("t1"))).seq == 1
+
+
+async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgotten(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await there.select(1)
+    await here.use.delete_dataset(POOL, None)
+    await there.opened()
+    await there.follow()  # so it knows that the run is gone, and has the dataset still open
+    await here.use.import_dataset(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
+    assert len((await there.select(9)).tasks) == 9
 
 
 async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[Replica, Replica], world: World):
@@ -215,6 +225,9 @@ async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
         client.flushall()
     selection = await here.select(2)
     assert (selection.seq, selection.degraded, len(selection.tasks)) == (1, True, 2)
+    assert (await here.describe()).degraded
+    with pytest.raises(StorageUnavailableError):  # whether that task was appended, nobody can say now
+        await here.select(1, exclude=("t40",))
     with pytest.raises(StorageUnavailableError):
         await there.select(1)
     with pytest.raises(StorageUnavailableError):
@@ -278,6 +291,7 @@ async def test_without_a_shared_store_every_replica_asks_sql_and_says_that_it_is
         await here.report(outcome(f"t{step}"))
         for selection in (await there.select(2), await here.select(2)):
             assert (selection.seq, selection.degraded) == (step + 1, True)
+        assert (await here.describe()).degraded
 
 
 async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: World):

@@ -90,7 +90,7 @@ class World:
 
     async def close(self) -> None:
         live = self.use.report_outcomes.catch_up.live
-        for run in list(live._runs.values()):
+        for run in list(live._lately.values()):
             await run.settled()
         await asyncio.sleep(0)
         await self.database.close()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.state import RunState
-from bots_service.ports.hot_records import Begun, LeaseEnds, Published, Taken
+from bots_service.ports.hot_records import Begun, Known, LeaseEnds, Published, Taken
 from bots_service.ports.records import RunRow, Selection
 
 
@@ -21,21 +21,26 @@ class Reach(Enum):
     ALONE = "alone"
     """Only this process: the shared store is away."""
     OUTDATED = "outdated"
-    """Nobody: the shared store was wiped since the mark was made. Ask for the newest state again."""
+    """Nobody: since the mark was made the store lost something, or the dataset changed. Ask for the newest again."""
 
 
 class States(Protocol):
     """The newest known state of each run."""
 
-    def known(self, run: RunRow) -> Published | None:
+    def known(self, run: RunRow) -> Known | None:
         """Return the newest state that this process holds; others may have published a newer one."""
+        ...
+
+    async def created(self, run: RunRow) -> None:
+        """Note that the run is new: a store that knows nothing of a run otherwise takes its leases for lost."""
         ...
 
     async def newest(self, run: RunRow) -> Published:
         """Return the newest published state.
 
         It has none if none can be trusted, for nobody published one, or the shared store was wiped, restarted, or is
-        away: the run's head in SQL, read after this returns, then says what the newest state is.
+        away, or this process has published none since the run's dataset changed: the run's head in SQL, read after this
+        returns, then says what the newest state is, and how the dataset stands.
         """
         ...
 
@@ -50,7 +55,7 @@ class States(Protocol):
         ...
 
     async def doubt(self, run: RunRow) -> None:
-        """Make every other process ask SQL before it goes on: what it knows of the run's dataset is no longer so."""
+        """Make every process ask SQL before it goes on with the run: its dataset is no longer what they know."""
         ...
 
     async def forget(self, run: RunRow) -> None:
@@ -61,16 +66,16 @@ class States(Protocol):
 class Leases(Protocol):
     """Tasks in flight, and selections by their idempotency key."""
 
-    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+    async def begin(self, run: RunRow, known: Known, *, key: str | None) -> Begun:
         """Return what a selection from this state starts from.
 
         A shared store may answer from memory what is no longer so; `take` then refuses the selection.
 
         Args:
             run: the run.
-            state: what the selection will be drawn from.
+            known: what the selection will be drawn from, known before its dataset was looked at; with NO_MARK the tasks
+                are leased in this process only.
             key: the idempotency key.
-            alone: lease in this process only, for the state is not the published one and nobody can say what is.
         """
         ...
 

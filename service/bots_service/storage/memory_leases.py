@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.state import RunState
 from bots_service.core.task_sets import contained, united
-from bots_service.ports.hot_records import Begun, LeaseEnds, Taken
+from bots_service.ports.hot_records import NO_MARK, Begun, Known, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
 from bots_service.storage.memory_states import version
 
 COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
 REMEMBERED_S = 900.0  # a retry comes within seconds; a client that slept longer gets a new selection
 REMEMBERED_BYTES = 64 * 2**20
-ORDINALS = 2**30  # random first ordinals in this range: two replicas that are cut off hardly ever draw with the same
+# Random first ordinals come from this range, so two replicas that are cut off, or one across a loss of Redis, hardly ever
+# draw with the same.
+ORDINALS = 2**30
 SELECTION_BYTES = 1024  # of a selection without its arrays, about
 
 Version = tuple[int, int]
@@ -93,7 +94,6 @@ class MemoryLeases:
         *,
         clock: Callable[[], float] = time.monotonic,
         remembered_bytes: int = REMEMBERED_BYTES,
-        degraded: bool = False,
         first_ordinal: int = 0,
     ) -> None:
         """Keep leases in memory.
@@ -101,25 +101,24 @@ class MemoryLeases:
         Args:
             clock: seconds that never go backwards.
             remembered_bytes: memory for selections that may be asked for again.
-            degraded: other processes lease tasks too, and can't be asked.
             first_ordinal: of each state; other processes that begin elsewhere draw other tasks from the same state.
         """
         self._clock = clock
         self._capacity_bytes = remembered_bytes
-        self._degraded = degraded
         self._first_ordinal = first_ordinal
         self._turns = itertools.count()
         self._runs: dict[str, _InFlight] = {}
         self._remembered: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
         self._bytes = 0
 
-    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+    async def begin(self, run: RunRow, known: Known, *, key: str | None) -> Begun:
         """Return what a selection from this state starts from."""
-        in_flight, origin = self._in_flight(run), version(state)
+        in_flight, origin = self._in_flight(run), version(known.state)
         ordinal = in_flight.counts.get(origin, self._first_ordinal)
         if in_flight.reserved is not None and in_flight.reserved[0] == origin:
             ordinal = in_flight.reserved[1]
-        return Begun(ordinal, in_flight.tasks, in_flight.turn, self._degraded or alone, self.remembered(run, key))
+        alone, previous = known.mark == NO_MARK, self.remembered(run, key)
+        return Begun(ordinal, in_flight.tasks, in_flight.turn, known.mark, alone, alone, previous)
 
     async def take(
         self,

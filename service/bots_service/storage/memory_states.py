@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from bots_service.core.state import RunState
 from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import Published
+from bots_service.ports.hot_records import NO_MARK, Known, Published
 from bots_service.ports.records import RunRow, Selection
 
 STATE_BYTES = 4096  # of a state without its arrays, about
-MARK = ""  # what a process forgets when it ends, nobody can ask it for: one mark is enough
+MARK = "memory"  # what a process forgets when it ends, nobody can ask it for: one mark is enough
 
 
 class MemoryStates:
@@ -25,27 +25,30 @@ class MemoryStates:
             alone: other processes publish too, where this one can't look: nothing it holds is known to be the newest.
         """
         self._capacity_bytes = capacity_bytes
-        self._alone = alone
+        self._mark = NO_MARK if alone else MARK
         self._bytes = 0
         self._states: OrderedDict[str, RunState] = OrderedDict()
 
-    def known(self, run: RunRow) -> Published | None:
+    def known(self, run: RunRow) -> Known | None:
         """Return the newest state that this process holds; others may have published a newer one."""
         state = self._states.get(run.uid)
         if state is None:
             return None
         self._states.move_to_end(run.uid)
-        return Published(state, MARK)
+        return Known(state, self._mark)
+
+    async def created(self, run: RunRow) -> None:
+        """Do nothing: memory that knows nothing of a run has lost nothing."""
 
     async def newest(self, run: RunRow) -> Published:
         """Return the newest published state; without one if none is known, or others may have published a newer one."""
-        known = None if self._alone else self.known(run)
-        return Published(None, MARK) if known is None else known
+        known = None if self._mark == NO_MARK else self.known(run)
+        return Published(None if known is None else known.state, self._mark)
 
     async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:  # noqa: ARG002 - the port's mark
         """Make a state known, unless one with a greater (epoch, seq) is."""
         self.keep(run, state)
-        return Reach.ALONE if self._alone else Reach.ALL
+        return Reach.ALONE if self._mark == NO_MARK else Reach.ALL
 
     def keep(self, run: RunRow, state: RunState) -> None:
         """Hold a state, unless one with a greater (epoch, seq) is held."""

@@ -9,17 +9,25 @@ from typing import Any
 import structlog
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.state import RunState
 from bots_service.core.task_sets import united
 from bots_service.errors import DamagedStateError
-from bots_service.ports.hot_records import Begun, LeaseEnds, Taken
+from bots_service.ports.hot_records import NO_MARK, Begun, Known, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
 from bots_service.storage.memory_leases import ORDINALS, REMEMBERED_S, MemoryLeases
 from bots_service.storage.memory_states import version
 from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
 from bots_service.storage.redis_pipeline import Script
 from bots_service.storage.redis_selections import MOST_BYTES, decode_selection, encode_selection, key_digest
-from bots_service.storage.redis_views import KNOWN_RUNS, RedisViews, View, facts_of, joined, keys, view_of
+from bots_service.storage.redis_views import (
+    KNOWN_RUNS,
+    RedisViews,
+    View,
+    facts_of,
+    joined,
+    keys,
+    outages_and_generation,
+    view_of,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -54,11 +62,14 @@ class RedisLeases:
 
     A process knows the leases of its runs as they stood when Redis answered last, so `begin` asks nothing as long as
     nobody else changed them, and `take` is the one round trip of a selection. `take` refuses what was drawn from an
-    older state, or for the first time from other leases; the second draw has an ordinal of its own and need only share
-    no task with another's. Run twice, because its first answer was lost, it leases once.
+    older state or generation, or for the first time from other leases; the second draw has an ordinal of its own and
+    need only share no task with another's. Run twice, because its first answer was lost, it leases once.
 
     While Redis is away the process leases in its own memory: other replicas may then select the same tasks, and every
     selection says so (`degraded`). Leases and keys from that time stay in its memory until they end.
+
+    Once Redis finds that it lacks a run's leases, selections say `degraded` for as long as a lease lasts; and it counts
+    the selections from the state that then stands from a random ordinal, so that none is made a second time.
     """
 
     def __init__(self, connection: RedisConnection, views: RedisViews) -> None:
@@ -70,18 +81,18 @@ class RedisLeases:
         """
         self._connection = connection
         self._views = views
-        self._alone = MemoryLeases(clock=views.clock, degraded=True, first_ordinal=secrets.randbelow(ORDINALS))
+        self._alone = MemoryLeases(clock=views.clock, first_ordinal=secrets.randbelow(ORDINALS))
         self._reserved: OrderedDict[str, _Reserved] = OrderedDict()
         self._shared_until: OrderedDict[str, float] = OrderedDict()
 
-    async def begin(self, run: RunRow, state: RunState, *, key: str | None, alone: bool = False) -> Begun:
+    async def begin(self, run: RunRow, known: Known, *, key: str | None) -> Begun:
         """Return what a selection from this state starts from."""
-        mine = await self._alone.begin(run, state, key=key)
-        if alone:
+        mine = await self._alone.begin(run, replace(known, mark=NO_MARK), key=key)
+        if known.degraded:
             return replace(mine, leased=_both(self._views.leased(run), mine.leased))
         if mine.previous is not None:
             return mine
-        view, previous = self._views.fitting(run, state), None
+        view, previous = self._views.fitting(run, known.state), None
         is_shared = run.uid not in self._reserved and self._shared_until.get(run.uid, 0.0) > self._views.clock()
         if view is None or is_shared or self._connection.is_away:
             try:
@@ -92,7 +103,9 @@ class RedisLeases:
         ordinal = facts.made
         if reserved is not None and (reserved.generation, reserved.version) == (facts.generation, facts.version):
             ordinal = reserved.ordinal
-        return Begun(ordinal, _both(view.leased, mine.leased), facts.turn, previous=previous)
+        is_lost = self._views.clock() < view.lost_at + known.state.settings.lease_seconds
+        leased = _both(view.leased, mine.leased)
+        return Begun(ordinal, leased, facts.turn, known.mark, degraded=is_lost, previous=previous)
 
     async def take(
         self,
@@ -106,22 +119,23 @@ class RedisLeases:
         reuse: bool,
     ) -> Taken:
         """Lease the selection's tasks, all or none, and remember it under its key."""
-        if begun.degraded:
-            selection = replace(selection, degraded=True)
+        if begun.alone:
             return await self._alone.take(
                 run, selection, begun, seconds=seconds, key=key, fingerprint=fingerprint, reuse=reuse
             )
+        outages, generation = outages_and_generation(begun.mark)
+        if outages != str(self._connection.outages):
+            return Taken(stale=True)
         blob = b"" if key is None else encode_selection(selection, fingerprint)
         if len(blob) > MOST_BYTES:
             key, blob = None, b""
         nonce, tasks = secrets.token_hex(8), united(selection.tasks)
         reserved = self._reserved.get(run.uid)
-        if reserved is not None and (reserved.version, reserved.ordinal) == (version(selection), begun.ordinal):
+        if reserved == _Reserved(generation, version(selection), begun.ordinal):
             del self._reserved[run.uid]  # whatever becomes of this selection, no other has its ordinal
         else:
             reserved = None
-        generation = "" if reserved is None else reserved.generation
-        origin = (*version(selection), begun.turn, begun.ordinal, generation)
+        origin = (generation, *version(selection), begun.turn, begun.ordinal, int(reserved is not None))
         lasting = (int(seconds * 1000), int((NONCE_S if key is None else REMEMBERED_S) * 1000))
         where, asked_at = keys(run, nonce if key is None else key_digest(key)), self._views.clock()
         try:

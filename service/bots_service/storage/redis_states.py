@@ -9,19 +9,26 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import DamagedStateError
 from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import Published
+from bots_service.ports.hot_records import NO_MARK, Known, Published
 from bots_service.ports.records import RunRow
 from bots_service.storage.memory_states import MemoryStates, nbytes, version
 from bots_service.storage.redis_connection import RedisAwayError, RedisConnection
-from bots_service.storage.redis_pipeline import Script
-from bots_service.storage.redis_views import RedisViews, facts_of, fresh_generation, keys
+from bots_service.storage.redis_pipeline import Argument, Script
+from bots_service.storage.redis_views import (
+    RedisViews,
+    facts_of,
+    fresh_generation,
+    keys,
+    mark_of,
+    outages_and_generation,
+)
 
 log = structlog.get_logger(__name__)
 
-LOOK, PUBLISH, WIPE = Script("look"), Script("publish"), Script("wipe")
+LOOK, PUBLISH, CREATE = Script("look"), Script("publish"), Script("create")
+DOUBT, WIPE = Script("doubt"), Script("wipe")
 LARGE_BYTES = 2**18  # coding a state of this size takes as long as a thread costs
 KNOWN_MARKS = 65_536
-NO_MARK = ""
 
 
 class RedisStates:
@@ -34,9 +41,11 @@ class RedisStates:
       moved begins a new generation of the run, without a state;
     - a state is published only in the generation that its mark names, so one that was folded before Redis lost
       something does not land after it;
-    - after an outage, a process trusts no run in Redis until it has published it once itself, with a mark from after
-      the outage, so with its head read from SQL since; and what it could not publish meanwhile, it first wipes in
-      Redis, so that the other replicas look at SQL, too.
+    - a process trusts a generation only once it has published in it itself, so with the run's head and the version of
+      its dataset read from SQL since that generation began; whoever changes a dataset begins new generations of its
+      runs, before the change is acknowledged;
+    - after an outage, a process trusts no generation that it trusted before; and for what it could not publish
+      meanwhile it first begins a new one, so that the other replicas look at SQL, too.
 
     While a replica is cut off from Redis and others are not, the others see what it acknowledged only with their next
     entry, or once it is back: nothing is lost, for the entry is in SQL.
@@ -53,13 +62,16 @@ class RedisStates:
         self._connection = connection
         self._views = views
         self._decoded = MemoryStates(capacity_bytes)
-        self._marks: OrderedDict[str, str] = OrderedDict()
-        self._trusted: OrderedDict[str, int] = OrderedDict()
+        self._marks: OrderedDict[str, str] = OrderedDict()  # with which this process published last
 
-    def known(self, run: RunRow) -> Published | None:
+    def known(self, run: RunRow) -> Known | None:
         """Return the newest state that this process holds; others may have published a newer one."""
         known = self._decoded.known(run)
-        return None if known is None else Published(known.state, self._marks.get(run.uid, NO_MARK))
+        return None if known is None else Known(known.state, self._marks.get(run.uid, NO_MARK))
+
+    async def created(self, run: RunRow) -> None:
+        """Note that the run is new; where Redis is away, once it is back."""
+        await self._now_or_when_back(CREATE, run)
 
     async def newest(self, run: RunRow) -> Published:
         """Return the newest published state; without one if none can be trusted."""
@@ -74,9 +86,7 @@ class RedisStates:
             return Published(None, NO_MARK)
         facts, blob = facts_of(reply), reply[-1]
         self._views.follow(run, facts, before=facts.turn)
-        mark = _mark(outages, facts.generation)
-        if self._trusted.get(run.uid, 0) != outages:
-            return Published(None, mark)
+        mark = mark_of(outages, facts.generation)
         if blob is not None:
             try:
                 mine = await _decoded(blob)
@@ -84,47 +94,57 @@ class RedisStates:
                 log.error("published_state_damaged", run=run.name, reason=str(error))
                 return Published(None, await self._wiped(run, outages, facts.generation))
             self._decoded.keep(run, mine)
-        if mine is None or version(mine) != facts.version:
-            # This process holds a newer one, that Redis lost, or never got: SQL must say what there is.
+        is_trusted = self._marks.get(run.uid) == mark
+        if not is_trusted or mine is None or version(mine) != facts.version:
+            # Where this process holds a newer one, Redis lost it, or never got it: SQL must say what there is.
             return Published(None, mark)
-        _put(self._marks, run.uid, mark)
         return Published(mine, mark)
 
     async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:
         """Make a state known, unless one with a greater (epoch, seq) is."""
         outages = self._connection.outages
-        if not self._connection.is_away and not mark.startswith(_mark(outages, "")):
+        marked, generation = outages_and_generation(mark)
+        if not self._connection.is_away and marked != str(outages):
             return Reach.OUTDATED
-        generation = mark.rpartition(":")[2]
         try:
-            blob = await _encoded(state)
+            blob = b"" if self._connection.is_away else await _encoded(state)
             reply = await self._connection.run(PUBLISH, keys(run), generation, *version(state), blob)
         except RedisAwayError:
-            self._connection.when_back(WIPE, keys(run), *fresh_generation(), "")
+            self._connection.when_back(DOUBT, keys(run), *fresh_generation())
             self._decoded.keep(run, state)
-            _put(self._marks, run.uid, NO_MARK)
+            self._trust(run, NO_MARK)
             return Reach.ALONE
         if reply[0] == b"outdated":
             return Reach.OUTDATED
         facts = facts_of(reply)
         self._views.follow(run, facts, before=facts.turn)
         self._decoded.keep(run, state)
-        _put(self._marks, run.uid, mark)
-        _put(self._trusted, run.uid, outages)
+        self._trust(run, mark)
         return Reach.ALL
 
     async def doubt(self, run: RunRow) -> None:
-        """Make every other process ask SQL before it goes on; where Redis is away, once it is back."""
-        try:
-            await self._connection.run(WIPE, keys(run), *fresh_generation(), "")
-        except RedisAwayError:
-            self._connection.when_back(WIPE, keys(run), *fresh_generation(), "")
+        """Make every process ask SQL before it goes on; where Redis is away, once it is back."""
+        await self._now_or_when_back(DOUBT, run)
 
     async def forget(self, run: RunRow) -> None:
         """Forget the run's state; where Redis is away, once it is back."""
         self._decoded.drop(run)
         self._views.drop(run)
-        await self.doubt(run)
+        await self._now_or_when_back(WIPE, run, "")
+
+    async def _now_or_when_back(self, script: Script, run: RunRow, *more: Argument) -> None:
+        arguments = (*fresh_generation(), *more)
+        try:
+            await self._connection.run(script, keys(run), *arguments)
+        except RedisAwayError:
+            self._connection.when_back(script, keys(run), *arguments)
+
+    def _trust(self, run: RunRow, mark: str) -> None:
+        """Keep the mark; where there are too many, the oldest goes, which costs its run one look at SQL."""
+        self._marks[run.uid] = mark
+        self._marks.move_to_end(run.uid)
+        if len(self._marks) > KNOWN_MARKS:
+            self._marks.popitem(last=False)
 
     async def _wiped(self, run: RunRow, outages: int, generation: str) -> str:
         """Wipe the run's state, if it still is of this generation, and return the mark since then."""
@@ -132,12 +152,7 @@ class RedisStates:
             reply = await self._connection.run(WIPE, keys(run), *fresh_generation(), generation)
         except RedisAwayError:
             return NO_MARK
-        return _mark(outages, facts_of(reply).generation)
-
-
-def _mark(outages: int, generation: str) -> str:
-    """Return a mark: what the store lost nothing since, and what this process missed nothing since."""
-    return f"{outages}:{generation}"
+        return mark_of(outages, facts_of(reply).generation)
 
 
 async def _decoded(blob: bytes) -> RunState:
@@ -146,11 +161,3 @@ async def _decoded(blob: bytes) -> RunState:
 
 async def _encoded(state: RunState) -> bytes:
     return encode_state(state) if nbytes(state) < LARGE_BYTES else await asyncio.to_thread(encode_state, state)
-
-
-def _put(entries: OrderedDict[str, str] | OrderedDict[str, int], uid: str, value: str | int) -> None:
-    """Set an entry; where there are too many, the oldest goes, which costs its run one look at SQL."""
-    entries[uid] = value  # type: ignore[assignment]
-    entries.move_to_end(uid)
-    if len(entries) > KNOWN_MARKS:
-        entries.popitem(last=False)

@@ -1,5 +1,6 @@
 """What a process knows of each run in Redis without asking: exact as long as nobody else changed it."""
 
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from bots_service.core.state import RunState
 from bots_service.core.task_sets import contained, united
 from bots_service.ports.hot_records import LeaseEnds
 from bots_service.ports.records import RunRow
+from bots_service.storage.memory_leases import ORDINALS
 from bots_service.storage.memory_states import version
 
 KNOWN_RUNS = 1024
@@ -24,15 +26,19 @@ NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 class Facts:
     """What every script answers.
 
-    generation: random, new whenever Redis lost something; "" if Redis holds nothing of the run that can be trusted.
+    generation: random, new whenever Redis lost something or the run's dataset changed; "" if Redis holds nothing of the
+    run that can be trusted.
     version: epoch and seq of its newest state, (-1, -1) if it has none.
-    turn: grows with each change of the leases; made: how many selections were made from the state, or are being made.
+    turn: grows with each change of the leases.
+    made: the ordinal of the next selection from the state; those before it were made, or are being made.
+    lost_ms: when Redis found that it lacked the run's leases, in ms of its time; 0 if it never did.
     """
 
     generation: str
     version: tuple[int, int]
     turn: int
     made: int
+    lost_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +46,13 @@ class View:
     """A run's leases, as they stood at `facts.turn`.
 
     leased: sorted; ends: when each lease ends, in seconds of this process's clock, or a little earlier.
+    lost_at: when leases were found lost, by the same clock; -inf if they never were.
     """
 
     facts: Facts
     leased: Tasks
     ends: Floats
+    lost_at: float = -math.inf
 
     def without(self, tasks: Tasks) -> "View":
         """Return the view without the leases of these tasks, in any order."""
@@ -130,8 +138,8 @@ class RedisViews:
 
 def facts_of(reply: list[Any]) -> Facts:
     """Return the facts in a script's answer."""
-    _, generation, epoch, seq, turn, made, _ = reply
-    return Facts(generation.decode(), (epoch, seq), int(turn), made)
+    _, generation, epoch, seq, turn, made, lost_ms, _ = reply
+    return Facts(generation.decode(), (epoch, seq), int(turn), made, int(lost_ms))
 
 
 def view_of(facts: Facts, now_ms: bytes, leases: list[bytes], asked_at: float) -> View:
@@ -145,7 +153,8 @@ def view_of(facts: Facts, now_ms: bytes, leases: list[bytes], asked_at: float) -
     """
     tasks, ends = np.array(leases[::2], np.int32), np.array(leases[1::2], np.float64)
     order = np.argsort(tasks)
-    return View(facts, frozen(tasks[order]), (ends[order] - float(now_ms)) / 1000 + asked_at)
+    lost_at = (facts.lost_ms - float(now_ms)) / 1000 + asked_at if facts.lost_ms else -math.inf
+    return View(facts, frozen(tasks[order]), (ends[order] - float(now_ms)) / 1000 + asked_at, lost_at)
 
 
 def joined(one: LeaseEnds, other: LeaseEnds) -> LeaseEnds:
@@ -165,6 +174,17 @@ def keys(run: RunRow, selection: str | None = None) -> list[str]:
     return wanted if selection is None else [*wanted, f"{place}:selection:{selection}"]
 
 
-def fresh_generation() -> tuple[str, int]:
-    """Return a generation, and the turn it begins with, in case that one must begin."""
-    return secrets.token_hex(8), secrets.randbits(50)
+def fresh_generation() -> tuple[str, int, int]:
+    """Return a generation, and the turn and the ordinal it begins with, in case that one must begin."""
+    return secrets.token_hex(8), secrets.randbits(50), secrets.randbelow(ORDINALS)
+
+
+def mark_of(outages: int, generation: str) -> str:
+    """Return a mark: what the store lost nothing since, and what this process missed nothing since."""
+    return f"{outages}:{generation}"
+
+
+def outages_and_generation(mark: str) -> tuple[str, str]:
+    """Return what a mark is made of."""
+    outages, _, generation = mark.partition(":")
+    return outages, generation

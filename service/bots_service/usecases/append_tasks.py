@@ -60,5 +60,5 @@ class AppendTasks:
             self.open_datasets.forget(dataset.row.name)
             raise
         self.open_datasets.keep(opened(row, ids, pool, dataset.pool.retired))
-        await self.tell_replicas(row)
+        await self.tell_replicas.of_change(row)
         return row

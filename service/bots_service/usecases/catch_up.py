@@ -12,10 +12,10 @@ from bots_service.core.state import RunState
 from bots_service.errors import BotsError, StorageUnavailableError, UnknownStepError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Reach, States
-from bots_service.ports.hot_records import Published
+from bots_service.ports.hot_records import NO_MARK, Known
 from bots_service.ports.journal import Journal
 from bots_service.spans import Span
-from bots_service.usecases.live import REMEMBERED_RECEIPTS, LiveRuns
+from bots_service.usecases.live import REMEMBERED_RECEIPTS, Folded, LiveRun, LiveRuns
 from bots_service.usecases.open_run import OpenRun
 from bots_service.usecases.replay import Replay
 from bots_service.usecases.save_snapshot import SaveSnapshot
@@ -36,20 +36,18 @@ class CatchUp:
     replay: Replay
     metrics: TrainingMetrics
 
-    def known(self, run: OpenRun) -> RunState | None:
+    def known(self, run: OpenRun) -> Known | None:
         """Return the newest state that this process holds; others may have published a newer one."""
-        published = self.states.known(run.row)
-        return None if published is None else published.state
+        return self.states.known(run.row)
 
-    async def newest(self, run: OpenRun) -> RunState:
+    async def newest(self, run: OpenRun) -> Known:
         """Return the newest published state; where none can be trusted, the state after the whole journal."""
         published = await self.states.newest(run.row)
         if published.state is not None:
-            self.live(run.row.id).degraded = False
-            return published.state
+            return Known(published.state, published.mark)
         return await self.current(run, published.mark)
 
-    async def newest_or_known(self, run: OpenRun) -> RunState:
+    async def newest_or_known(self, run: OpenRun) -> Known:
         """Return the newest state; with neither the shared store nor SQL, an older one that this process holds.
 
         For answers that are better late than never: an older belief beats a stalled training job.
@@ -60,15 +58,14 @@ class CatchUp:
             known = self.known(run)
             if known is None:
                 raise
-            self.live(run.row.id).degraded = True
-            return known
+            return Known(known.state, NO_MARK)
 
-    async def current(self, run: OpenRun, mark: str | None = None) -> RunState:
+    async def current(self, run: OpenRun, mark: str | None = None) -> Known:
         """Return the state after the whole journal, with what a caller appended who gave up before it was folded."""
         return await self.through(run, await self.replay.head(run), mark)
 
-    async def through(self, run: OpenRun, seq: int, mark: str | None = None) -> RunState:
-        """Return a published state with at least entry `seq` folded in.
+    async def through(self, run: OpenRun, seq: int, mark: str | None = None) -> Known:
+        """Return a state with at least entry `seq` folded in, published if the shared store can be reached.
 
         Args:
             run: the run.
@@ -78,65 +75,71 @@ class CatchUp:
         with Span("catch up", self.metrics.catch_up_seconds, seq=seq):
             return await self._through(run, seq, mark)
 
-    async def _through(self, run: OpenRun, seq: int, mark: str | None) -> RunState:
+    async def _through(self, run: OpenRun, seq: int, mark: str | None) -> Known:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
         while True:
             async with live.folding:
-                known = await self._nearest(run, seq)
-                if known.state is not None and known.state.seq >= seq and mark in (None, known.mark):
-                    return known.state
-                state, receipts = await self._up_to(run, known.state)
+                known = await self._nearest(run, seq, mark)
+                if known is not None and known.state.seq >= seq and not known.degraded and mark in (None, known.mark):
+                    return known
+                state, receipts = await self._up_to(run, live, None if known is None else known.state)
+                with_mark = mark if mark is not None else NO_MARK if known is None else known.mark
                 # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
                 with Span("publish", seq=state.seq):
-                    reach = await self.states.publish(run.row, state, known.mark if mark is None else mark)
+                    reach = await self.states.publish(run.row, state, with_mark)
                 if reach is not Reach.OUTDATED:
-                    live.remember(receipts)  # what a report is acknowledged with, so not before either
-                    live.degraded = reach is Reach.ALONE
-                    return state
-            mark = (await self.states.newest(run.row)).mark  # the hot store was wiped: what it lost, SQL knows
+                    # What a report is acknowledged with, so not before either.
+                    live.remember(receipts, degraded=reach is Reach.ALONE)
+                    return Known(state, NO_MARK if reach is Reach.ALONE else with_mark)
+            # The hot store lost something, or the dataset changed: SQL knows.
+            mark = (await self.states.newest(run.row)).mark
             live.wanted = max(live.wanted, await self.replay.head(run))
 
-    async def _nearest(self, run: OpenRun, seq: int) -> Published:
+    async def _nearest(self, run: OpenRun, seq: int, mark: str | None) -> Known | None:
         """Return the state to fold entry `seq` into; where entries before it are missing, what others published."""
         known = self.states.known(run.row)
-        is_near = known is not None and known.state is not None and known.state.seq >= seq - 1
-        self.metrics.caches.states.looked_up(found=is_near)
-        if known is not None and is_near:
+        is_near = known is not None and known.state.seq >= seq - 1
+        if mark is None:  # else the hot store was asked just now, so it says nothing of this process's memory
+            self.metrics.caches.states.looked_up(found=is_near)
+        if is_near:
             return known
-        newest = await self.states.newest(run.row)
-        return newest if newest.state is not None or known is None else known
+        await self.states.newest(run.row)
+        return self.states.known(run.row)  # what others published, also where nobody can say that it is the newest
 
-    async def _up_to(self, run: OpenRun, state: RunState | None) -> tuple[RunState, list[Receipt]]:
+    async def _up_to(self, run: OpenRun, live: LiveRun, state: RunState | None) -> tuple[RunState, list[Receipt]]:
         """Return the state with everything folded in that somebody waits for, and what that did."""
-        wanted = self.live(run.row.id).wanted
+        wanted = live.wanted
         if state is None:
             wanted = max(wanted, await self.replay.head(run))
             state = await self.replay.stored(run, wanted)
         try:
-            return await self._folded(run, state, wanted)
+            return await self._folded(run, live, state, wanted)
         except UnknownStepError:  # what this process held is so old that entries after it were pruned
-            return await self._folded(run, await self.replay.stored(run, wanted), wanted)
+            return await self._folded(run, live, await self.replay.stored(run, wanted), wanted)
 
-    async def _folded(self, run: OpenRun, state: RunState, up_to: int) -> tuple[RunState, list[Receipt]]:
+    async def _folded(self, run: OpenRun, live: LiveRun, state: RunState, up_to: int) -> tuple[RunState, list[Receipt]]:
         """Return the state after entry `up_to`, and what the newest entries did."""
-        live, made = self.live(run.row.id), list[Receipt]()
+        made = list[Receipt]()
         async for folded, receipts in self.replay.folds(run, state, up_to):
             live.keep(self.journal.keep_receipts(run.row, receipts))
-            await self._save(run, state, folded)
+            await self._save(run, live, state, folded)
             made = [*made, *receipts][-REMEMBERED_RECEIPTS:]
             state = folded
         return state, made
 
-    async def receipt(self, run: OpenRun, seq: int) -> Receipt:
+    async def receipt(self, run: OpenRun, seq: int) -> Folded:
         """Return what folding entry `seq` did."""
-        live = self.live(run.row.id)
-        if seq not in live.receipts:
-            await self.through(run, seq)
-        receipt = live.receipts.get(seq) or await self.journal.receipt(run.row, seq)
+        live, degraded = self.live(run.row.id), False
+        if seq not in live.folded:
+            degraded = (await self.through(run, seq)).degraded
+        folded = live.folded.get(seq)
+        if folded is not None:
+            return folded
+        receipt = await self.journal.receipt(run.row, seq)
         if receipt is None:
             receipt = (await self._refolded(run, seq - 1, seq))[-1]
-        return receipt
+        return Folded(receipt, degraded)
 
     async def by_tag(self, run: OpenRun, receipt: Receipt, since: RunState) -> Receipt:
         """Return a receipt with its step by tag, which SQL does not keep, where another replica folded the entry.
@@ -152,18 +155,21 @@ class CatchUp:
             return receipt
         live = self.live(run.row.id)
         async with live.telling:  # one fold serves all who wait
-            if receipt.seq not in live.receipts and 0 < receipt.seq - since.seq <= MOST_REFOLDED:
+            if receipt.seq not in live.folded and 0 < receipt.seq - since.seq <= MOST_REFOLDED:
                 try:
                     up_to = max(receipt.seq, min(live.wanted, since.seq + MOST_REFOLDED))
-                    live.remember([made async for _, page in self.replay.folds(run, since, up_to) for made in page])
+                    made = [made async for _, page in self.replay.folds(run, since, up_to) for made in page]
+                    live.remember(made, degraded=False)  # another replica published them
                 except BotsError as error:  # nobody's report may fail for that: it is committed
                     log.warning("step_not_told_by_tag", run=run.row.name, seq=receipt.seq, reason=str(error))
-        return live.receipts.get(receipt.seq, receipt)
+        folded = live.folded.get(receipt.seq)
+        return receipt if folded is None else folded.receipt
 
     async def settled(self, run: OpenRun) -> RunState:
         """Return the state after the whole journal, once the receipts that this process made of it are in SQL."""
-        state = await self.current(run)
-        await self.live(run.row.id).settled()
+        live = self.live(run.row.id)
+        state = (await self.current(run)).state
+        await live.settled()
         return state
 
     async def mend_receipts(self, run: OpenRun) -> RunState:
@@ -189,7 +195,7 @@ class CatchUp:
             UnknownStepError: the present history has no such step.
         """
         if step is None:
-            return await self.newest(run)
+            return (await self.newest(run)).state
         return await self.replay.state_at(run, await self.closing(run, step))
 
     async def closing(self, run: OpenRun, step: int) -> int:
@@ -207,13 +213,13 @@ class CatchUp:
             raise await self.replay.lacking(run, seq, f"lacks entry {seq}")
         return seq
 
-    async def _save(self, run: OpenRun, before: RunState, state: RunState) -> None:
+    async def _save(self, run: OpenRun, live: LiveRun, before: RunState, state: RunState) -> None:
         """Store the state if that is due: every so many entries, and after a rewind, which is long to fold."""
         if before.epoch == state.epoch and not self.save_snapshot.is_due(before, state):
             return
         try:
             # A cold start folds from here, so the receipts up to here must be in SQL first.
-            await self.live(run.row.id).settled()
+            await live.settled()
             await self.save_snapshot(run.row, state, wanted=False)
             await self.save_snapshot.thin(run.row)
         except StorageUnavailableError as error:  # a later one will do: it only shortens the way

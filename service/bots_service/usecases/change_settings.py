@@ -35,7 +35,7 @@ class ChangeSettings:
         return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, once))
 
     async def _change(self, run: OpenRun, values: dict[str, Any], once: Once | None) -> tuple[RunDescription, bool]:
-        state = await self.catch_up.current(run)
+        state = (await self.catch_up.current(run)).state
         if settings_from(values, base=state.settings).prior != state.settings.prior:
             raise fixed_prior()
         draft = Draft(SettingsChange(values), run.dataset.pool.profiles, once=once)

@@ -1,8 +1,10 @@
 """DELETE a dataset or a run, with all that hangs on it."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
+from bots_service.errors import UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.hot import Leases, States
@@ -68,3 +70,5 @@ class DeleteRun:
         self.at_work.forget(run.dataset.row.name, row.name)
         await self.states.forget(row)
         await self.leases.forget(row)
+        with suppress(UnknownRunError):  # a `default` run is there again
+            await self.states.created(await self.runs.get(row.dataset_id, row.name))

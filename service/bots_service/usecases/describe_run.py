@@ -13,12 +13,17 @@ from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 @dataclass(frozen=True, slots=True)
 class RunDescription:
-    """A run as it stands. leased: tasks in flight."""
+    """A run as it stands.
+
+    leased: tasks in flight.
+    degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    """
 
     dataset: str
     row: RunRow
     state: RunState
     leased: int
+    degraded: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,9 @@ class DescribeRun:
 
     async def of(self, run: OpenRun) -> RunDescription:
         """Return an open run as it stands."""
-        state = await self.catch_up.newest_or_known(run)
+        newest = await self.catch_up.newest_or_known(run)
         leased = await self.leases.leased(run.row)
-        return RunDescription(run.dataset.row.name, run.row, state, len(leased))
+        return RunDescription(run.dataset.row.name, run.row, newest.state, len(leased), newest.degraded)
 
     async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
         """Return up to `limit` runs by name, beginning behind `after`.

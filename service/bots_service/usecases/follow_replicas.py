@@ -77,11 +77,11 @@ class FollowReplicas:
             return
         self._open_runs.notice(run, head)
         known = self._catch_up.known(run)
-        if known is not None and known.seq >= head.seq and not self._catch_up.live(run.row.id).degraded:
+        if known is not None and known.state.seq >= head.seq:
             return
         try:
-            state = await self._catch_up.newest(run)
-            if state.seq < head.seq:
+            newest = await self._catch_up.newest(run)
+            if newest.state.seq < head.seq:
                 await self._catch_up.through(run, head.seq)
         except BotsError as error:  # of this run alone: it was deleted just now, or its journal is damaged
             log.warning("run_not_followed", run=run.row.name, reason=str(error))

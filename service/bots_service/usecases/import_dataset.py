@@ -12,6 +12,7 @@ from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import DatasetRow, KeptAnswer, TaskBlock
 from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.usecases.open_dataset import OpenDatasets
+from bots_service.usecases.tell_replicas import TellReplicas
 
 Keep = Callable[[], KeptAnswer[DatasetRow] | None]
 
@@ -22,6 +23,7 @@ class ImportDataset:
 
     datasets: Datasets
     open_datasets: OpenDatasets
+    tell_replicas: TellReplicas
 
     async def __call__(
         self,
@@ -58,6 +60,7 @@ class ImportDataset:
                 try:
                     row = await self.datasets.create(name, stage, facts, keep(), within=within)
                     self.open_datasets.keep(opened(row, ids, pool, np.empty(0, np.int32)))
+                    await asyncio.shield(self.tell_replicas.of_new(row))
                     return row, True
                 except DatasetExistsError:  # many workers that begin with the same import do so at the same time
                     standing = await self.datasets.get(name)

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -17,14 +18,22 @@ REMEMBERED_RECEIPTS = 128  # per run, of about 3 KB each; twice the reports that
 REMEMBERED_RUNS = 1024
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What folding an entry did. degraded: other replicas could not see that when it was folded."""
+
+    receipt: Receipt
+    degraded: bool
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class LiveRun:
     """One run at work.
 
     folding: held by whoever folds entries; selecting: by whoever draws, so that two draws share no task; telling: by
     whoever folds again what another replica did first.
     wanted: the greatest seq that somebody waits for; one fold serves all.
-    degraded: other replicas can't see what this process last published.
+    folded: the newest entries that were folded here, by seq.
     keeping: receipts on their way to SQL; they follow from the journal, so nobody waits for them but snapshots.
     """
 
@@ -32,16 +41,15 @@ class LiveRun:
     selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
     telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
-    degraded: bool = False
-    receipts: OrderedDict[int, Receipt] = field(default_factory=OrderedDict)
+    folded: OrderedDict[int, Folded] = field(default_factory=OrderedDict)
     keeping: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def remember(self, receipts: list[Receipt]) -> None:
+    def remember(self, receipts: list[Receipt], *, degraded: bool) -> None:
         """Keep receipts for the callers that wait for them."""
         for receipt in receipts:
-            self.receipts[receipt.seq] = receipt
-        while len(self.receipts) > REMEMBERED_RECEIPTS:
-            self.receipts.popitem(last=False)
+            self.folded[receipt.seq] = Folded(receipt, degraded)
+        while len(self.folded) > REMEMBERED_RECEIPTS:
+            self.folded.popitem(last=False)
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Let the receipts go to SQL on their own."""
@@ -59,28 +67,21 @@ class LiveRun:
         if self.keeping:
             await asyncio.wait(set(self.keeping))
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody holds a lock and no receipts are on their way."""
-        locks = (self.folding, self.selecting, self.telling)
-        return not (self.keeping or any(lock.locked() for lock in locks))
-
 
 class LiveRuns:
-    """The runs that this process worked on lately, by run id."""
+    """The runs that this process worked on lately, by run id. A run at work has one live part, whoever asks."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[int, LiveRun] = OrderedDict()
+        self._lately: OrderedDict[int, LiveRun] = OrderedDict()
+        self._at_work: WeakValueDictionary[int, LiveRun] = WeakValueDictionary()  # while anybody holds it
 
     def __call__(self, run_id: int) -> LiveRun:
-        """Return the run's live part, new if it was not known."""
-        live = self._runs.get(run_id)
+        """Return the run's live part, new if nobody works on it; hold it as long as the work takes."""
+        live = self._at_work.get(run_id)
         if live is None:
-            live = self._runs[run_id] = LiveRun()
-            self._drop_idle()
-        self._runs.move_to_end(run_id)
+            live = self._at_work[run_id] = LiveRun()
+        self._lately[run_id] = live
+        self._lately.move_to_end(run_id)
+        if len(self._lately) > REMEMBERED_RUNS:
+            self._lately.popitem(last=False)
         return live
-
-    def _drop_idle(self) -> None:
-        while len(self._runs) > REMEMBERED_RUNS and next(iter(self._runs.values())).is_idle:
-            self._runs.popitem(last=False)

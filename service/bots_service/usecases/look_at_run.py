@@ -62,7 +62,7 @@ class LookAtRun:
         """
         run = await self.open_runs(dataset, name)
         head = await self.journal.head(run.row)  # before the state, or what comes between would count as lacking
-        state = await self.catch_up.newest_or_known(run)
+        state = (await self.catch_up.newest_or_known(run)).state
         leased = await self.leases.leased(run.row)
         if not self._is_shown(run, seen):
             return

@@ -63,21 +63,23 @@ class OpenRuns:
         ]
 
     async def using(self, dataset_name: str, run_name: str, work: Callable[[OpenRun], Awaitable[Result]]) -> Result:
-        """Return what the work makes of the run; a second time where another replica replaced the run meanwhile.
+        """Return what the work makes of the run; a second time where another replica replaced the run or its dataset.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
-        run = await self(dataset_name, run_name)
+        run = None
         try:
+            run = await self(dataset_name, run_name)
             return await work(run)
         except UnknownRunError:
-            self._open_datasets.forget(dataset_name)
-            self.forget(run.row)
-            fresh = await self(dataset_name, run_name)
-            if fresh.row.uid == run.row.uid:
+            await self._open_datasets.fresh(dataset_name)
+            if run is not None:
+                self.forget(run.row)
+            again = await self(dataset_name, run_name)
+            if run is not None and again.row.uid == run.row.uid:
                 raise
-            return await work(fresh)
+            return await work(again)
 
     async def knowing(self, run: OpenRun, tasks: Tasks) -> OpenRun:
         """Return the run with its dataset as it stands by now if some of these tasks are newer than what is open."""

@@ -93,7 +93,10 @@ class PutRun:
         before = await self._standing(opened.row.id, name)
         row, created = await self.runs.put(opened.row.id, name, settings, fork=fork, keep=keep)
         self.open_runs.forget(row)
-        if before is not None and before.uid != row.uid:  # other replicas must not go on with what was replaced
+        if before is not None and before.uid == row.uid:
+            return created
+        await self.states.created(row)
+        if before is not None:  # other replicas must not go on with what was replaced
             await self.states.forget(before)
             await self.leases.forget(before)
         return created
@@ -125,6 +128,6 @@ def _with_state(
     def render(put: tuple[RunRow, bool]) -> tuple[int, bytes]:
         row, created = put
         state = replace(begin, seq=row.head, epoch=row.epoch)
-        return keep.render((RunDescription(dataset, row, state, leased=0), created))
+        return keep.render((RunDescription(dataset, row, state, leased=0, degraded=False), created))
 
     return KeptAnswer(keep.scope, keep.once, render)

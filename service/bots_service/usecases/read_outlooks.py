@@ -23,7 +23,7 @@ class ReadOutlooks:
         """
 
         async def read(opened: OpenRun) -> list[StoredOutlook]:
-            state = await self.catch_up.current(opened)
+            state = (await self.catch_up.current(opened)).state
             return await self.outlooks.read(opened.row, state.seq, points)
 
         return await self.open_runs.using(dataset, run, read)

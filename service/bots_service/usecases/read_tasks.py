@@ -79,7 +79,7 @@ class ReadTasks:
         return opened.dataset, _pieces(opened.dataset.pool, state)
 
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
-        state = await self.catch_up.newest_or_known(run)
+        state = (await self.catch_up.newest_or_known(run)).state
         return await self.open_runs.fitting(run, state), state
 
 

@@ -107,8 +107,8 @@ class ReportOutcomes:
             first = None if once is None else await self.journal.find(run.row, once)
             if first is None:
                 raise
-            receipt = await self.catch_up.receipt(run, first.seq)
-            return Reported(receipt, duplicate=True, degraded=self.catch_up.live(run.row.id).degraded)
+            folded = await self.catch_up.receipt(run, first.seq)
+            return Reported(folded.receipt, duplicate=True, degraded=folded.degraded)
 
     async def _append(self, run: OpenRun, news: News, once: Once | None) -> Reported:
         state = await self._settings_state(run, news.outcomes)
@@ -117,9 +117,9 @@ class ReportOutcomes:
         run, tasks = await self._tasks(run, news.outcomes)
         evidence = read_evidence(tasks, news.outcomes, state.settings.reward_range)
         if origin is not None and _is_ahead(origin, state):
-            state = await self.catch_up.newest(run)
+            state = (await self.catch_up.newest(run)).state
             if _is_ahead(origin, state):  # the selection may come from a replica that can't publish
-                state = await self.catch_up.current(run)
+                state = (await self.catch_up.current(run)).state
             if _is_ahead(origin, state):
                 raise _from_the_future(run, origin, state.step)
         body = Report(evidence, None if origin is None else origin.step, news.close_step)
@@ -131,20 +131,21 @@ class ReportOutcomes:
         except StaleEpochError:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
             raise
-        receipt = await self.catch_up.receipt(run, appended.entry.seq)
+        folded = await self.catch_up.receipt(run, appended.entry.seq)
+        receipt = folded.receipt
         if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
             with Span("release"):
                 await self.leases.release(run.row, tasks)
             receipt = await self.catch_up.by_tag(run, receipt, since=state)
-        return Reported(receipt, appended.duplicate, self.catch_up.live(run.row.id).degraded)
+        return Reported(receipt, appended.duplicate, folded.degraded)
 
     async def _settings_state(self, run: OpenRun, outcomes: list[Outcome]) -> RunState:
         """Return a state whose settings say how to read these outcomes: rewards need the newest."""
         if all(outcome.rewards is None for outcome in outcomes):
             known = self.catch_up.known(run)
             if known is not None:
-                return known
-        return await self.catch_up.newest(run)
+                return known.state
+        return (await self.catch_up.newest(run)).state
 
     async def _tasks(self, run: OpenRun, outcomes: list[Outcome]) -> tuple[OpenRun, Tasks]:
         """Return the task of each outcome, and the run with its dataset as it must be to know them all."""

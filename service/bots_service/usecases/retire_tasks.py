@@ -46,5 +46,5 @@ class RetireTasks:
             self.open_datasets.forget(dataset.row.name)
             raise
         self.open_datasets.keep(opened(row, dataset.ids, dataset.pool, retired))
-        await self.tell_replicas(row)
+        await self.tell_replicas.of_change(row)
         return row

@@ -35,7 +35,8 @@ class RewindRun:
 
     async def _rewind(self, run: OpenRun, step: int, once: Once | None) -> tuple[RunDescription, bool]:
         # Nobody draws here meanwhile; what others draw from the state before, `take` refuses once this is published.
-        async with self.catch_up.live(run.row.id).selecting:
+        live = self.catch_up.live(run.row.id)
+        async with live.selecting:
             duplicate = await self._appended(run, step, once)
         return await self.describe.of(run), duplicate
 
@@ -45,7 +46,7 @@ class RewindRun:
             await self.catch_up.through(run, first.seq)
             return True
         # The epoch first: if somebody rewinds before the append, this one may lead to a step that is abandoned by then.
-        epoch = (await self.catch_up.current(run)).epoch
+        epoch = (await self.catch_up.current(run)).state.epoch
         to_seq = await self.catch_up.closing(run, step)
         draft = Draft(Rewind(to_seq, step), run.dataset.pool.profiles, epoch, once)
         try:

@@ -13,7 +13,7 @@ from bots_service.core.task_sets import united
 from bots_service.errors import BusyError, Flaw, InvalidInputError, InvalidSelectionError, KeyReusedError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
-from bots_service.ports.hot_records import Taken
+from bots_service.ports.hot_records import Known, Taken
 from bots_service.ports.records import Once, OpenDataset, Selection
 from bots_service.spans import Span
 from bots_service.usecases.catch_up import CatchUp
@@ -82,17 +82,19 @@ class SelectTasks:
         return selection, dataset, again
 
     async def _select(self, run: OpenRun, wish: Wish, once: Once | None) -> tuple[Selection, OpenDataset, bool]:
+        live = self.live(run.row.id)
         # One draw of a run at a time: the second must know what the first took.
-        async with self.live(run.row.id).selecting:
+        async with live.selecting:
             # What this process knows costs nothing; `take` refuses a selection from a state that is not the newest.
-            state, is_sure = self.catch_up.known(run), False
+            known, is_sure = self.catch_up.known(run), False
             give_up, pause_s = asyncio.get_running_loop().time() + PATIENCE_S, 0.0
             while True:
-                if state is None:
-                    state, is_sure = await self.catch_up.newest_or_known(run), True
-                # This state may know of tasks that were appended meanwhile.
-                run = await self.open_runs.fitting(run, state)
-                taken = await self._attempt(run, state, wish, once, is_sure=is_sure)
+                if known is None:
+                    known, is_sure = await self.catch_up.newest_or_known(run), True
+                # This state may know of tasks that were appended meanwhile. The dataset is looked at after the state:
+                # where another replica changes it in between, `take` refuses the state's mark.
+                run = await self.open_runs.fitting(run, known.state)
+                taken = await self._attempt(run, known, wish, once, is_sure=is_sure)
                 if taken.previous is not None and once is not None:
                     selection = _again(taken.previous, once)
                     return selection, (await self.open_runs.knowing(run, selection.tasks)).dataset, True
@@ -100,19 +102,19 @@ class SelectTasks:
                     self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
                 if taken.stale:
-                    state = None
+                    known = None
                 if asyncio.get_running_loop().time() > give_up:
                     raise BusyError(f"run {run.row.name!r} kept changing for {PATIENCE_S:g} s; try again")
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
 
-    async def _attempt(self, run: OpenRun, state: RunState, wish: Wish, once: Once | None, *, is_sure: bool) -> Taken:
+    async def _attempt(self, run: OpenRun, known: Known, wish: Wish, once: Once | None, *, is_sure: bool) -> Taken:
+        state = known.state
         key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
-        alone = is_sure and self.live(run.row.id).degraded
-        begun = await self.leases.begin(run.row, state, key=key, alone=alone)
+        begun = await self.leases.begin(run.row, known, key=key)
         if begun.previous is not None:
             return Taken(previous=begun.previous)
-        if begun.degraded and not is_sure:
+        if begun.alone and not is_sure:
             return Taken(stale=True)  # nobody would refuse the selection, so the state must be asked for
         # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
         leased = begun.leased[begun.leased < len(run.dataset.pool)]
@@ -122,7 +124,7 @@ class SelectTasks:
             with Span("draw", self.metrics.draw_seconds, count=wish.count, seq=state.seq):
                 drawn = await _drawn(wish, state, run.dataset.pool, leased, excluded, origin)
         except InvalidInputError:
-            if is_sure:
+            if is_sure and await self._is_current(run, known):
                 raise
             return Taken(stale=True)  # another replica may have changed the dataset
         with Span("lease", count=len(drawn.tasks)):
@@ -135,6 +137,16 @@ class SelectTasks:
                 fingerprint=fingerprint,
                 reuse=drawn.reused > 0,
             )
+
+    async def _is_current(self, run: OpenRun, known: Known) -> bool:
+        """Say whether the run's dataset is the one that stands in SQL.
+
+        Raises:
+            StorageUnavailableError: nobody can say; the request may be right.
+        """
+        if known.degraded:
+            await self.catch_up.newest(run)
+        return (await self.open_runs.again(run)).dataset is run.dataset
 
 
 @dataclass(frozen=True, slots=True)

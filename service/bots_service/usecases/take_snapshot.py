@@ -26,7 +26,8 @@ class TakeSnapshot:
         """
 
         async def store(opened: OpenRun) -> SnapshotRow:
-            return await self.save(opened.row, await self.catch_up.newest(opened), wanted=True, keep=keep)
+            newest = await self.catch_up.newest(opened)
+            return await self.save(opened.row, newest.state, wanted=True, keep=keep)
 
         return await self.open_runs.using(dataset, run, store)
 

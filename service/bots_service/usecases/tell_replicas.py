@@ -1,4 +1,4 @@
-"""Tells other replicas that a dataset changed: what they hold of its runs must be asked for anew."""
+"""Tells other replicas of a dataset that changed, or is new."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -21,12 +21,20 @@ async def all_runs(runs: Runs, dataset_id: int) -> AsyncIterator[RunRow]:
 
 @dataclass(frozen=True, slots=True)
 class TellReplicas:
-    """Makes every replica look at SQL before it goes on with a run of the dataset, and so at the dataset too."""
+    """Tells other replicas, through the hot store, before a change is acknowledged."""
 
     runs: Runs
     states: States
 
-    async def __call__(self, dataset: DatasetRow) -> None:
-        """Tell the others; they notice by themselves within seconds if they can't be told."""
+    async def of_change(self, dataset: DatasetRow) -> None:
+        """Make every replica look at SQL before it goes on with a run of the dataset, and so at the dataset too.
+
+        Those that can't be told notice by themselves within seconds.
+        """
         async for run in all_runs(self.runs, dataset.id):
             await self.states.doubt(run)
+
+    async def of_new(self, dataset: DatasetRow) -> None:
+        """Say that the dataset's runs are new."""
+        async for run in all_runs(self.runs, dataset.id):
+            await self.states.created(run)

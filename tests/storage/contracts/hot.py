@@ -8,7 +8,7 @@ import pytest
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
 from bots_service.ports.hot import Leases, Reach, States
-from bots_service.ports.hot_records import Begun, Taken
+from bots_service.ports.hot_records import NO_MARK, Begun, Known, Taken
 from bots_service.ports.records import RunRow, Selection
 
 
@@ -40,24 +40,27 @@ class Clock:
 
 @dataclass
 class Hot:
-    """What is live, and the time that its leases see. state: the one that selections start from."""
+    """What is live, and the time that its leases see. known: what selections start from."""
 
     states: States
     leases: Leases
     clock: Clock
-    state: RunState = state_at(1)  # noqa: RUF009 - read-only
+    known: Known = Known(state_at(1), NO_MARK)  # noqa: RUF009 - read-only
 
     async def publish(self, state: RunState, run: RunRow = run_row()) -> Reach:  # noqa: B008 - read-only
-        self.state = state
-        return await self.states.publish(run, state, (await self.states.newest(run)).mark)
+        """Publish a state with a mark from just before, and select from it."""
+        mark = (await self.states.newest(run)).mark
+        reach = await self.states.publish(run, state, mark)
+        self.known = Known(state, NO_MARK if reach is Reach.ALONE else mark)
+        return reach
 
     async def begin(self, key: str | None = None, run: RunRow = run_row()) -> Begun:  # noqa: B008 - read-only
-        return await self.leases.begin(run, self.state, key=key)
+        return await self.leases.begin(run, self.known, key=key)
 
     async def take(
         self, begun: Begun, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
     ) -> Taken:
-        chosen = selection_of(self.state, *tasks)
+        chosen = replace(selection_of(self.known.state, *tasks), degraded=begun.degraded)
         return await self.leases.take(run_row(), chosen, begun, seconds=seconds, key=key, fingerprint="f", reuse=reuse)
 
     async def select(self, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False) -> Taken:
@@ -81,6 +84,20 @@ async def found(states: States, run: RunRow) -> tuple[int, int] | None:
 
 
 class StatesContract:
+    async def test_a_doubted_run_must_be_asked_for_before_anything_is_made_of_its_state(self, hot: Hot):
+        """Also of a process that goes on by what it knows: it is told at the latest when it takes."""
+        await hot.states.created(run_row())
+        await hot.publish(state_at(4))
+        begun = await hot.begin()
+        await hot.take(begun, 1)
+        await hot.states.doubt(run_row())
+        if await found(hot.states, run_row()) is None:  # in one process's memory nobody else changes anything
+            assert (await hot.select(2)).stale
+            assert await hot.publish(state_at(4)) is Reach.ALL
+        assert await found(hot.states, run_row()) == (0, 4)
+        begun = await hot.begin()
+        assert (begun.ordinal, begun.leased.tolist(), begun.degraded) == (1, [1], False)
+
     async def test_nothing_is_known_at_first(self, hot: Hot):
         assert await found(hot.states, run_row()) is None
         assert hot.states.known(run_row()) is None
@@ -102,7 +119,6 @@ class StatesContract:
         await hot.publish(state_at(4))
         known = hot.states.known(run_row())
         assert known is not None
-        assert known.state is not None
         assert known.state.seq == 4
         assert await hot.states.publish(run_row(), state_at(5), known.mark) is Reach.ALL
         assert await found(hot.states, run_row()) == (0, 5)
@@ -282,6 +298,7 @@ async def history(hot: Hot, seed: int, *, steps: int = 150, conflicts: float = 0
     conflicts: the share of steps in which two selections begin before the first one is taken.
     """
     rng, seen, seq = np.random.default_rng(seed), list[object](), 1
+    await hot.states.created(run_row())
     await hot.publish(state_at(seq))
     for _ in range(steps):
         kind = rng.choice(

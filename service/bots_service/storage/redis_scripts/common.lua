@@ -1,8 +1,8 @@
 -- Stands before every script. KEYS[1] is the run's state, KEYS[2] its leases, KEYS[3] one selection under its key.
 --
 -- The fields of the state: r the run_id of the server that wrote it, g the generation, e and s epoch and seq, b the
--- state's bytes, t the turn of the leases, n how many selections were made from this state, f the token without which
--- a remembered selection counts for nothing.
+-- state's bytes, t the turn of the leases, n the ordinal of the next selection from this state, f the token without
+-- which a remembered selection counts for nothing, l when the run's leases were found lost, in ms, 0 if they never were.
 
 local STATE, LEASES, SELECTION = KEYS[1], KEYS[2], KEYS[3]
 local KEEP_S = 30 * 86400 -- a run that nobody used for so long, or that was deleted, leaves nothing behind
@@ -12,7 +12,7 @@ local NO_TOKEN = string.rep('0', 16)
 -- A server that restarted may have lost its last seconds, and a promoted one may never have had them: what another
 -- server wrote is as good as gone.
 local function facts()
-  local found = redis.call('HMGET', STATE, 'r', 'g', 'e', 's', 't', 'n', 'f')
+  local found = redis.call('HMGET', STATE, 'r', 'g', 'e', 's', 't', 'n', 'f', 'l')
   local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
   return {
     server = server,
@@ -23,6 +23,7 @@ local function facts()
     t = tonumber(found[5] or 0),
     n = tonumber(found[6] or 0),
     f = found[7] or NO_TOKEN,
+    l = tonumber(found[8] or 0),
   }
 end
 
@@ -31,12 +32,21 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Begins a new generation, in which no state is known. Turns begin at random, so that none means two things.
-local function wipe(now, generation, turn)
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Begins a new generation, in which no state is known. Turns and ordinals begin at random, so that none means two
+-- things. Where nothing of the run can be trusted, its leases may be lost.
+local function wipe(now, generation, turn, ordinal)
+  if not now.live then
+    now.l = now_ms()
+  end
   redis.call('HDEL', STATE, 'b')
-  redis.call('HSET', STATE, 'r', now.server, 'g', generation, 'e', -1, 's', -1, 't', turn, 'n', 0)
+  redis.call('HSET', STATE, 'r', now.server, 'g', generation, 'e', -1, 's', -1, 't', turn, 'n', ordinal, 'l', text(now.l))
   redis.call('EXPIRE', STATE, KEEP_S)
-  now.live, now.g, now.e, now.s, now.t, now.n = true, generation, -1, -1, tonumber(turn), 0
+  now.live, now.g, now.e, now.s, now.t, now.n = true, generation, -1, -1, tonumber(turn), tonumber(ordinal)
 end
 
 local function is_newer(e, s, than)
@@ -48,11 +58,6 @@ local function next_turn(now)
   if now.live then
     redis.call('HSET', STATE, 't', text(now.t))
   end
-end
-
-local function now_ms()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 -- Ends the leases whose time is over; says whether there were any.
@@ -77,5 +82,5 @@ local function remembered(now)
 end
 
 local function reply(status, now, rest)
-  return { status, now.g, now.e, now.s, text(now.t), now.n, rest }
+  return { status, now.g, now.e, now.s, text(now.t), now.n, text(now.l), rest }
 end

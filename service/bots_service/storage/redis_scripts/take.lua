@@ -1,9 +1,10 @@
--- Leases the tasks of a selection, all or none, and remembers it under its key. ARGV: a nonce of this selection; epoch
--- and seq of the state it was drawn from; the turn and the ordinal it began with; the generation in which the ordinal
--- was reserved for it, '' if it was not; 1 to lease tasks that are on lease; how long the leases last, in ms; how long
--- the selection is remembered, in ms; its bytes; its tasks.
-local NONCE, TURN, ORDINAL, RESERVED, REUSE = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
-local FIRST = 11
+-- Leases the tasks of a selection, all or none, and remembers it under its key. ARGV: a nonce of this selection; the
+-- generation, epoch and seq of the state it was drawn from; the turn and the ordinal it began with; 1 if that ordinal
+-- was reserved for it; 1 to lease tasks that are on lease; how long the leases last, in ms; how long the selection is
+-- remembered, in ms; its bytes; its tasks.
+local NONCE, TURN, ORDINAL = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
+local RESERVED, REUSE = ARGV[7] == '1', ARGV[8] == '1'
+local FIRST = 12
 
 local now, ms = facts(), now_ms()
 local nonce, bytes = remembered(now)
@@ -11,13 +12,13 @@ if nonce == NONCE then
   return reply('again', now, false) -- the caller asks a second time, for the first answer was lost
 elseif bytes then
   return reply('previous', now, bytes)
-elseif not now.live or now.e ~= tonumber(ARGV[2]) or now.s ~= tonumber(ARGV[3]) then
+elseif not now.live or now.g ~= ARGV[2] or now.e ~= tonumber(ARGV[3]) or now.s ~= tonumber(ARGV[4]) then
   return reply('stale', now, false)
 end
 
 end_leases(now, ms)
 local before = now.t
-if RESERVED ~= '' and RESERVED == now.g then
+if RESERVED then
   -- Drawn before from leases that were true then; it need only share no task with another.
   if not REUSE then
     for first = FIRST, #ARGV, CHUNK do
@@ -37,7 +38,7 @@ else
   end
 end
 
-local until_ms = text(ms + tonumber(ARGV[8]))
+local until_ms = text(ms + tonumber(ARGV[9]))
 for first = FIRST, #ARGV, CHUNK do
   local pairs = {}
   for place = first, math.min(first + CHUNK - 1, #ARGV) do
@@ -49,5 +50,5 @@ end
 next_turn(now)
 redis.call('EXPIRE', STATE, KEEP_S)
 redis.call('EXPIRE', LEASES, KEEP_S)
-redis.call('SET', SELECTION, now.f .. NONCE .. ARGV[10], 'PX', ARGV[9])
+redis.call('SET', SELECTION, now.f .. NONCE .. ARGV[11], 'PX', ARGV[10])
 return reply('taken', now, text(before))

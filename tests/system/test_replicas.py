@@ -1,0 +1,152 @@
+"""Two replicas on one PostgreSQL and one Redis, over HTTP: what one acknowledged, the other goes by at once."""
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.servers import RedisServer, wait_until
+from tests.serving import ServiceProcess
+
+ROUNDS = 100
+POOL = 12  # tasks at the least, so that a select of all but one finds a retired one
+WIPES = 20
+PATIENT_S = 60.0
+
+
+class Replica:
+    """One service, as its callers see it."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.Client(base_url=url, timeout=PATIENT_S)
+
+    def call(self, method: str, path: str, **body: Any) -> Any:
+        answer = self._http.request(method, path, json=body)
+        assert answer.is_success, f"{method} {path} {body}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    def select(self, count: int = 1, **wish: Any) -> Any:
+        return self.call("POST", "/select", dataset="pool", count=count, **wish)
+
+    def report(self, *tasks: str, **more: Any) -> Any:
+        outcomes = [{"task": task, "successes": 1, "trials": 4} for task in tasks]
+        return self.call("POST", "/report", dataset="pool", outcomes=outcomes, **more)
+
+    def close(self) -> None:
+        self._http.close()
+
+
+@pytest.fixture(scope="module")
+def replicas(
+    tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str, redis_server: RedisServer
+) -> Iterator[tuple[Replica, Replica]]:
+    """Two services that started with an empty database and Redis."""
+    with redis_server.client() as client:
+        client.flushall()
+    folder: Path = tmp_path_factory.mktemp("replicas")
+    settings = {"database_url": module_postgres_url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
+    services = [ServiceProcess(folder / name, **settings) for name in ("a", "b")]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(ServiceProcess.start, services))
+    both = Replica(services[0].url), Replica(services[1].url)
+    yield both
+    for replica, service in zip(both, services, strict=True):
+        replica.close()
+        service.stop()
+
+
+def tasks_of(first: int, count: int) -> list[dict[str, Any]]:
+    return [{"id": f"t{number}", "tags": [f"tag{number}"]} for number in range(first, first + count)]
+
+
+def test_replicas_agree_on_the_dataset_at_the_first_request_after_a_change(replicas: tuple[Replica, Replica]):
+    rng, number, live = random.Random(1), POOL, {f"t{number}" for number in range(POOL)}
+    replicas[0].call("PUT", "/datasets/pool", tasks=tasks_of(0, POOL))
+    for _ in range(ROUNDS):
+        here, there = rng.sample(replicas, 2)
+        retires = len(live) > POOL
+        if retires:
+            gone = rng.choice(sorted(live))
+            live.remove(gone)
+            here.call("DELETE", "/datasets/pool/tasks", ids=[gone])
+        else:
+            new = f"t{number}"
+            live.add(new)
+            here.call("POST", "/datasets/pool/tasks", tasks=tasks_of(number, 1))
+            number += 1
+        for _ in range(rng.randrange(3)):  # the change's own replica goes on first, and makes its state the newest
+            if rng.random() < 0.5:
+                here.select()
+            else:
+                here.report(rng.choice(sorted(live)))
+        if retires:
+            chosen = [task["id"] for task in there.select(len(live))["tasks"]]
+            assert set(chosen) == live
+        else:
+            look = rng.choice(["exclude", "tags", "report"])
+            if look == "exclude":
+                assert there.select(len(live) - 1, exclude=[new])["tasks"]
+            elif look == "tags":
+                assert [task["id"] for task in there.select(tags=[f"tag{number - 1}"])["tasks"]] == [new]
+            else:
+                there.report(new)
+
+
+def test_a_dataset_made_anew_is_the_new_one_at_the_other_replica(replicas: tuple[Replica, Replica]):
+    for round_ in range(10):
+        here, there = replicas[round_ % 2], replicas[1 - round_ % 2]
+        for replica in replicas:
+            replica.call("PUT", "/datasets/anew", tasks=tasks_of(100 * round_, 3))
+            replica.call("POST", "/select", dataset="anew", count=2)
+        here.call("DELETE", "/datasets/anew")
+        here.call("PUT", "/datasets/anew", tasks=tasks_of(100 * round_ + 50, 4))
+        here.call("POST", "/select", dataset="anew", count=1)
+        chosen = there.call("POST", "/select", dataset="anew", count=4)["tasks"]
+        assert {task["id"] for task in chosen} == {f"t{100 * round_ + 50 + place}" for place in range(4)}
+        here.call("DELETE", "/datasets/anew")
+
+
+def test_no_selection_is_made_twice_across_wipes_of_redis_and_those_after_one_say_degraded(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer
+):
+    replicas[0].call("PUT", "/datasets/wiped", tasks=tasks_of(0, 60))
+    made: list[tuple[str, tuple[str, ...]]] = []
+    told: list[list[bool]] = []
+
+    def select(replica: Replica) -> bool:
+        chosen = replica.call("POST", "/select", dataset="wiped", count=8)
+        made.append((chosen["selection_id"], tuple(task["id"] for task in chosen["tasks"])))
+        return chosen["degraded"]
+
+    with redis_server.client() as client:
+        for round_ in range(WIPES):
+            told.append([select(replica) for replica in (*replicas, *replicas)])
+            if round_ % 5 == 4:  # so that most wipes leave the run at the same entry, where its draws could come again
+                report = replicas[round_ % 2].call(
+                    "POST", "/report", dataset="wiped", outcomes=[{"task": "t1", "successes": 1, "trials": 4}]
+                )
+                assert not report["degraded"]  # it is in SQL, and published anew
+            client.flushall()
+    assert told == [[False] * 4] + [[True] * 4] * (WIPES - 1)
+    ids, tasks = zip(*made, strict=True)
+    assert len(set(ids)) == len(ids)
+    assert len(set(tasks)) == len(tasks)
+
+
+def test_selections_say_degraded_no_longer_than_a_lost_lease_would_have_lasted(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer
+):
+    replicas[0].call("PUT", "/datasets/short", tasks=tasks_of(0, 60))
+    replicas[0].call("PUT", "/datasets/short/runs/default", lease_seconds=1)
+
+    def is_degraded(replica: Replica) -> bool:
+        return replica.call("POST", "/select", dataset="short", count=1)["degraded"]
+
+    assert [is_degraded(replica) for replica in replicas] == [False, False]
+    with redis_server.client() as client:
+        client.flushall()
+    wait_until(lambda: not any(is_degraded(replica) for replica in replicas))
