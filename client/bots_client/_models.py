@@ -110,7 +110,7 @@ class Run:
     capability: of the model, on the scale of its references; None before the first closed step, or without references.
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
-    degraded: the service answered without its hot store.
+    degraded: other replicas of the service may know a newer state and more tasks in flight.
     """
 
     dataset: str

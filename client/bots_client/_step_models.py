@@ -23,7 +23,7 @@ class Selection:
 
     selection_id: "" if a `ResilientClient` chose the tasks itself.
     epoch, step, seq: of the run when the tasks were chosen.
-    degraded: the service answered without its hot store.
+    degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
     reused: how many of the tasks are also in another selection that is not reported yet.
     """
 
@@ -55,7 +55,7 @@ class Receipt:
     closed: whether a step was closed by it; `reported`, `effective` then tell of that step, else of the open one.
     late: outcomes that came after their step had closed; expired: too late to count.
     duplicate: the same report had already arrived; nothing changed.
-    degraded: other replicas of the service see it only once their shared store is back.
+    degraded: it is durable, but other replicas of the service see it only once their shared store is back.
     """
 
     seq: int

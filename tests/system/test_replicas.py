@@ -13,7 +13,7 @@ from tests.servers import RedisServer, wait_until
 from tests.serving import ServiceProcess
 
 ROUNDS = 100
-POOL = 12  # tasks at the least, so that a select of all but one finds a retired one
+POOL = 12
 WIPES = 20
 PATIENT_S = 60.0
 
@@ -31,6 +31,9 @@ class Replica:
 
     def select(self, count: int = 1, **wish: Any) -> Any:
         return self.call("POST", "/select", dataset="pool", count=count, **wish)
+
+    def ids(self, count: int, **wish: Any) -> list[str]:
+        return [task["id"] for task in self.select(count, **wish)["tasks"]]
 
     def report(self, *tasks: str, **more: Any) -> Any:
         outcomes = [{"task": task, "successes": 1, "trials": 4} for task in tasks]
@@ -60,40 +63,45 @@ def replicas(
 
 
 def tasks_of(first: int, count: int) -> list[dict[str, Any]]:
-    return [{"id": f"t{number}", "tags": [f"tag{number}"]} for number in range(first, first + count)]
+    return [{"id": f"t{number}", "tags": [f"tag-t{number}"]} for number in range(first, first + count)]
+
+
+def go_on(replica: Replica, live: list[str], rng: random.Random) -> None:
+    """Make the state of whoever made a change the newest one, before anybody else looks."""
+    for _ in range(rng.randrange(3)):
+        if rng.random() < 0.5:
+            replica.select()
+        else:
+            replica.report(rng.choice(live))
+
+
+def assert_knows(replica: Replica, new: str, live: list[str], rng: random.Random) -> None:
+    """Check that the first request that needs a new task finds it."""
+    look = rng.choice(["exclude", "tags", "report"])
+    if look == "exclude":
+        assert new not in replica.ids(len(live) - 1, exclude=[new])
+    elif look == "tags":
+        assert replica.ids(1, tags=[f"tag-{new}"]) == [new]
+    else:
+        replica.report(new)
 
 
 def test_replicas_agree_on_the_dataset_at_the_first_request_after_a_change(replicas: tuple[Replica, Replica]):
-    rng, number, live = random.Random(1), POOL, {f"t{number}" for number in range(POOL)}
+    rng, live = random.Random(1), [f"t{number}" for number in range(POOL)]
     replicas[0].call("PUT", "/datasets/pool", tasks=tasks_of(0, POOL))
-    for _ in range(ROUNDS):
+    for round_ in range(ROUNDS):
         here, there = rng.sample(replicas, 2)
-        retires = len(live) > POOL
-        if retires:
-            gone = rng.choice(sorted(live))
-            live.remove(gone)
+        if len(live) > POOL:
+            gone = live.pop(rng.randrange(len(live)))
             here.call("DELETE", "/datasets/pool/tasks", ids=[gone])
+            go_on(here, live, rng)
+            assert sorted(there.ids(len(live))) == sorted(live)
         else:
-            new = f"t{number}"
-            live.add(new)
-            here.call("POST", "/datasets/pool/tasks", tasks=tasks_of(number, 1))
-            number += 1
-        for _ in range(rng.randrange(3)):  # the change's own replica goes on first, and makes its state the newest
-            if rng.random() < 0.5:
-                here.select()
-            else:
-                here.report(rng.choice(sorted(live)))
-        if retires:
-            chosen = [task["id"] for task in there.select(len(live))["tasks"]]
-            assert set(chosen) == live
-        else:
-            look = rng.choice(["exclude", "tags", "report"])
-            if look == "exclude":
-                assert there.select(len(live) - 1, exclude=[new])["tasks"]
-            elif look == "tags":
-                assert [task["id"] for task in there.select(tags=[f"tag{number - 1}"])["tasks"]] == [new]
-            else:
-                there.report(new)
+            [task] = tasks_of(POOL + round_, 1)
+            live.append(task["id"])
+            here.call("POST", "/datasets/pool/tasks", tasks=[task])
+            go_on(here, live, rng)
+            assert_knows(there, task["id"], live, rng)
 
 
 def test_a_dataset_made_anew_is_the_new_one_at_the_other_replica(replicas: tuple[Replica, Replica]):

@@ -293,3 +293,10 @@ async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World)
     for run in range(4):
         await small.assert_is_a_replay(f"run-{run}")
     await small.close()
+
+
+async def test_a_state_made_of_the_journal_alone_is_as_good_as_any(world: World):
+    receipts = await some_reports(world, 2)
+    cold, run = world.beside(), await world.opened()
+    assert not (await cold.use.report_outcomes.catch_up.current(run)).degraded
+    assert (await cold.use.report_outcomes.catch_up.receipt(run, 1)).receipt == receipts[0]

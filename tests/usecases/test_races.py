@@ -76,6 +76,7 @@ async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_w
         return Reach.OUTDATED
 
     async def while_others_work(run: RunRow) -> Published:
+        await catch_up.live(run.id).settled()
         catch_up.live(run.id + 1), catch_up.live(run.id + 2)
         return await newest(run)
 

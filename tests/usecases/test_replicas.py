@@ -26,6 +26,7 @@ from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
+from tests.usecases.backups import exported, imported
 from tests.usecases.replicas import Replica
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
@@ -366,3 +367,27 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
     monkeypatch.setattr(there.hot.states, "newest", damaged)
     await there.follow()
     assert (await there.state("side")).seq == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_run_that_an_import_brings_back_older_is_the_older_one_on_both(
+    replicas: tuple[Replica, Replica], *, whole: bool
+):
+    here, there = replicas
+    await here.put_run("side")
+    await here.report(outcome("t1"), run="side")
+    backup = await exported(here, None if whole else "side")
+    for step in range(3):
+        await replicas[step % 2].report(outcome(f"t{step}"), run="side")  # what the backup lacks
+    await there.select(2, "side")
+    if whole:
+        await here.use.delete_dataset(POOL, None)
+    else:
+        await here.use.delete_run(POOL, "side", None)
+    await imported(here, backup)
+    for replica in (there, here):
+        assert (await replica.select(1, "side")).seq == 1
+        assert (await replica.state("side")).seq == 1
+    assert (await there.report(outcome("t7"), run="side")).seq == 2
+    await there.assert_is_a_replay("side")
+    await here.assert_is_a_replay("side")

@@ -91,6 +91,7 @@ class Run(Struct, frozen=True):
 
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step; leased: tasks in flight.
+    degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
     """
 
     dataset: str

@@ -20,7 +20,11 @@ class Chosen(Struct, frozen=True, gc=False):
 
 
 class SelectAnswer(Struct, frozen=True):
-    """A selection. reused: how many tasks were on lease already, because too few others were left."""
+    """A selection.
+
+    degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
+    reused: how many tasks were on lease already, because too few others were left.
+    """
 
     selection_id: str
     dataset: str
@@ -57,7 +61,7 @@ class ReportAnswer(Struct, frozen=True):
 
     late: outcomes that entered with less weight; expired: outcomes too old to count.
     duplicate: the same report had come before, and counted then.
-    degraded: other replicas see it only once the shared store is back.
+    degraded: it is durable, but other replicas see it only once the shared store is back.
     """
 
     seq: int

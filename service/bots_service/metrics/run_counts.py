@@ -62,7 +62,9 @@ class RunCounts:
     selections: Annotated[float, "Selections that were made, each once."] = 0.0
     selected_tasks: Annotated[float, "Tasks that were handed out."] = 0.0
     reused_tasks: Annotated[float, "Those of them that were in flight already."] = 0.0
-    degraded_answers: Annotated[float, "Selects and reports that were answered without the shared store."] = 0.0
+    degraded_answers: Annotated[
+        float, "Selects and reports answered without the shared store, or after it lost tasks in flight."
+    ] = 0.0
     tags: tuple[str, ...] = ()
 
     def count_step(self, receipt: Receipt) -> None:

@@ -17,7 +17,7 @@ from bots_service.storage.memory_states import version
 COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
 REMEMBERED_S = 900.0  # a retry comes within seconds; a client that slept longer gets a new selection
 REMEMBERED_BYTES = 64 * 2**20
-# Random first ordinals come from this range, so two replicas that are cut off, or one across a loss of Redis, hardly ever
+# Random first ordinals come from this range: two replicas that are cut off, or one across a loss of Redis, hardly ever
 # draw with the same.
 ORDINALS = 2**30
 SELECTION_BYTES = 1024  # of a selection without its arrays, about

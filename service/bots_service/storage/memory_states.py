@@ -27,14 +27,14 @@ class MemoryStates:
         self._capacity_bytes = capacity_bytes
         self._mark = NO_MARK if alone else MARK
         self._bytes = 0
-        self._states: OrderedDict[str, RunState] = OrderedDict()
+        self._states: OrderedDict[tuple[int, str], RunState] = OrderedDict()
 
     def known(self, run: RunRow) -> Known | None:
         """Return the newest state that this process holds; others may have published a newer one."""
-        state = self._states.get(run.uid)
+        state = self._states.get(_key(run))
         if state is None:
             return None
-        self._states.move_to_end(run.uid)
+        self._states.move_to_end(_key(run))
         return Known(state, self._mark)
 
     async def created(self, run: RunRow) -> None:
@@ -52,11 +52,11 @@ class MemoryStates:
 
     def keep(self, run: RunRow, state: RunState) -> None:
         """Hold a state, unless one with a greater (epoch, seq) is held."""
-        known = self._states.get(run.uid)
+        known = self._states.get(_key(run))
         if known is not None and version(known) >= version(state):
             return
         self.drop(run)
-        self._states[run.uid] = state
+        self._states[_key(run)] = state
         self._bytes += nbytes(state)
         while self._bytes > self._capacity_bytes and len(self._states) > 1:
             _, oldest = self._states.popitem(last=False)
@@ -71,9 +71,14 @@ class MemoryStates:
 
     def drop(self, run: RunRow) -> None:
         """Hold the run's state no longer."""
-        state = self._states.pop(run.uid, None)
+        state = self._states.pop(_key(run), None)
         if state is not None:
             self._bytes -= nbytes(state)
+
+
+def _key(run: RunRow) -> tuple[int, str]:
+    """Return what no other run has: an import may bring a run back under its uid, older than it was."""
+    return run.id, run.uid
 
 
 def version(made: RunState | Selection) -> tuple[int, int]:

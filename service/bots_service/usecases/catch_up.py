@@ -83,15 +83,16 @@ class CatchUp:
                 known = await self._nearest(run, seq, mark)
                 if known is not None and known.state.seq >= seq and not known.degraded and mark in (None, known.mark):
                     return known
+                if mark is None:
+                    mark = (await self.states.newest(run.row)).mark if known is None else known.mark
                 state, receipts = await self._up_to(run, live, None if known is None else known.state)
-                with_mark = mark if mark is not None else NO_MARK if known is None else known.mark
                 # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
                 with Span("publish", seq=state.seq):
-                    reach = await self.states.publish(run.row, state, with_mark)
+                    reach = await self.states.publish(run.row, state, mark)
                 if reach is not Reach.OUTDATED:
                     # What a report is acknowledged with, so not before either.
                     live.remember(receipts, degraded=reach is Reach.ALONE)
-                    return Known(state, NO_MARK if reach is Reach.ALONE else with_mark)
+                    return Known(state, NO_MARK if reach is Reach.ALONE else mark)
             # The hot store lost something, or the dataset changed: SQL knows.
             mark = (await self.states.newest(run.row)).mark
             live.wanted = max(live.wanted, await self.replay.head(run))

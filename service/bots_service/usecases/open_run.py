@@ -77,7 +77,7 @@ class OpenRuns:
             if run is not None:
                 self.forget(run.row)
             again = await self(dataset_name, run_name)
-            if run is not None and again.row.uid == run.row.uid:
+            if run is not None and (again.row.id, again.row.uid) == (run.row.id, run.row.uid):
                 raise
             return await work(again)
 
