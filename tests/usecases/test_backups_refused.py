@@ -1,5 +1,6 @@
 """Backups whose checksums are right, and whose content can't be true: made by hand, or by a defect."""
 
+import math
 import zlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -10,10 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from bots_service.core.capability import Capability
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Fork, Report, Rewind
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidBackupError
+from bots_service.ports.backup import SavedParent
 from bots_service.storage.entries_codec import KINDS, encode_body
 from bots_service.usecases.backup_format import (
     LARGEST_RECORD,
@@ -73,12 +77,12 @@ def entry(at: int, **values: Any) -> Change:
     return lambda part: changed(part, rows=[changed(row, **values) if row.seq == at else row for row in part.rows])
 
 
-def body(seq: int, made: Report | Rewind | Fork) -> Change:
+def body(seq: int, made: Body) -> Change:
     return entry(seq, kind=KINDS[type(made)], body=encode_body(made))
 
 
-def report(task: int, successes: float = 1.0, *, counts: int = 1) -> Report:
-    columns = (np.full(counts, successes), np.full(counts, 1.0), np.full(counts, True))
+def report(task: int, successes: float = 1.0, failures: float = 1.0, *, counts: int = 1) -> Report:
+    columns = (np.full(counts, successes), np.full(counts, failures), np.full(counts, True))
     return Report(Evidence(np.array([task]), *columns), None, None)
 
 
@@ -86,12 +90,25 @@ def snapshot(**values: Any) -> Change:
     return lambda part: changed(part, row=replace(part.row, **values))
 
 
-def snapshot_of_more(part: SnapshotPart) -> SnapshotPart:
-    state = decode_state(part.blob)
-    recent = replace(state.belief.tried.recent, tasks=state.belief.tried.recent.tasks + 40)
-    belief = replace(state.belief, tried=replace(state.belief.tried, recent=recent))
-    blob = encode_state(replace(state, belief=belief))
-    return changed(part, row=replace(part.row, bytes=len(blob), checksum=f"{zlib.crc32(blob):08x}"), blob=blob)
+def stored(change: Callable[[RunState], RunState]) -> Change:
+    """Change a stored state, and what is said of it."""
+
+    def changed_part(part: SnapshotPart) -> SnapshotPart:
+        state = change(decode_state(part.blob))
+        blob = encode_state(state)
+        said = replace(part.row, epoch=state.epoch, step=state.step, bytes=len(blob))
+        return changed(part, row=replace(said, checksum=f"{zlib.crc32(blob):08x}"), blob=blob)
+
+    return changed_part
+
+
+def with_belief(state: RunState, **values: Any) -> RunState:
+    return replace(state, belief=replace(state.belief, **values))
+
+
+def with_tasks(state: RunState, more: int) -> RunState:
+    recent = state.belief.tried.recent
+    return with_belief(state, tried=replace(state.belief.tried, recent=replace(recent, tasks=recent.tasks + more)))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +122,11 @@ def snapshot_of_more(part: SnapshotPart) -> SnapshotPart:
         (TasksPart, lambda part: changed(part, ids=["", *part.ids[1:]]), "tasks are not possible"),
         (RetiredPart, lambda part: changed(part, tasks=b"123"), "can't be read"),
         (RetiredPart, lambda part: changed(part, tasks=b"\x28\0\0\0"), "not some of its 40 tasks"),
+        (DatasetPart, lambda part: changed(part, name="no/name"), "record 1"),
         (RunPart, run(name="no/name"), "record"),
+        (RunPart, run(parent=SavedParent("other", 2, 2)), "is no fork"),
+        (RunPart, run(parent=SavedParent("nul\0", 2, 2)), "record"),
+        (RunPart, run(parent=SavedParent("other", 2**40, 2)), "record"),
         (RunPart, run(uid="x"), "record"),
         (RunPart, run(settings={"target": 7}), "settings"),
         (RunPart, run(head=6), "entries 6 to 6 are missing"),
@@ -122,17 +143,57 @@ def snapshot_of_more(part: SnapshotPart) -> SnapshotPart:
         (EntriesPart, entry(2, key="nul\0"), "record"),
         (EntriesPart, body(2, report(40)), "tasks that the dataset lacks"),
         (EntriesPart, body(2, report(-1)), "tasks that the dataset lacks"),
-        (EntriesPart, body(2, report(1, -1.0)), "below zero"),
-        (EntriesPart, body(2, report(1, counts=2)), "counts for other tasks"),
+        (EntriesPart, body(2, report(1, -1.0)), "counts that no report can have"),
+        (EntriesPart, body(2, report(1, 0.0, 0.0)), "counts that no report can have"),
+        (EntriesPart, body(2, report(1, 1e308, 1e308)), "counts that no report can have"),
+        (EntriesPart, body(2, report(1, 1e6, 1.0)), "counts that no report can have"),
+        (EntriesPart, body(2, report(1, counts=2)), "counts that no report can have"),
+        (EntriesPart, body(2, replace(report(1), made_at=-1)), "speaks of step -1"),
+        (EntriesPart, body(2, SettingsChange({"prior": (2.0, 2.0)})), "changes the prior"),
+        (EntriesPart, body(2, SettingsChange({"target": 7})), "can't be read"),
+        (EntriesPart, body(4, Rewind(2, 1)), "is another"),
+        (EntriesPart, body(4, Rewind(2, 9)), "step it names"),
         (EntriesPart, body(4, Rewind(4, 2)), "rewinds to entry 4"),
         (EntriesPart, body(2, Fork("x", 1, b"BOTS")), "is a fork"),
-        (EntriesPart, body(1, Fork("x", 1, b"BOTS")), "too few"),
+        (EntriesPart, body(1, Fork("x", 1, b"BOTS")), "is a fork"),
         (ReceiptsPart, lambda part: changed(part, rows=part.rows[::-1]), "a receipt of entry 4"),
+        *[
+            (ReceiptsPart, entry(2, **{name: value}), said)
+            for name, value, said in [
+                ("log_loss", -1e308, "no fold can do"),
+                ("log_loss", math.inf, "no fold can do"),
+                ("log_loss", math.nan, "no fold can do"),
+                ("brier", 1.5, "no fold can do"),
+                ("capability", math.inf, "no fold can do"),
+                ("mean_pass_rate", None, "no fold can do"),
+                ("rollouts", math.inf, "no fold can do"),
+                ("rollouts", 0.0, "no fold can do"),
+                ("successes", 1e9, "no fold can do"),
+                ("reported", 9, "no fold can do"),
+                ("closed", False, "no fold can do"),
+                ("calibration", np.full(30, np.nan).tobytes(), "no fold can do"),
+                ("epoch", 1, "has epoch 1"),
+                ("step", 3, "stands at step 3"),
+                ("step", 2**31 - 1, "stands at step"),
+            ]
+        ],
         (SnapshotPart, snapshot(seq=4), "another one than it says"),
         (SnapshotPart, snapshot(checksum="0"), "another one than it says"),
         (SnapshotPart, snapshot(created_at=1e300), "another one than it says"),
         (SnapshotPart, lambda part: changed(part, blob=part.blob[:-1]), "checksum does not match"),
-        (SnapshotPart, snapshot_of_more, "tasks that the dataset lacks"),
+        (SnapshotPart, stored(lambda state: with_tasks(state, 40)), "none that folding leads to"),
+        (SnapshotPart, stored(lambda state: replace(state, step=9)), "stands at step 9"),
+        (SnapshotPart, stored(lambda state: replace(state, epoch=9)), "has epoch 9"),
+        (
+            SnapshotPart,
+            stored(lambda state: with_belief(state, implied=state.belief.implied * np.nan)),
+            "none that folding leads to",
+        ),
+        (
+            SnapshotPart,
+            stored(lambda state: with_belief(state, estimate=Capability(0.5, np.zeros((2, 5))))),
+            "none that folding leads to",
+        ),
     ],
 )
 async def test_what_can_not_be_true_is_refused(parts: list[Part], other: World, kind: type, change: Change, said: str):

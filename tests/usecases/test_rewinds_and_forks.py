@@ -120,6 +120,20 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
     assert (await world.state()).epoch == 2
 
 
+async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world: World):
+    for _ in range(2):
+        await world.report(outcome("t1"))
+    once, other = Once("key", "rewind 1"), world.beside()
+
+    async def not_yet(_run, _once):  # it looks just before the first one commits
+        return None
+
+    other.use.rewind_run.journal.find = not_yet  # type: ignore[method-assign]
+    await world.use.rewind_run(POOL, "default", 1, once)
+    run, again = await other.use.rewind_run(POOL, "default", 1, once)
+    assert (run.state.epoch, again) == (1, True)
+
+
 async def test_rewinds_at_once_happen_one_after_the_other(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))

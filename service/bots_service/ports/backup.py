@@ -7,17 +7,26 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
-from bots_service.core.receipt import BINS
-from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, Parent, RunRow, SnapshotRow
+from bots_service.core.receipt import BINS, Receipt
+from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, RunRow, SnapshotRow
 
 # What another database can't hold must be refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Small = Annotated[int, Meta(ge=0, lt=2**31)]
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since 1970, UTC
+Key = Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")]
 Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
-RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
 CalibrationBlob = Annotated[bytes, Meta(min_length=24 * BINS, max_length=24 * BINS)]
 Uid = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
+
+
+class SavedParent(Struct, frozen=True):
+    """Where a forked run came from; the names are those of `Parent`."""
+
+    run: Name
+    step: Small
+    seq: Count
 
 
 class SavedRun(Struct, frozen=True):
@@ -26,14 +35,14 @@ class SavedRun(Struct, frozen=True):
     pruned: entries up to this seq were pruned; 0: the journal is whole.
     """
 
-    name: RunName
+    name: Name
     uid: Uid
     settings: dict[str, Any]
     head: Count
     epoch: Small
     pruned: Count
     created_at: Moment
-    parent: Parent | None = None
+    parent: SavedParent | None = None
 
 
 class SavedEntry(Struct, frozen=True, array_like=True):
@@ -44,7 +53,7 @@ class SavedEntry(Struct, frozen=True, array_like=True):
     kind: Text
     profiles: Small
     body: Text
-    key: Text | None
+    key: Key | None
     fingerprint: Text | None
     created_at: Moment
 
@@ -140,8 +149,8 @@ class Imports(Protocol):
         """
         ...
 
-    async def add_receipts(self, run_id: int, rows: list[SavedReceipt]) -> None:
-        """Put receipts into a staged run's history."""
+    async def add_receipts(self, run_id: int, rows: list[SavedReceipt]) -> list[Receipt]:
+        """Put receipts into a staged run's history, and return them as they will be read."""
         ...
 
     async def add_snapshot(self, run_id: int, row: SnapshotRow, blob: bytes) -> None:

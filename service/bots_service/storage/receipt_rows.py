@@ -81,7 +81,7 @@ def keep_all(connection: Connection, batch: Sequence[list[Kept]]) -> list[BotsEr
 def receipt_at(connection: Connection, run_id: int, seq: int) -> Receipt | None:
     """Return what folding entry `seq` did, None if that is not kept."""
     row = connection.execute(_ONE, {"run": run_id, "seq": seq}).one_or_none()
-    return None if row is None else _receipt(row)
+    return None if row is None else receipt_of(row)
 
 
 def first_without_receipt(connection: Connection, run_id: int, up_to: int) -> int | None:
@@ -117,7 +117,7 @@ def closed_steps(connection: Connection, run_id: int, after_step: int, limit: in
     for span in spans_of(connection, run_id):
         values = {"run": run_id, "step": after_step, "most": limit - len(found), **span._asdict()}
         rows = connection.execute(_HISTORY, values)
-        found += [StoredReceipt(_receipt(row), row.appended_at) for row in rows]
+        found += [StoredReceipt(receipt_of(row), row.appended_at) for row in rows]
     return found
 
 
@@ -138,7 +138,8 @@ def _row(kept: Kept) -> dict[str, Any]:
     } | {name: getattr(receipt.tally, name) for name in _TALLY}
 
 
-def _receipt(row: SqlRow) -> Receipt:
+def receipt_of(row: SqlRow) -> Receipt:
+    """Return the receipt that a row holds."""
     return Receipt(
         seq=row.seq,
         epoch=row.epoch,

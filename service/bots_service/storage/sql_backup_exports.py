@@ -5,7 +5,7 @@ import json
 from sqlalchemy import Connection, bindparam, func, select
 
 from bots_service.errors import UnknownDatasetError
-from bots_service.ports.backup import Cut, SavedEntry, SavedReceipt, SavedRun
+from bots_service.ports.backup import Cut, SavedEntry, SavedParent, SavedReceipt, SavedRun
 from bots_service.ports.records import RunRow
 from bots_service.storage.database import Database, SqlRow
 from bots_service.storage.dataset_rows import COLUMNS, dataset_of, retired_of
@@ -86,6 +86,7 @@ def _last_within(sizes: list[tuple[int, int]], last: int) -> int:
 
 def _saved(row: SqlRow) -> SavedRun:
     run = run_of(row)
+    parent = None if run.parent is None else SavedParent(run.parent.run, run.parent.step, run.parent.seq)
     return SavedRun(
-        run.name, run.uid, json.loads(row.settings), run.head, run.epoch, row.pruned, run.created_at, run.parent
+        run.name, run.uid, json.loads(row.settings), run.head, run.epoch, row.pruned, run.created_at, parent
     )

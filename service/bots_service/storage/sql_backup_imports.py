@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
+from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DamagedStateError, DatasetExistsError, RunHasHistoryError
 from bots_service.ports.backup import Imported, SavedEntry, SavedReceipt, SavedRun
@@ -19,6 +20,7 @@ from bots_service.storage.database import Database, Job, Result
 from bots_service.storage.dataset_changes import stage_gone
 from bots_service.storage.dataset_rows import COLUMNS, dataset_of, facts_text, retired_blob
 from bots_service.storage.entries_codec import KINDS, decode_body
+from bots_service.storage.receipt_rows import receipt_of
 from bots_service.storage.room import require_room_for_dataset, require_room_for_run
 from bots_service.storage.run_rows import DEFAULT_RUN, insert_run, new_id, new_uid, run_of
 from bots_service.storage.sql_answers import answered_once
@@ -107,9 +109,10 @@ class SqlImports:
         await self._insert(insert(journal), run_id, [msgspec.structs.asdict(row) for row in rows])
         return entries
 
-    async def add_receipts(self, run_id: int, rows: list[SavedReceipt]) -> None:
-        """Put receipts into a staged run's history."""
+    async def add_receipts(self, run_id: int, rows: list[SavedReceipt]) -> list[Receipt]:
+        """Put receipts into a staged run's history, and return them as they will be read."""
         await self._insert(insert(receipts), run_id, [msgspec.structs.asdict(row) for row in rows])
+        return list(map(receipt_of, rows))
 
     async def add_snapshot(self, run_id: int, row: SnapshotRow, blob: bytes) -> None:
         """Put a stored state to a staged run."""

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from bots_service.errors import InvalidBackupError
-from bots_service.ports.backup import Moment, SavedEntry, SavedReceipt, SavedRun, Small
+from bots_service.ports.backup import Moment, Name, SavedEntry, SavedReceipt, SavedRun, Small
 from bots_service.ports.records import DatasetFacts, SnapshotRow, TaskBlock
 
 FORMAT = 1
@@ -30,7 +30,7 @@ _HEAD = struct.Struct("<II")
 class DatasetPart(Struct, frozen=True, tag="dataset"):
     """Comes first. whole: the tasks and all runs follow; else one run, of a dataset that must be there already."""
 
-    name: str
+    name: Name
     whole: bool
     version: Small
     created_at: Moment

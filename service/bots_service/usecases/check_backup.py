@@ -1,15 +1,18 @@
 """Checks that a run in a backup can be true, part by part: whatever is imported must fold."""
 
 import zlib
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from bots_service.core.codec import decode_state
-from bots_service.core.entries import Entry, Fork, Report, Rewind
+from bots_service.core.entries import Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.possible import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
+from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState
 from bots_service.errors import InvalidBackupError, InvalidSettingsError
 from bots_service.ports.backup import SavedReceipt, SavedRun
-from bots_service.ports.records import DatasetFacts, RunRow, SnapshotRow
+from bots_service.ports.records import DatasetFacts, Parent, RunRow, SnapshotRow
 
 LAST_MOMENT = 1e11  # seconds since 1970: times beyond it can't be told
 
@@ -26,12 +29,15 @@ class CheckedRun:
     settings: RunSettings = field(init=False)
     _seq: int = field(init=False)
     _epoch: int = 0
-    _receipt: int = 0
     _states: int = -1
+    _rewinds: list[tuple[int, Rewind]] = field(default_factory=list)  # by seq
+    _closed_at: dict[int, int] = field(default_factory=dict)  # where rewinds went back to -> the step
+    _receipt: tuple[int, int] = field(init=False)  # seq and step of the last one
 
     def __post_init__(self) -> None:
         run = self.run
         self._seq = run.pruned
+        self._receipt = (0, self._origin)
         self._require(run.pruned <= run.head, f"entries up to {run.pruned} of {run.head} were pruned")
         try:
             self.settings = settings_from(run.settings)
@@ -40,46 +46,99 @@ class CheckedRun:
 
     def row(self, run_id: int, dataset_id: int) -> RunRow:
         """Return the run as a row."""
-        run = self.run
+        run, parent = self.run, self.run.parent
         return RunRow(
-            run_id, run.uid, dataset_id, run.name, self.settings, run.head, run.epoch, run.created_at, run.parent
+            id=run_id,
+            uid=run.uid,
+            dataset_id=dataset_id,
+            name=run.name,
+            settings=self.settings,
+            head=run.head,
+            epoch=run.epoch,
+            created_at=run.created_at,
+            parent=None if parent is None else Parent(parent.run, parent.step, parent.seq),
         )
 
     def entries(self, entries: list[Entry]) -> None:
         """Check the next entries; rewinds among those that were pruned come after all others."""
         for entry in entries:
             if entry.seq <= self.run.pruned:
-                self._require(isinstance(entry.body, Rewind) and entry.seq > 0, f"entry {entry.seq} was pruned")
+                self._old_rewind(entry)
                 continue
             self._require(entry.seq == self._seq + 1, f"entry {entry.seq} follows entry {self._seq}")
             self._seq = entry.seq
             self._body(entry)
+
+    def _old_rewind(self, entry: Entry) -> None:
+        body, where = entry.body, f"entry {entry.seq}"
+        is_next = all(seq < entry.seq or seq > self.run.pruned for seq, _ in self._rewinds[-1:])
+        if not isinstance(body, Rewind) or entry.seq == 0 or not is_next:
+            raise self._refusal(f"{where} was pruned")
+        self._require(0 <= body.to_seq < entry.seq, f"{where} rewinds to entry {body.to_seq}")
+        self._rewound(entry.seq, body)
 
     def _body(self, entry: Entry) -> None:
         body, where = entry.body, f"entry {entry.seq}"
         self._require(0 <= entry.profiles <= self.facts.profiles, f"{where} knows {entry.profiles} profiles")
         if isinstance(body, Rewind):
             self._require(self.run.pruned <= body.to_seq < entry.seq, f"{where} rewinds to entry {body.to_seq}")
+            self._rewound(entry.seq, body)
         if self._seq > self.run.pruned + 1 or self.run.pruned == 0:
             self._require(entry.epoch == self._epoch + isinstance(body, Rewind), f"{where} has epoch {entry.epoch}")
         self._epoch = entry.epoch
+        is_begin = entry.seq == 1 and self.run.parent is not None
+        self._require(isinstance(body, Fork) == is_begin, f"{where} is {'no' if is_begin else 'a'} fork")
         if isinstance(body, Fork):
-            self._require(entry.seq == 1, f"{where} is a fork")
-            self._fits(decode_state(body.state), where)
-        elif isinstance(body, Report) and len(body.evidence):
-            seen = body.evidence
-            same = len(seen.tasks) == len(seen.successes) == len(seen.failures)
-            self._require(same, f"{where} has counts for other tasks than its own")
-            known = int(seen.tasks.min()) >= 0 and int(seen.tasks.max()) < self.facts.size
-            self._require(known, f"{where} speaks of tasks that the dataset lacks")
-            possible = float(seen.successes.min()) >= 0 and float(seen.failures.min()) >= 0
-            self._require(possible, f"{where} has counts below zero")
+            self._fork(body, where)
+        elif isinstance(body, Report):
+            self._report(body, where)
+        elif isinstance(body, SettingsChange):
+            prior = settings_from(body.values, base=self.settings).prior
+            self._require(prior == self.settings.prior, f"{where} changes the prior")
 
-    def receipts(self, rows: list[SavedReceipt]) -> None:
-        """Check the next receipts."""
-        for row in rows:
-            self._require(self._receipt < row.seq <= self.run.head, f"a receipt of entry {row.seq}")
-            self._receipt = row.seq
+    def _rewound(self, seq: int, body: Rewind) -> None:
+        step = self._closed_at.setdefault(body.to_seq, body.to_step)
+        self._require(0 <= step == body.to_step <= self._latest(body.to_seq), f"entry {seq} rewinds to a step it names")
+        self._rewinds.append((seq, body))
+
+    def _fork(self, body: Fork, where: str) -> None:
+        state = decode_state(body.state)
+        self._state(state, where)
+        parent = self.run.parent
+        same = parent is not None and (parent.run, parent.seq, parent.step) == (
+            body.parent,
+            body.parent_seq,
+            state.step,
+        )
+        same = same and (state.epoch, state.seq, state.settings) == (0, 0, self.settings)
+        self._require(same, f"{where} begins elsewhere than the run says")
+
+    def _report(self, body: Report, where: str) -> None:
+        seen, made_at = body.evidence, 0 if body.made_at is None else body.made_at
+        self._require(0 <= made_at <= LARGEST_STEP, f"{where} speaks of step {made_at}")
+        known = all(0 <= task < self.facts.size for task in seen.tasks.tolist())
+        self._require(known, f"{where} speaks of tasks that the dataset lacks")
+        possible = is_possible_evidence(seen, tasks=self.facts.size)
+        self._require(possible, f"{where} has counts that no report can have")
+
+    def receipts(self, rows: list[SavedReceipt], receipts: list[Receipt]) -> None:
+        """Check the next receipts, as they were saved and as they will be read."""
+        self._rewinds.sort(key=lambda rewind: rewind[0])  # all entries have come by now
+        for row, receipt in zip(rows, receipts, strict=True):
+            seq, where = receipt.seq, f"the receipt of entry {receipt.seq}"
+            self._require(self._receipt[0] < seq <= self.run.head, f"a receipt of entry {seq} is out of order")
+            self._require(seq > self.run.pruned or row.created_at is not None, f"{where} lacks its time")
+            self._require(is_possible_receipt(receipt), f"{where} says what no fold can do")
+            rewinds = bisect_right(self._rewinds, seq, key=lambda rewind: rewind[0])
+            self._require(receipt.epoch == rewinds, f"{where} has epoch {receipt.epoch}")
+            is_next, step = seq == self._receipt[0] + 1, self._receipt[1] + receipt.closed
+            if rewinds and self._rewinds[rewinds - 1][0] == seq:
+                is_next, step = True, self._rewinds[rewinds - 1][1].to_step
+            stands = receipt.step == step if is_next else receipt.step <= self._latest(seq)
+            self._require(stands, f"{where} stands at step {receipt.step}")
+            target = self._closed_at.get(seq, receipt.step)
+            self._require(target == receipt.step, f"a rewind goes to step {target} at entry {seq}, which is another")
+            self._receipt = (seq, receipt.step)
 
     def snapshot(self, row: SnapshotRow, blob: bytes) -> None:
         """Check a stored state.
@@ -94,14 +153,15 @@ class CheckedRun:
         self._require(same, f"{where} is another one than it says")
         self._require(self._states < row.seq <= self.run.head, f"{where} is out of order")
         self._states = row.seq
-        self._fits(state, where)
+        self._require(state.epoch <= self.run.epoch, f"{where} has epoch {state.epoch}")
+        self._require(state.step <= self._latest(state.seq), f"{where} stands at step {state.step}")
+        self._state(state, where)
 
-    def _fits(self, state: RunState, where: str) -> None:
-        belief = state.belief
-        tasks = [belief.tried.settled.tasks, belief.tried.recent.tasks, state.open_step.evidence.tasks]
-        known = all(len(some) == 0 or (some.min() >= 0 and some.max() < self.facts.size) for some in tasks)
-        fits = known and belief.implied.shape[1] <= self.facts.profiles
-        self._require(fits, f"{where} speaks of tasks that the dataset lacks")
+    def _state(self, state: RunState, where: str) -> None:
+        facts, models = self.facts, len(self.facts.reference_models)
+        possible = is_possible_state(state, tasks=facts.size, profiles=facts.profiles, models=models)
+        possible = possible and state.settings.prior == self.settings.prior
+        self._require(possible, f"{where} is none that folding leads to")
 
     def end(self) -> None:
         """Check that nothing is missing."""
@@ -112,7 +172,21 @@ class CheckedRun:
             self._require(
                 self._epoch == self.run.epoch, f"its epoch is {self.run.epoch}, its last entry's {self._epoch}"
             )
+        rewinds = len(self._rewinds)
+        self._require(rewinds == self.run.epoch, f"its epoch is {self.run.epoch}, and it was rewound {rewinds} times")
+
+    @property
+    def _origin(self) -> int:
+        """The step at which the run begins."""
+        return 0 if self.run.parent is None else self.run.parent.step
+
+    def _latest(self, seq: int) -> int:
+        """Return the last step at which the run can have stood after entry `seq`: no entry closes two."""
+        return min(self._origin + seq, LARGEST_STEP)
 
     def _require(self, is_so: bool, what: str) -> None:
         if not is_so:
-            raise InvalidBackupError(f"run {self.run.name[:128]!r} of the backup can't be true: {what}")
+            raise self._refusal(what)
+
+    def _refusal(self, what: str) -> InvalidBackupError:
+        return InvalidBackupError(f"run {self.run.name[:128]!r} of the backup can't be true: {what}")

@@ -147,8 +147,7 @@ class ImportBackup:
         if isinstance(part, EntriesPart):
             checked.entries(await self.imports.add_entries(run_id, part.rows))
         elif isinstance(part, ReceiptsPart):
-            checked.receipts(part.rows)
-            await self.imports.add_receipts(run_id, part.rows)
+            checked.receipts(part.rows, await self.imports.add_receipts(run_id, part.rows))
         else:
             await asyncio.to_thread(checked.snapshot, part.row, part.blob)
             await self.imports.add_snapshot(run_id, part.row, part.blob)
