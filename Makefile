@@ -101,6 +101,7 @@ check-format: $(VENV)/.dev
 
 check-lint: $(VENV)/.dev
 	$(BIN)/ruff check
+	$(BIN)/vermin --target=3.10- --no-tips --quiet --violations client/bots_client
 	$(BIN)/oxlint --deny-warnings $(PAGE)
 	$(BIN)/oxlint --deny-warnings --allow no-await-in-loop examples/languages
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bots_client import __version__
 from bots_client._resilience.spool import Spool
 from bots_client._resilience.spools import spool_folder
 from bots_client._resilient_client import ResilientClient
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bots_client", description="The BOTS selector's client.")
+    parser.add_argument("--version", action="version", version=f"bots-client {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     spool = commands.add_parser("spool", help="list the reports that wait on this machine, or send them")
     spool.add_argument("--folder", help="where they lie; default: BOTS_SPOOL, else bots/ in XDG_STATE_HOME")

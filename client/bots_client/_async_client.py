@@ -1,10 +1,11 @@
 """`AsyncClient`: the service for programs that run on asyncio."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -17,6 +18,7 @@ from bots_client._methods import method
 from bots_client._retry import Retries
 
 T = TypeVar("T")
+ClientT = TypeVar("ClientT", bound="AsyncClient")
 
 
 class AsyncClient:
@@ -56,7 +58,7 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(url={self.url!r})"
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self: ClientT) -> ClientT:
         return self
 
     async def __aexit__(
@@ -73,8 +75,7 @@ class AsyncClient:
         exchange = self._exchange(call)
         while True:
             try:
-                async with asyncio.timeout(exchange.deadline.left_s()), self._answer(exchange) as response:
-                    reply = Reply(response.status_code, response.headers, await response.aread())
+                reply = await _within(exchange.deadline.left_s(), self._reply(exchange))
             except (httpx.RequestError, TimeoutError) as error:
                 wait_s = exchange.after_failure(error)
             else:
@@ -82,6 +83,10 @@ class AsyncClient:
                     return exchange.result(reply)
                 wait_s = exchange.after_refusal(reply)
             await self._sleep(wait_s)
+
+    async def _reply(self, exchange: Exchange[T]) -> Reply:
+        async with self._answer(exchange) as response:
+            return Reply(response.status_code, response.headers, await response.aread())
 
     async def _stream(self, call: Call[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield the answer as it arrives."""
@@ -175,3 +180,19 @@ async def _read_in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the chunks; a disk that is slow must not hold up the event loop."""
     while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
         yield chunk
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return what the work returns.
+
+    Raises:
+        TimeoutError: it takes longer than this.
+    """
+    if sys.version_info >= (3, 11):
+        async with asyncio.timeout(seconds):  # novm - behind the check of the version
+            return await work
+    else:
+        try:
+            return await asyncio.wait_for(work, seconds)
+        except asyncio.TimeoutError as error:  # another class than TimeoutError before 3.11
+            raise TimeoutError from error

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -17,6 +17,7 @@ from bots_client._methods import method
 from bots_client._retry import Retries
 
 T = TypeVar("T")
+ClientT = TypeVar("ClientT", bound="Client")
 
 
 class Client:
@@ -64,7 +65,7 @@ class Client:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(url={self.url!r})"
 
-    def __enter__(self) -> Self:
+    def __enter__(self: ClientT) -> ClientT:
         return self
 
     def __exit__(

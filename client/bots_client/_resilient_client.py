@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
 from bots_client._calls import step_calls
 from bots_client._client import Client
@@ -15,6 +15,8 @@ from bots_client._resilience.here import Here, How
 from bots_client._resilience.spools import spool_folder
 from bots_client._retry import Deadline
 from bots_client._step_models import Receipt, Selection
+
+ClientT = TypeVar("ClientT", bound="ResilientClient")
 
 
 class ResilientClient:
@@ -87,7 +89,7 @@ class ResilientClient:
         vars(self).update(state)
         self._process = Here(self._how, self._folder)
 
-    def __enter__(self) -> Self:
+    def __enter__(self: ClientT) -> ClientT:
         return self
 
     def __exit__(self, *_error: object) -> None:

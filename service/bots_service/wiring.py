@@ -107,7 +107,7 @@ def tracer_of(settings: Settings) -> "OtlpTracer | None":
     except ModuleNotFoundError as error:
         raise TracingMissingError(
             f"BOTS_OTLP_ENDPOINT needs {error.name}, which is not installed; "
-            "pip install 'bots-service[tracing]', or unset it"
+            "install the extra `tracing` (in a checkout: pip install ./client '.[tracing]'), or unset it"
         ) from error
     return OtlpTracer(settings.otlp_endpoint, share=settings.trace_share)
 

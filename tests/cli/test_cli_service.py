@@ -97,4 +97,4 @@ def test_a_missing_library_for_traces_is_told_before_anything_is_served(tmp_path
     )
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("bots: "), done.stderr
-    assert "pip install 'bots-service[tracing]'" in done.stderr
+    assert "pip install ./client '.[tracing]'" in done.stderr

@@ -1,30 +1,70 @@
-"""The client installs by itself, with httpx as its only dependency."""
+"""The client installs alone, with httpx as its only dependency, also on the oldest Python that it promises."""
 
+import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from bots_client import Client, Task
 from tests.serving import running_service
 
 ROOT = Path(__file__).parents[2]
+OLDEST = "3.10"
 PROGRAM = """
-import sys
+import asyncio, sys
+from importlib import import_module
 from importlib.metadata import distributions
-from bots_client import ResilientClient, Selector
+from pkgutil import walk_packages
+import bots_client
+from bots_client import AsyncClient, DeadlineExceededError, ResilientClient, Selector
 url, spool = sys.argv[1:]
+own = [each.name for each in walk_packages(bots_client.__path__, "bots_client.")]
+for name in own:
+    if not name.startswith("bots_client.integrations."):
+        import_module(name)
 selector = Selector(ResilientClient(url, spool=spool), "guru", ids=["a", "b", "c"])
 selection = selector.next(2)
 assert not selection.is_local, selector.client.health
 selector.observe(selection.ids[0], [1, 0])
 assert selector.step().step == 1
+
+async def look():
+    async with AsyncClient(url) as bots:
+        assert (await bots.dataset("guru")).created_at.tzinfo is not None
+    async with AsyncClient(url, deadline_s=1e-6) as bots:
+        try:
+            await bots.dataset("guru")
+        except DeadlineExceededError:
+            return
+    raise AssertionError("no deadline")
+
+asyncio.run(look())
 print(*sorted(one.metadata["Name"].lower() for one in distributions()))
 """
 
 
-def test_the_client_alone_selects_in_an_empty_environment(tmp_path):
+def found_pythons(version: str) -> Iterator[str]:
+    """Yield the Pythons of a version that run on this machine."""
+    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for command in (f"python{version}", *map(str, installed)):
+        if (
+            shutil.which(command)
+            and subprocess.run([command, "-c", ""], capture_output=True, check=False).returncode == 0
+        ):
+            yield command
+
+
+@pytest.mark.parametrize("version", ["this", OLDEST])
+def test_the_client_alone_selects_in_an_empty_environment(tmp_path, version):
+    pythons = [sys.executable] if version == "this" else list(found_pythons(version))
+    if not pythons:
+        pytest.skip(f"there is no Python {version} here")
     environment = tmp_path / "empty"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([pythons[0], "-m", "venv", environment], check=True)
     python = environment / "bin" / "python"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
     subprocess.run([*pip, "install", "--constraint", ROOT / "constraints.txt", ROOT / "client"], check=True)
@@ -33,7 +73,14 @@ def test_the_client_alone_selects_in_an_empty_environment(tmp_path):
         with Client(service.url) as bots:
             bots.create_dataset("guru", [Task(task) for task in "abc"])
         command = [python, "-c", PROGRAM, service.url, str(tmp_path / "spool")]
-        said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
 
-    installed = set(said.split()) - {"pip", "setuptools"}
-    assert installed == {"bots-client", "httpx", "httpcore", "h11", "anyio", "idna", "certifi", "typing_extensions"}
+    assert done.returncode == 0, done.stderr
+    installed = set(done.stdout.split()) - {"pip", "setuptools"}
+    needed = {"bots-client", "httpx", "httpcore", "h11", "anyio", "idna", "certifi", "typing_extensions"}
+    assert installed - {"exceptiongroup"} == needed  # which anyio takes before Python 3.11
+
+
+def test_the_oldest_python_is_the_one_that_is_promised():
+    promised = tomllib.loads((ROOT / "client/pyproject.toml").read_text("utf-8"))["project"]["requires-python"]
+    assert promised == f">={OLDEST}"

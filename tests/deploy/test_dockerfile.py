@@ -47,8 +47,10 @@ def test_what_is_copied_is_there_and_is_sent_to_the_engine():
 def test_what_packages_are_built_of_is_copied():
     for folder, where in (("", ROOT), ("client/", ROOT / "client")):
         project = tomllib.loads((where / "pyproject.toml").read_text("utf-8"))
-        needed = [project["project"]["readme"], *project["project"].get("license-files", [])]
-        wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+        hatch = project["tool"]["hatch"]
+        needed = [each["path"] for each in hatch["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]]
+        needed += project["project"]["license-files"]
+        wheel = hatch["build"]["targets"]["wheel"]
         needed += [*wheel["packages"], *wheel.get("force-include", {})]
         for path in needed:
             assert any(

@@ -1,13 +1,20 @@
 """What is shipped to users: the packages, built as a release builds them, and installed outside the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
+import bots_client
+import bots_service
 from bots_service.storage.migrate import current, head
 from tests.deploy.files import ROOT
 
@@ -52,3 +59,89 @@ def test_an_installed_service_migrates_its_database(installed: Path, tmp_path: P
     asked = "import bots_service.storage.migrate as m; print(m.revisions_folder())"
     folder = Path(run([installed / "python", "-c", asked], tmp_path).strip())
     assert folder.is_relative_to(installed.parent), "the checkout's migrations were used"
+
+
+def members(built: Path, pattern: str) -> set[str]:
+    """Return the files in a package, without the folder that an sdist puts all in."""
+    (package,) = built.glob(pattern)
+    if package.suffix == ".whl":
+        with ZipFile(package) as wheel:
+            return {name for name in wheel.namelist() if ".dist-info/" not in name}
+    with tarfile.open(package) as sdist:
+        return {name.partition("/")[2] for name in sdist.getnames()}
+
+
+def metadata(built: Path, pattern: str) -> Message:
+    """Return what an index would show of a wheel."""
+    (package,) = built.glob(pattern)
+    with ZipFile(package) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(wheel.read(name))
+
+
+def in_repository(*folders: str) -> set[str]:
+    """Return the files that git has, or would take."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
+    files = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+    return {file for file in files if file and (ROOT / file).is_file()}
+
+
+def moved(files: set[str], old: str, new: str) -> set[str]:
+    return {new + file.removeprefix(old) for file in files}
+
+
+def test_the_wheels_hold_the_packages_and_nothing_else(built: Path):
+    service = moved(in_repository("service/bots_service"), "service/", "")
+    assert members(built, "bots_service-*.whl") == service | moved(in_repository("migrations"), "", "bots_service/")
+    assert members(built, "bots_client-*.whl") == moved(in_repository("client/bots_client"), "client/", "")
+
+
+def test_the_sdists_hold_what_the_wheels_are_made_of_and_nothing_else(built: Path):
+    around = {"LICENSE", "README.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    service = in_repository("service/bots_service", "migrations")
+    assert members(built, "bots_service-*.tar.gz") == service | around
+    client = moved(in_repository("client/bots_client"), "client/", "")
+    assert members(built, "bots_client-*.tar.gz") - {".gitignore"} == client | around - {".gitignore"}
+
+
+@pytest.mark.parametrize("name", ["bots_service", "bots_client"])
+def test_an_index_shows_a_page_that_reads_well(built: Path, name: str):
+    shown = metadata(built, f"{name}-*.whl")
+    page = str(shown.get_payload())
+    links = re.findall(r"\]\(([^)]*)\)|(?:src|srcset|href)=\"([^\"]*)\"", page)
+    assert [link for link in map("".join, links) if not link.startswith("https://")] == []
+    assert shown["Description-Content-Type"] == "text/markdown"
+    assert page.startswith("# ")
+    assert shown["License-Expression"] == "Apache-2.0"
+    assert shown["Keywords"]
+    assert shown.get_all("Project-URL")
+    assert f"Programming Language :: Python :: {shown['Requires-Python'].removeprefix('>=')}" in shown.get_all(
+        "Classifier", []
+    )
+
+
+def test_the_service_takes_the_client_of_its_own_version(built: Path):
+    assert f"bots-client=={bots_client.__version__}" in metadata(built, "bots_service-*.whl").get_all(
+        "Requires-Dist", []
+    )
+    assert bots_client.__version__ == bots_service.__version__
+
+
+def test_both_packages_carry_the_license():
+    assert (ROOT / "client/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_installed_programs_say_their_version(installed: Path, tmp_path: Path):
+    assert run([installed / "bots", "--version"], tmp_path) == f"bots {bots_service.__version__}\n"
+    said = run([installed / "python", "-m", "bots_client", "--version"], tmp_path)
+    assert said == f"bots-client {bots_client.__version__}\n"
+
+
+def test_no_page_installs_our_packages_from_an_index_that_does_not_have_them():
+    pages = [ROOT / file for file in in_repository() if file.endswith((".md", ".py", ".toml", ".yml", "Dockerfile"))]
+    from_an_index = re.compile(r"\b(pip|uv|uvx|pipx)\b[^\n`]* ['\"]?bots-(client|service)\b")
+    found = {str(page): from_an_index.search(page.read_text("utf-8")) for page in pages}
+    assert len(found) > 100
+    assert [page for page, match in found.items() if match] == []
+    assert from_an_index.search("run `pip install {}`".format("bots-client"))
+    assert from_an_index.search("pip install -U '{}[tracing]'".format("bots-service"))

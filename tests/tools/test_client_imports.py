@@ -14,11 +14,17 @@ ALLOWED = sys.stdlib_module_names | {"bots_client", "httpx"}
 
 
 def imported_by(source: str) -> set[str]:
-    """Return the top-level packages that a file imports, wherever in it the import stands."""
-    nodes = list(ast.walk(ast.parse(source)))
+    """Return the top-level packages that a file imports when it runs, wherever in it the import stands."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not is_for_type_checkers(node)]
+    nodes = list(ast.walk(tree))
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     from_ = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
     return {name.partition(".")[0] for name in plain | from_}
+
+
+def is_for_type_checkers(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 INTEGRATIONS = CLIENT / "integrations"
@@ -32,6 +38,10 @@ def test_the_client_imports_only_what_it_declares(path):
 
 def test_an_import_inside_a_function_is_seen():
     assert imported_by("def f():\n    import numpy.linalg\n    from httpx import _types\n") == {"numpy", "httpx"}
+
+
+def test_an_import_for_type_checkers_alone_does_not_count():
+    assert imported_by("if TYPE_CHECKING:\n    import numpy\nif True:\n    import httpx\n") == {"httpx"}
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(CLIENT).as_posix())

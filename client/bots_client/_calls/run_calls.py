@@ -1,7 +1,7 @@
 """Runs: settings, beliefs, history, snapshots, and going back."""
 
 from collections.abc import Iterable
-from typing import Unpack
+from typing import TYPE_CHECKING
 
 from bots_client._call import Call, Pages, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
@@ -9,6 +9,9 @@ from bots_client._errors import InvalidRequestError
 from bots_client._inputs import GivenSettings, strings
 from bots_client._journal_models import JournalEntry
 from bots_client._models import HistoryStep, Run, Snapshot, TaskBelief
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # typing has it from Python 3.11; a type checker knows this one everywhere
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
@@ -20,7 +23,7 @@ def create_run(
     *,
     fork_run: str | None = None,
     fork_step: int | None = None,
-    **settings: Unpack[GivenSettings],
+    **settings: "Unpack[GivenSettings]",
 ) -> Call[Run]:
     """Make a run, or set all settings of one that has seen nothing yet (such as a fresh "default").
 
@@ -41,7 +44,7 @@ def create_run(
     return written("PUT", path("datasets", dataset, "runs", run), into(Run), content)
 
 
-def update_run(dataset: str, run: str = "default", **settings: Unpack[GivenSettings]) -> Call[Run]:
+def update_run(dataset: str, run: str = "default", **settings: "Unpack[GivenSettings]") -> Call[Run]:
     """Change some settings from the next step on."""
     return written("PATCH", path("datasets", dataset, "runs", run), into(Run), settings)
 

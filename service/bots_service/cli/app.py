@@ -1,7 +1,10 @@
 """The command line, put together."""
 
+from typing import Annotated
+
 import typer
 
+from bots_service import __version__
 from bots_service.cli import backups, beliefs, charts, datasets, keys, runs, service, steps
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
@@ -14,10 +17,23 @@ app = typer.Typer(
     "BOTS_URL says where the service is, BOTS_API_KEY opens it.",
     cls=OneLineGroup,
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def bots(
+    *, version: Annotated[bool, typer.Option("--version", help="Show this program's version and leave.")] = False
+) -> None:
+    """Say the version where it is asked for; else the command that follows does its work."""
+    if version:
+        typer.echo(f"bots {__version__}")
+        raise typer.Exit
+
+
 app.command()(service.serve)
 app.command()(demo)
 app.add_typer(datasets.app, name="datasets")
