@@ -1,8 +1,9 @@
 """What a caller hands in: tasks, outcomes, settings."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, SupportsFloat, TypedDict
 
 from bots_client._errors import InvalidRequestError
@@ -171,3 +172,8 @@ def strings(values: Iterable[str], *, name: str) -> list[str]:
     if isinstance(values, str):
         raise InvalidRequestError(f"{name} is the text {values!r}; pass a list of texts")
     return list(values)
+
+
+def quotas_of(quotas: Mapping[str, SupportsFloat]) -> dict[str, int | float]:
+    """Return quotas as JSON tells them apart: whole numbers are numbers of tasks, floats are shares, 1.0 too."""
+    return {tag: int(quota) if isinstance(quota, Integral) else float(quota) for tag, quota in quotas.items()}

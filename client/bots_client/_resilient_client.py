@@ -134,7 +134,7 @@ class ResilientClient:
         ids: Sequence[str],
         run: str = "default",
         tags: Iterable[str] | None = None,
-        quotas: Mapping[str, int] | None = None,
+        quotas: Mapping[str, float] | None = None,
         exclude: Sequence[str] = (),
         uniform_share: float | None = None,
         idempotency_key: str | None = None,
@@ -148,7 +148,8 @@ class ResilientClient:
                 that the service chooses are replaced by some of these.
             run: whose belief decides.
             tags: only tasks that bear one of them; not known here.
-            quotas: how many of each tag; not known here.
+            quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]); not
+                known here.
             exclude: ids that are not wanted.
             uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
             idempotency_key: the same key gives the same tasks again, while the service is there.

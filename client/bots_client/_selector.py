@@ -79,7 +79,7 @@ class Selector:
         run: whose belief decides; jobs that train different models use different runs.
         ids: of all tasks that the trainer has, after its own filters.
         tags: only tasks that bear one of them.
-        quotas: how many of each tag.
+        quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]).
         uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
         rank: of this process in its job; None: RANK of the environment, else 0. Only rank 0 closes steps and rewinds.
         share: gives every rank what rank 0 got; the default serves a job of one process.
@@ -96,7 +96,7 @@ class Selector:
         *,
         ids: Iterable[str],
         tags: Iterable[str] | None = None,
-        quotas: Mapping[str, int] | None = None,
+        quotas: Mapping[str, float] | None = None,
         uniform_share: float | None = None,
         rank: int | None = None,
         share: Share = alone,

@@ -40,6 +40,11 @@ async def test_tags_quotas_and_exclude_are_kept(http):
     assert {task["id"] for task in chosen["tasks"]} <= math_tasks - {"task-1", "task-2"}
     chosen = await select(http, 5, quotas={"math": 3, "code": 2})
     assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 3
+    for count in (4, 8):  # one quota for steps of any size
+        chosen = await select(http, count, quotas={"math": 0.75, "code": 0.25})
+        assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 0.75 * count
+    chosen = await select(http, 4, tags=["math"], quotas={"math": 1.0})
+    assert len(chosen["tasks"]) == 4  # 1.0 is all of them, 1 would be one of them
 
 
 async def test_a_strategy_without_draws_answers_null_for_them(http):

@@ -29,6 +29,7 @@ def known(client):
         (["select", "pool", "0"], "COUNT"),
         (["select", "pool", "3", "--colour"], "No such option: --colour"),
         (["select", "pool", "3", "--quota", "math"], "--quota: 'math' is not TAG=COUNT"),
+        (["select", "pool", "3", "--quota", "math=75%"], "--quota: 'math=75%' is not TAG=COUNT"),
         (["report", "pool"], "pass TASK=SUCCESSES/TRIALS"),
         (["report", "pool", "p1"], "'p1' is none of"),
         (["report", "pool", "p1=a/b"], "'p1=a/b' is none of"),

@@ -111,7 +111,7 @@ CALLS = [
     (
         "select",
         ("guru", np.int64(2)),
-        {"run": "r1", "tags": ["math"], "quotas": {"math": 2}, "exclude": [], "uniform_share": 0.0},
+        {"run": "r1", "tags": ["math"], "quotas": {"math": 2, "code": 1.0}, "exclude": [], "uniform_share": 0.0},
         "POST",
         "/select",
         {
@@ -119,7 +119,7 @@ CALLS = [
             "run": "r1",
             "count": 2,
             "tags": ["math"],
-            "quotas": {"math": 2},
+            "quotas": {"math": 2, "code": 1.0},
             "exclude": [],
             "uniform_share": 0.0,
         },

@@ -135,7 +135,7 @@ def test_leased_tasks_come_only_when_the_others_are_used_up():
 
 def test_chance_takes_its_share_of_every_quota():
     request = SelectionRequest(10, quotas={"math": 4, "code": 4}, uniform_share=0.5)
-    assert [(one.tag, one.count, one.by_chance) for one in portions(request)] == [
+    assert [(one.tag, one.count, one.by_chance) for one in portions(request, {"math": 4, "code": 4})] == [
         ("math", 4, 2),
         ("code", 4, 2),
         (None, 2, 1),
@@ -153,7 +153,7 @@ def test_a_pool_that_is_too_small_is_refused_with_the_numbers():
         selected(SelectionRequest(12, quotas={"code": 9}))
 
 
-@pytest.mark.parametrize("quotas", [{"math": 3, "code": 2}, {"math": -1}])
+@pytest.mark.parametrize("quotas", [{"math": 3, "code": 2}, {"math": -1}, {"math": 3, "code": 0.5}])
 def test_impossible_quotas_are_refused(quotas):
     with pytest.raises(InvalidSelectionError, match="quota"):
         SelectionRequest(4, quotas=quotas)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from bots_client._call import Call, given, path, written
 from bots_client._decode import into
-from bots_client._inputs import Outcome, strings
+from bots_client._inputs import Outcome, quotas_of, strings
 from bots_client._step_models import Receipt, Selection
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
     *,
     run: str = "default",
     tags: Iterable[str] | None = None,
-    quotas: Mapping[str, int] | None = None,
+    quotas: Mapping[str, float] | None = None,
     exclude: Iterable[str] | None = None,
     uniform_share: float | None = None,
     idempotency_key: str | None = None,
@@ -32,7 +32,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         count: how many.
         run: whose belief decides.
         tags: only tasks that bear one of them.
-        quotas: how many of each tag.
+        quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]).
         exclude: ids that are not wanted.
         uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
         idempotency_key: the same key gives the same tasks again; None: a fresh one.
@@ -46,7 +46,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         run=run,
         count=count,
         tags=None if tags is None else strings(tags, name="tags"),
-        quotas=None if quotas is None else dict(quotas),
+        quotas=None if quotas is None else quotas_of(quotas),
         exclude=None if exclude is None else strings(exclude, name="exclude"),
         uniform_share=uniform_share,
     )

@@ -15,13 +15,15 @@ MAX_IDS = 100_000
 Name = Annotated[str, Meta(pattern=NAME)]
 TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
 Tag = Annotated[str, Meta(min_length=1, max_length=64)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Which tasks are wanted.
 
-    tags: only tasks that carry one of these. quotas: tag -> how many of the tasks must carry it.
+    tags: only tasks that carry one of these. quotas: tag -> how many of the tasks must carry it (a whole
+    number), or which share of them (a number with a fraction: 0.75, 1.0).
     exclude: tasks that are not wanted. uniform_share: the share of the tasks that is chosen uniformly.
     """
 
@@ -29,7 +31,7 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     count: Count
     run: Name = "default"
     tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
-    quotas: Annotated[dict[Tag, Count], Meta(max_length=64)] = {}
+    quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
     exclude: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
     uniform_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 

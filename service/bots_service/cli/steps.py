@@ -1,5 +1,6 @@
 """`bots select` and `bots report`: one training step by hand."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,10 @@ def select(
     *,
     run: RunName = "default",
     tag: Annotated[list[str] | None, typer.Option(help="Only tasks that bear one of these.")] = None,
-    quota: Annotated[list[str] | None, typer.Option(help="How many of a tag.", metavar="TAG=COUNT")] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(help="How many of a tag (math=24), or which share (math=0.75).", metavar="TAG=COUNT"),
+    ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Task that is not wanted.", metavar="TASK")] = None,
     uniform_share: Annotated[float | None, typer.Option(help="Share chosen by chance.", min=0, max=1)] = None,
     key: Key = None,
@@ -82,12 +86,14 @@ def report(
     show(receipt, lambda: told(receipt), as_json=as_json)
 
 
-def quota_of(text: str) -> tuple[str, int]:
-    """Return the tag and the count of `math=24`."""
+def quota_of(text: str) -> tuple[str, int | float]:
+    """Return the tag and the count of `math=24`, or its share of `math=0.75`."""
     tag, equals, wanted = text.rpartition("=")
-    if not equals or not wanted.isdecimal():
-        raise typer.BadParameter(f"{text!r} is not TAG=COUNT, as in math=24", param_hint="--quota")
-    return tag, int(wanted)
+    if equals and wanted.isdecimal():
+        return tag, int(wanted)
+    if equals and re.fullmatch(r"[01]\.\d+", wanted):
+        return tag, float(wanted)
+    raise typer.BadParameter(f"{text!r} is not TAG=COUNT, as in math=24 or math=0.75", param_hint="--quota")
 
 
 def readable(selection: "Selection") -> "RenderableType":

@@ -9,6 +9,7 @@ from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.belief import Belief
 from bots_service.core.eligible import Eligible
 from bots_service.core.pool import Pool
+from bots_service.core.quotas import Quotas, fit, in_tasks
 from bots_service.core.strategies import STRATEGIES, Aim, Chosen, StrategyName, uniform
 from bots_service.core.task_sets import united, without
 from bots_service.errors import InvalidSelectionError, PoolTooSmallError
@@ -22,7 +23,8 @@ class SelectionRequest:
 
     count: how many tasks, >= 1.
     tags: tasks carrying any of these; none of them: all tasks.
-    quotas: so many tasks carrying this tag, each chosen on its own, in this order; the rest come from all.
+    quotas: so many tasks, or this share of them, carry this tag; each is chosen on its own, in this order; the rest
+        come from all.
     exclude: tasks that may not be chosen, in any order.
     uniform_share: share of the tasks that are chosen at random, in [0, 1].
     temperature: of `softmax`, > 0.
@@ -35,7 +37,7 @@ class SelectionRequest:
 
     count: int
     tags: tuple[str, ...] = ()
-    quotas: Mapping[str, int] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=dict)
     exclude: Tasks = field(default_factory=lambda: NO_TASKS)
     uniform_share: float = 0.0
     strategy: StrategyName = "thompson"
@@ -50,7 +52,7 @@ class SelectionRequest:
             raise ValueError(f"share {self.uniform_share} or target {self.target} is not in [0, 1]")
         if any(quota < 0 for quota in self.quotas.values()):
             raise InvalidSelectionError(f"a quota is negative: {dict(self.quotas)}")
-        if sum(self.quotas.values()) > self.count:
+        if not fit(self.quotas, self.count):
             raise InvalidSelectionError(f"quotas {dict(self.quotas)} add up to more than {self.count} tasks")
 
 
@@ -103,7 +105,7 @@ def select_tasks(
     gone, in_flight = united(request.exclude), united(leased)
     chosen: list[Chosen] = []
     reused = 0
-    for portion in portions(request):
+    for portion in portions(request, in_tasks(request.quotas, request.count, rng)):
         parts, again = fill(belief, pool, request, portion, gone=gone, leased=in_flight, aim=aim, rng=rng)
         gone = united(gone, *(one.tasks for one in parts))
         chosen += parts
@@ -112,11 +114,11 @@ def select_tasks(
     return Selected(tasks, np.concatenate([one.draws for one in chosen]), reused)
 
 
-def portions(request: SelectionRequest) -> Iterator[Portion]:
+def portions(request: SelectionRequest, quotas: Mapping[str, int]) -> Iterator[Portion]:
     """Yield the quotas and the rest; round(count * uniform_share) tasks by chance are spread over them evenly."""
-    rest = request.count - sum(request.quotas.values())
+    rest = request.count - sum(quotas.values())
     through = chance_before = 0
-    for tag, count in [*request.quotas.items(), (None, rest)]:
+    for tag, count in [*quotas.items(), (None, rest)]:
         through += count
         chance_through = round(through * request.uniform_share)
         if count:

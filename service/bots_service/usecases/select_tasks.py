@@ -7,6 +7,7 @@ import numpy as np
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.pool import Pool
+from bots_service.core.quotas import Quotas, fit, wanted_in_all
 from bots_service.core.selection import Selected, SelectionRequest, select_tasks
 from bots_service.core.state import RunState
 from bots_service.core.task_sets import united
@@ -35,7 +36,7 @@ class Wish:
 
     count: how many tasks.
     tags: only tasks that carry one of these; empty for all.
-    quotas: tag -> how many of the tasks must carry it.
+    quotas: tag -> how many of the tasks must carry it, or (a float) which share of them.
     exclude: ids of tasks that are not wanted.
     uniform_share: the share of the tasks that is chosen uniformly, in [0, 1].
     """
@@ -44,7 +45,7 @@ class Wish:
     run: str
     count: int
     tags: tuple[str, ...] = ()
-    quotas: dict[str, int] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
     uniform_share: float = 0.0
 
@@ -230,10 +231,9 @@ def check_wish(wish: Wish, dataset: OpenDataset) -> Tasks:
         if tag not in known
     ]
     flaws += [Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in wish.quotas if tag not in known]
-    if sum(wish.quotas.values()) > wish.count:
-        flaws.append(
-            Flaw(("body", "quotas"), f"the quotas add up to {sum(wish.quotas.values())}, more than count {wish.count}")
-        )
+    if not fit(wish.quotas, wish.count):
+        asked = f"{wanted_in_all(wish.quotas, wish.count):g}"
+        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {wish.count}"))
     excluded = dataset.ids.find(wish.exclude)
     flaws += [
         Flaw(("body", "exclude", place), f"no task {wish.exclude[place][:80]!r}")
