@@ -111,6 +111,7 @@ class Run:
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     degraded: other replicas of the service may know a newer state and more tasks in flight.
+    advice: what to know about the run, such as where selection brings little; a sentence or two each.
     """
 
     dataset: str
@@ -125,6 +126,7 @@ class Run:
     leased: int = 0
     degraded: bool = False
     totals: Totals = field(default_factory=Totals)
+    advice: tuple[str, ...] = ()
     forked_from: Fork | None = None
     created_at: datetime | None = None
 

@@ -26,6 +26,35 @@ async def test_a_fresh_run_has_the_default_settings_and_stands_at_zero(http):
     assert set(run["totals"].values()) == {0}
 
 
+async def test_a_run_tells_that_without_references_its_choice_brings_little_until_its_steps_are_large_enough(http):
+    tasks = [{"id": f"t{number}"} for number in range(30)]
+    await http.put("/datasets/bare", json={"tasks": tasks})
+    (told,) = (await http.get("/datasets/bare/runs/default")).json()["advice"]
+    assert f"fewer than {30 // 10} tasks a step" in told
+    assert "reference" in told
+    made = await http.put("/datasets/bare/runs/mine", json={"seed": 2}, headers={"Idempotency-Key": "once"})
+    assert made.json()["advice"] == [told]
+    outcomes = [{"task": f"t{number}", "successes": 1, "trials": 2} for number in range(3)]
+    await http.post("/report", json={"dataset": "bare", "outcomes": outcomes})
+    assert (await http.get("/datasets/bare/runs/default")).json()["advice"] == []
+
+
+async def test_a_run_tells_the_rollouts_per_task_in_use_beside_the_setting(http):
+    await make_dataset(http)
+
+    async def told() -> tuple[float | None, float | None]:
+        run = (await http.get(RUN)).json()
+        return run["settings"]["rollouts_per_task"], run["rollouts_per_task"]
+
+    assert await told() == (None, None)
+    await report(http, solved(1, successes=3, trials=6), solved(2, successes=3, trials=10))
+    assert await told() == (None, (6 + 10) / 2)
+    await http.patch(RUN, json={"rollouts_per_task": 12})
+    assert await told() == (12, 12)
+    await http.patch(RUN, json={"rollouts_per_task": None})
+    assert await told() == (None, (6 + 10) / 2)
+
+
 async def test_put_creates_a_run_and_replaces_settings_only_while_it_is_empty(http):
     await make_dataset(http)
     path = "/datasets/guru/runs/mine"

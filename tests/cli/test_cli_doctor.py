@@ -69,6 +69,16 @@ def test_a_service_that_wants_a_key_is_a_warning(tmp_path):
     assert by_subject(with_key)["service"]["grade"] == "ok"
 
 
+def test_a_run_whose_choice_brings_little_is_a_warning(bots):
+    bots.folder.joinpath("bare.jsonl").write_text("".join(f'{{"id": "t{number}"}}\n' for number in range(40)))
+    bots.ok("datasets", "import", "bare.jsonl", "--name", "bare", "--id", "id")
+    found = by_subject(bots("doctor", "--json").json)["run bare/default"]
+    assert found["grade"] == "warning"
+    assert f"fewer than {40 // 10} tasks a step" in found["said"]
+    assert f"fewer than {40 // 10} tasks a step" in bots.ok("runs", "show", "bare")
+    bots.ok("datasets", "delete", "bare", "--yes")
+
+
 def test_a_service_of_another_version_is_told():
     theirs = Version(version="0.0.1", numpy="1.26.4", schema="0001")
     versions, draws = compared(theirs, where="http://service")

@@ -16,8 +16,8 @@ BELIEF = Row(
                 "came": share("calibration_solved_rollouts", "calibration_rollouts", "$__range", "bin"),
                 "predicted": predicted(),
             },
-            "Mean reward of the rollouts by the reward that was predicted, over the time shown. Came above predicted:"
-            " the model learns faster than the belief; raise forgetting.",
+            "Mean reward of the rollouts by the reward that was predicted, over the time shown. Far apart: the"
+            " references may no longer describe the model; see capability.",
             "percentunit",
             kind="barchart",
             by="bin",
@@ -27,8 +27,8 @@ BELIEF = Row(
         Panel(
             "Brier score",
             {"{{run}}": share("prediction_squared_error", "rollouts")},
-            "Mean squared error of the predicted rewards; always predicting a half scores 0.25. Rises: the belief lags"
-            " behind the model; raise forgetting. Above 0.3: does another model report to this run?",
+            "Mean squared error of the predicted rewards; always predicting a half scores 0.25. Selecting near one"
+            " half brings it near 0.25, so don't compare strategies by it. Above 0.3: do two models report to one run?",
             "none",
             steps=COIN,
         ),

@@ -97,8 +97,9 @@ STANDING = Row(
         Panel(
             "Capability",
             {"{{run}}": newest("capability")},
-            "Where the model stands along the reference models: 0 the weakest, 1 the strongest. Falls: training has"
-            " diverged, or the verifier changed. Empty: the dataset has no reference models.",
+            "Where the model stands along the reference models, fitted to the tasks reported lately: 0 the weakest, 1"
+            " the strongest of two. Outside by more than 0.5: the references no longer describe this model. Empty: the"
+            " dataset has none.",
             "percentunit",
             width=12,
         ),

@@ -39,7 +39,7 @@ class BotsDataset(RLHFDataset):
 
     Each fetch of the data loader is one selection, wherever the loader stands: an epoch is as many draws as there are
     rows. A step closes with the first fetch after `prompts_per_step` prompts, on the evidence that the reward function
-    reported until then; what comes later counts as if it had come in time. The loader's state carries the selector's.
+    reported until then; what comes later counts as late evidence. The loader's state carries the selector's.
 
     Attributes:
         selector: None in the dataset for validation.

@@ -92,6 +92,7 @@ class Run(Struct, frozen=True):
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step; leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    advice: what to know about the run, such as where selection brings little; a sentence or two each.
     """
 
     dataset: str
@@ -106,6 +107,7 @@ class Run(Struct, frozen=True):
     leased: int
     degraded: bool
     totals: Totals
+    advice: tuple[str, ...]
     forked_from: Parent | None
     created_at: datetime
 
@@ -126,6 +128,7 @@ class Run(Struct, frozen=True):
             leased=run.leased,
             degraded=run.degraded,
             totals=state.totals,
+            advice=run.advice,
             forked_from=row.parent,
             created_at=moment(row.created_at),
         )

@@ -1,6 +1,7 @@
 """`bots doctor`: what the environment names, and whether it is fit."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,9 +14,10 @@ from bots_service.cli.service import settings_with
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from bots_client import Version
+    from bots_client import Client, Version
     from bots_service.doctor.finding import Finding
 
+MOST_DATASETS, MOST_RUNS = 50, 20  # looked at: each is a request
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
@@ -59,6 +61,24 @@ def of_service(url: str) -> Iterator["Finding"]:
             yield ok("service readiness", "it can do its work now")
         else:
             yield problem("service readiness", "it can't do its work now", "look at what /readyz answers")
+            return
+        try:
+            with connected(url, attempts=1) as client:
+                yield from of_runs(client)
+        except BotsClientError as error:
+            yield warning("runs", client_line(error), "")
+
+
+def of_runs(client: "Client") -> Iterator["Finding"]:
+    """Yield what the service advises about its runs; of a run that has not begun only where it is the only one."""
+    from bots_service.doctor.finding import warning
+
+    for dataset in islice(client.datasets(), MOST_DATASETS):
+        runs = list(islice(client.runs(dataset.name), MOST_RUNS))
+        for run in runs:
+            if run.step or len(runs) == 1:
+                for text in run.advice:
+                    yield warning(f"run {dataset.name}/{run.run}", text.removesuffix("."), "")
 
 
 def compared(theirs: "Version", *, where: str) -> Iterator["Finding"]:

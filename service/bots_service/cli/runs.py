@@ -108,6 +108,7 @@ def described(run: "Run") -> dict[str, str]:
         "a task": f"{number(run.rollouts_per_task)} rollouts",
         "late": f"{count(totals.late)} outcomes, and {count(totals.expired)} too late",
         "leased": tasks_told(run.leased),
+        **({"advice": " ".join(run.advice)} if run.advice else {}),
         "": "",
         **settings,
     }

@@ -1,4 +1,4 @@
-"""What the last closed steps booked: enough to let late evidence enter as if it had been on time."""
+"""What the last closed steps booked: enough to let late evidence enter with the weight that it has by now."""
 
 import math
 from dataclasses import dataclass

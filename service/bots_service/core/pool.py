@@ -104,6 +104,11 @@ class Pool:
         return len(self.references)
 
     @cached_property
+    def has_references(self) -> bool:
+        """Whether all reference pass rates of any task are known: only those tell of tasks that were not tried."""
+        return self.references.shape[1] > 0 and not bool(np.isnan(self.references).any(axis=1).all())
+
+    @cached_property
     def members(self) -> Members:
         """All tasks, retired ones included, grouped by profile."""
         return group_by_profile(None, self.profile_of, self.profiles)

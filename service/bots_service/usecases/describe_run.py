@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bots_service.core.advice import advice
 from bots_service.core.state import RunState
 from bots_service.ports.catalog import Runs
 from bots_service.ports.hot import Leases
@@ -17,6 +18,7 @@ class RunDescription:
 
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    advice: what to know about the run, in sentences.
     """
 
     dataset: str
@@ -24,6 +26,7 @@ class RunDescription:
     state: RunState
     leased: int
     degraded: bool
+    advice: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,9 @@ class DescribeRun:
         """Return an open run as it stands."""
         newest = await self.catch_up.newest_or_known(run)
         leased = await self.leases.leased(run.row)
-        return RunDescription(run.dataset.row.name, run.row, newest.state, len(leased), newest.degraded)
+        state, dataset = newest.state, run.dataset
+        told = advice(state, dataset.pool)
+        return RunDescription(dataset.row.name, run.row, state, len(leased), newest.degraded, told)
 
     async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
         """Return up to `limit` runs by name, beginning behind `after`.

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bots_service.core.advice import advice
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
 from bots_service.core.open_step import nothing_open
@@ -71,7 +72,7 @@ class PutRun:
         else:
             begin, forked = await self._fork(opened, fork, values)
             settings = begin.settings
-        kept = None if keep is None else _with_state(keep, dataset, begin)
+        kept = None if keep is None else _with_state(keep, opened, begin)
         try:
             # To the end even if the caller stops waiting, or what is replaced would stay in memory.
             created = await asyncio.shield(self._put(opened, name, settings, forked, kept))
@@ -121,13 +122,14 @@ class PutRun:
 
 
 def _with_state(
-    keep: KeptAnswer[tuple[RunDescription, bool]], dataset: str, begin: RunState
+    keep: KeptAnswer[tuple[RunDescription, bool]], opened: OpenDataset, begin: RunState
 ) -> KeptAnswer[tuple[RunRow, bool]]:
     """Return a kept answer that makes the run's description of its row and the state that it begins with."""
 
     def render(put: tuple[RunRow, bool]) -> tuple[int, bytes]:
         row, created = put
         state = replace(begin, seq=row.head, epoch=row.epoch)
-        return keep.render((RunDescription(dataset, row, state, leased=0, degraded=False), created))
+        told = advice(state, opened.pool)
+        return keep.render((RunDescription(opened.row.name, row, state, 0, degraded=False, advice=told), created))
 
     return KeptAnswer(keep.scope, keep.once, render)
