@@ -61,7 +61,7 @@ def compare(
             pools = workers.map(made_pool, [(plan, seed, folder / str(seed)) for seed in seeds])
             with Client(url, deadline_s=PATIENCE_S, retries=Retries(attempts=1000)) as client:
                 for seed, tasks in zip(seeds, pools, strict=True):
-                    prepare(client, plan, seed, dataset_of(seed, suffix), tasks)
+                    prepare(client, seed, dataset_of(seed, suffix), tasks)
             jobs = [
                 (plan, seed, arm, url, dataset_of(seed, suffix), folder / str(seed)) for seed in seeds for arm in ARMS
             ]
@@ -81,11 +81,11 @@ def dataset_of(seed: int, suffix: str = "") -> str:
     return f"additions-{seed}{suffix}"
 
 
-def prepare(client: Client, plan: Plan, seed: int, dataset: str, tasks: list[Task]) -> None:
+def prepare(client: Client, seed: int, dataset: str, tasks: list[Task]) -> None:
     """Make a seed's pool and its two runs."""
     client.create_dataset(dataset, tasks, reference_models=REFERENCES)
     for arm, strategy in ARMS.items():
-        client.create_run(dataset, arm, strategy=strategy, rollouts_per_task=plan.rollouts, seed=seed)
+        client.create_run(dataset, arm, strategy=strategy, seed=seed)
 
 
 def tell(queue: "SimpleQueue[Done | None]", on_progress: Callable[[Done], object]) -> None:

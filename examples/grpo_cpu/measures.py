@@ -1,4 +1,4 @@
-"""What is asked of finished runs: when an accuracy was reached, the best so far, and what differs between the arms."""
+"""What is asked of finished runs: how accurate they were, how many tasks were effective, what differs between arms."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from scipy.stats import t
 
 from examples.grpo_cpu.course import Course, Evaluation
 
-# In evaluations: one alone is right by luck now and then, and the first to reach a goal would be the luckiest.
+# In evaluations: one alone is right by luck now and then, and the best would be the luckiest.
 SMOOTHED = 3
 CONFIDENCE = 0.95
 
@@ -47,14 +47,14 @@ def smoothed(course: Course) -> list[tuple[Evaluation, float]]:
     ]
 
 
-def reached(course: Course, accuracy: float) -> Evaluation | None:
-    """Return the first evaluation at which the smoothed accuracy was at least so high; None if it never was."""
-    return next((evaluation for evaluation, level in smoothed(course) if level >= accuracy), None)
+def mean_accuracy(course: Course) -> float:
+    """Return the mean accuracy over all evaluations, those before the first step and after the last one included."""
+    return fmean(evaluation.accuracy for evaluation in course.evaluations)
 
 
-def goal(pair: Pair) -> float:
-    """Return the accuracy to be reached: uniform's at its end."""
-    return smoothed(pair.uniform)[-1][1]
+def final_accuracy(course: Course) -> float:
+    """Return the smoothed accuracy at the end."""
+    return smoothed(course)[-1][1]
 
 
 def best_so_far(course: Course, share: float) -> float:
@@ -87,9 +87,3 @@ def interval(values: Sequence[float]) -> Interval:
 def difference(pairs: Sequence[Pair], measure: Callable[[Course], float]) -> Interval:
     """Return how much more BOTS has of something, seed by seed."""
     return interval([measure(pair.bots) - measure(pair.uniform) for pair in pairs])
-
-
-def ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
-    """Return how many times uniform's the value of BOTS is: the geometric mean over (uniform, BOTS) of each seed."""
-    of_logarithms = interval([math.log(bots / uniform) for uniform, bots in pairs])
-    return Interval(*(math.exp(value) for value in (of_logarithms.mean, of_logarithms.low, of_logarithms.high)))

@@ -1,4 +1,4 @@
-"""The results as Markdown: `python -m examples.grpo_cpu.table results.json`."""
+"""The results as Markdown: `python -m examples.grpo_cpu.table results.json`; several files are told together, too."""
 
 import math
 import sys
@@ -14,11 +14,10 @@ from examples.grpo_cpu.measures import (
     best_so_far,
     difference,
     effective_task_ratio,
-    goal,
+    final_accuracy,
+    mean_accuracy,
     overhead,
     pairs_of,
-    ratio,
-    reached,
 )
 from examples.grpo_cpu.results import Results
 
@@ -34,9 +33,7 @@ def tables(results: Results) -> str:
 
 def means(pairs: Sequence[Pair], tasks_per_step: int) -> Iterator[str]:
     """Yield the lines of the table of means."""
-    yield line(f"mean of {len(pairs)} seeds", "uniform", "BOTS", "BOTS beside uniform (95 % interval)")
-    yield line("---", "---:", "---:", "---:")
-    yield from times(pairs)
+    yield from head(pairs)
     for share in SHARES:
         so_far = partial(best_so_far, share=share)
         yield row(f"best held-out accuracy so far at {share:.0%} of the steps", pairs, so_far)
@@ -49,30 +46,17 @@ def means(pairs: Sequence[Pair], tasks_per_step: int) -> Iterator[str]:
     yield row("select and report, share of the time", pairs, overhead, as_text=lambda value: f"{value:.1%}")
 
 
-def times(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield how long it took to reach uniform's final accuracy, and the seeds that say nothing of it."""
-    moments = [(reached(pair.uniform, goal(pair)), reached(pair.bots, goal(pair))) for pair in pairs]
-    both = [(uniform, bots) for uniform, bots in moments if uniform and bots and uniform.step and bots.step]
-    yield times_row("steps to uniform's final accuracy", [(uniform.step, bots.step) for uniform, bots in both])
-    yield times_row("seconds to uniform's final accuracy", [(uniform.seconds, bots.seconds) for uniform, bots in both])
-    last = pairs[0].uniform.evaluations[-1].step
-    at_most = [(one.step if one else last, other.step if other else last) for one, other in moments]
-    counted = [steps for steps in at_most if all(steps)]
-    yield times_row("steps, where never counts as all of them", counted)
-    for name, is_so in (
-        ("never reached it", lambda moment: moment is None),
-        ("were there before the first step", lambda moment: moment is not None and not moment.step),
-    ):
-        counts = [sum(map(is_so, column)) for column in zip(*moments, strict=True)]
-        yield line(f"seeds that {name}", *map(str, counts), "not in the first two rows" if any(counts) else "")
+def together(several: Iterable[Results]) -> str:
+    """Return the table of what can be asked of comparisons whose plans differ: the accuracy over the whole course."""
+    pairs = [pair for results in several for pair in pairs_of(results.courses)]
+    return "\n".join(head(pairs)) + "\n"
 
 
-def times_row(name: str, values: Sequence[tuple[float, float]]) -> str:
-    """Return a line with the means of (uniform, BOTS) and their ratio."""
-    if not values:
-        return line(name, "-", "-", "-")
-    means_of_both = (f"{fmean(column):.0f}" for column in zip(*values, strict=True))
-    return line(name, *means_of_both, within(ratio(values), lambda value: f"{value:.2f}") + " times")
+def head(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield the first lines of a table of means, the endpoint included."""
+    yield line(f"mean of {len(pairs)} seeds", "uniform", "BOTS", "BOTS beside uniform (95 % interval)")
+    yield line("---", "---:", "---:", "---:")
+    yield row("held-out accuracy, mean over the whole course", pairs, mean_accuracy)
 
 
 def row(
@@ -93,20 +77,12 @@ def row(
 
 def seeds(pairs: Iterable[Pair]) -> Iterator[str]:
     """Yield the lines of the table of seeds."""
-    yield line(
-        "seed", "accuracy before", "uniform's final", "BOTS' final", "uniform's steps to it", "BOTS' steps to it"
-    )
+    yield line("seed", "accuracy before", "uniform's mean", "BOTS' mean", "uniform's final", "BOTS' final")
     yield line("---:", "---:", "---:", "---:", "---:", "---:")
     for pair in pairs:
-        wanted = goal(pair)
-        finals = (wanted, goal(Pair(pair.bots, pair.uniform)))
-        steps = (reached(run, wanted) for run in (pair.uniform, pair.bots))
-        yield line(
-            str(pair.uniform.seed),
-            f"{pair.uniform.evaluations[0].accuracy:.3f}",
-            *(f"{final:.3f}" for final in finals),
-            *("never" if moment is None else str(moment.step) for moment in steps),
-        )
+        figures = (measure(run) for measure in (mean_accuracy, final_accuracy) for run in (pair.uniform, pair.bots))
+        before = pair.uniform.evaluations[0].accuracy
+        yield line(str(pair.uniform.seed), *(f"{figure:.3f}" for figure in (before, *figures)))
 
 
 def within(interval: Interval, text: Callable[[float], str]) -> str:
@@ -122,4 +98,6 @@ def line(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    print(tables(Results.read(Path(sys.argv[1]))), end="")
+    found = [Results.read(Path(name)) for name in sys.argv[1:]]
+    parts = [*map(tables, found), *([together(found)] if len(found) > 1 else [])]
+    print("\n".join(parts), end="")

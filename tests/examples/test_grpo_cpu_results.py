@@ -9,21 +9,19 @@ from scipy.stats import ttest_rel
 
 from examples.grpo_cpu.course import Course, Evaluation
 from examples.grpo_cpu.measures import (
-    Pair,
     best_so_far,
     difference,
     effective_task_ratio,
-    goal,
+    final_accuracy,
     interval,
+    mean_accuracy,
     overhead,
     pairs_of,
-    ratio,
-    reached,
     smoothed,
 )
 from examples.grpo_cpu.plan import Plan
 from examples.grpo_cpu.results import Results
-from examples.grpo_cpu.table import tables
+from examples.grpo_cpu.table import together
 
 
 def course_of(accuracies: list[float], *, arm: str = "uniform", seed: int = 0, effective: int = 4) -> Course:
@@ -48,17 +46,10 @@ def test_an_accuracy_is_the_mean_of_three_evaluations() -> None:
     assert [level for _, level in smoothed(course)] == pytest.approx([0.0, 0.15, 0.4, 0.6])
 
 
-def test_an_accuracy_is_reached_at_the_first_evaluation_that_is_as_high() -> None:
-    course = course_of([0.0, 0.3, 0.9, 0.6, 0.6])
-    moment = reached(course, 0.39)
-    assert moment is not None
-    assert (moment.step, moment.seconds) == (20, 10.0)
-    assert reached(course, 0.8) is None
-
-
-def test_the_goal_is_uniforms_accuracy_at_its_end() -> None:
-    pair = Pair(course_of([0.0, 0.3, 0.3, 0.3]), course_of([0.0, 0.9, 0.9, 0.9], arm="bots"))
-    assert goal(pair) == pytest.approx(0.3)
+def test_the_mean_accuracy_is_over_all_evaluations_and_the_final_one_over_the_last_three() -> None:
+    course = course_of([0.0, 0.3, 0.9, 0.6])
+    assert mean_accuracy(course) == pytest.approx((0.0 + 0.3 + 0.9 + 0.6) / 4)
+    assert final_accuracy(course) == pytest.approx((0.3 + 0.9 + 0.6) / 3)
 
 
 def test_the_best_so_far_looks_at_the_first_share_of_the_steps() -> None:
@@ -90,28 +81,21 @@ def test_differences_are_paired_by_seed() -> None:
     assert (found.mean, found.low, found.high) == pytest.approx((0.35 / 3, expected.low, expected.high))
 
 
-def test_ratios_are_averaged_as_ratios() -> None:
-    found = ratio([(100, 50), (100, 200)])
-    assert found.mean == pytest.approx(1)
-    assert found.low == pytest.approx(1 / found.high)
-
-
 def test_one_seed_has_no_interval() -> None:
     assert math.isnan(interval([0.5]).low)
 
 
-def test_a_seed_that_never_reached_the_goal_is_counted_and_left_out() -> None:
-    courses = [
-        course_of([0.0, 0.3, 0.3, 0.3], seed=0),
-        course_of([0.0, 0.1, 0.1, 0.1], seed=0, arm="bots"),
-        course_of([0.0, 0.1, 0.2, 0.3, 0.3, 0.3], seed=1),
-        course_of([0.0, 0.3, 0.3, 0.3, 0.3, 0.3], seed=1, arm="bots"),
+def test_several_comparisons_are_told_together_by_their_seeds() -> None:
+    comparisons = [
+        Results({}, Plan(), [course_of([0.1, 0.2], seed=0), course_of([0.2, 0.4], seed=0, arm="bots")]),
+        Results({}, Plan(), [course_of([0.3, 0.5, 0.7], seed=1), course_of([0.3, 0.6, 0.6], seed=1, arm="bots")]),
     ]
-    lines = tables(Results({}, Plan(), courses)).splitlines()
-    assert "| steps to uniform's final accuracy | 50 | 30 | 0.60 times |" in lines
-    mean = f"{math.sqrt((30 / 30) * (30 / 50)):.2f}"
-    assert any(line.startswith(f"| steps, where never counts as all of them | 40 | 30 | {mean} (") for line in lines)
-    assert "| seeds that never reached it | 0 | 1 | not in the first two rows |" in lines
+    uniform, bots = [0.3 / 2, 1.5 / 3], [0.6 / 2, 1.5 / 3]
+    found = ttest_rel(bots, uniform).confidence_interval(0.95)
+    (line,) = together(comparisons).splitlines()[2:]
+    means = f"{sum(uniform) / 2:.3f} | {sum(bots) / 2:.3f}"
+    assert line.startswith(f"| held-out accuracy, mean over the whole course | {means} |")
+    assert f"+{(sum(bots) - sum(uniform)) / 2:.3f} ({found.low:+.3f} to {found.high:+.3f})" in line
 
 
 def test_results_come_back_from_their_file(tmp_path: Path) -> None:
