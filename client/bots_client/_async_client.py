@@ -11,7 +11,7 @@ import httpx
 
 from bots_client._call import Call, Pages, Reply
 from bots_client._calls import backup_calls, chart_calls, dataset_calls, key_calls, run_calls, service_calls, step_calls
-from bots_client._config import headers_of, url_of, uses_environment
+from bots_client._config import headers_of, is_loopback, url_of
 from bots_client._errors import ServiceError, UnreachableError
 from bots_client._exchange import Exchange
 from bots_client._methods import method
@@ -52,7 +52,7 @@ class AsyncClient:
             base_url=self.url,
             headers=headers_of(api_key, headers),
             transport=transport,
-            trust_env=uses_environment(self.url),
+            trust_env=not is_loopback(self.url),
         )
 
     def __repr__(self) -> str:

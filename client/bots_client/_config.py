@@ -31,13 +31,13 @@ def url_of(url: str | None) -> str:
     return url.rstrip("/")
 
 
-def uses_environment(url: str) -> bool:
-    """Say whether proxy settings of the environment hold for this URL: a proxy can't reach this machine's loopback."""
+def is_loopback(url: str) -> bool:
+    """Say whether a URL is of this machine alone, where neither a proxy nor another machine reaches it."""
     host = httpx.URL(url).host
     try:
-        return not ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host != "localhost"
+        return host == "localhost"
 
 
 def headers_of(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -6,8 +6,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, SupportsFloat
 
-from bots_client._errors import InvalidRequestError
+from bots_client._errors import BotsClientError, InvalidRequestError
 from bots_client._inputs import Outcome, joined, strings
+from bots_client._models import HistoryStep
 from bots_client._resilient_client import ResilientClient
 from bots_client._step_models import Receipt, Selection
 
@@ -114,7 +115,7 @@ class Selector:
         }
         self._share = share
         self._process = Flight()
-        self._receipt: Receipt | None = None
+        self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -202,7 +203,34 @@ class Selector:
                 self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=closes
             )
         if observed:
-            self._receipt = receipt
+            self._closed = receipt
+        return receipt
+
+    def close_step(self) -> Receipt | None:
+        """Close the training step on what others reported, such as reward workers, so that `metrics` tell of it.
+
+        Where the run closes its steps after `tasks_per_step`, that is left to it.
+
+        Returns:
+            None if nothing was reported since the last one, or the service is away.
+        """
+        if self.client.health.is_away:
+            self._closed = None
+            return None
+        bots = self.client.direct
+        try:
+            run = bots.run(self.dataset, self.run)
+            if run.settings.tasks_per_step is not None:
+                last = bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
+                self._closed = next(last, self._closed)
+                return None
+        except BotsClientError as error:
+            self.client.complain(error)
+            return None
+        if not run.pending:
+            return None
+        receipt = self.client.report(self.dataset, [], run=self.run, close_step=True)
+        self._closed = receipt
         return receipt
 
     def state_dict(self) -> dict[str, Any]:
@@ -234,10 +262,10 @@ class Selector:
         if self._selection is not None:
             means = [task.mean for task in self._selection.tasks if task.mean is not None]
             values["bots/selected_mean"] = sum(means) / len(means) if means else None
-        if self._receipt is not None:
-            values["bots/effective_task_ratio"] = self._receipt.effective_task_ratio
-            values["bots/capability"] = self._receipt.capability
-            values["bots/step"] = self._receipt.step
+        if self._closed is not None:
+            values["bots/effective_task_ratio"] = self._closed.effective_task_ratio
+            values["bots/capability"] = self._closed.capability
+            values["bots/step"] = self._closed.step
         known = {name: float(value) for name, value in values.items() if value is not None}
         return {**known, **self.client.health.as_metrics()}
 

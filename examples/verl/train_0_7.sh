@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # GRPO on GSM8K with verl 0.7 (also 0.5 and 0.6), tasks chosen by BOTS. The three lines with "bots" are all that is added
 # to an ordinary verl command, and data.dataloader_num_workers, which must be as here.
-#   DATA: folder of train.parquet and test.parquet. BOTS_URL, BOTS_API_KEY: of the service.
+#   DATA: folder of train.parquet and test.parquet. BOTS_URL, BOTS_API_KEY: of the service, as every node sees it.
 set -euo pipefail
-BOTS_URL="${BOTS_URL:-http://127.0.0.1:8000}"
+BOTS_URL="${BOTS_URL:?the address of the service, as every node sees it}"
 
 python -m verl.trainer.main_ppo \
     algorithm.adv_estimator=grpo \

@@ -4,7 +4,7 @@
 #   DATA: folder of train.parquet and test.parquet. BOTS_URL, BOTS_API_KEY: of the service, as every node sees it.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"  # reward workers may stand elsewhere
-BOTS_URL="${BOTS_URL:-http://127.0.0.1:8000}"
+BOTS_URL="${BOTS_URL:?the address of the service, as every node sees it}"
 
 python -m verl.trainer.main_ppo \
     algorithm.adv_estimator=grpo \

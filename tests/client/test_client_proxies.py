@@ -2,7 +2,7 @@
 
 import pytest
 
-from bots_client._config import uses_environment
+from bots_client._config import is_loopback
 from tests.client.answers import VERSION
 from tests.client.scripted_server import answer
 
@@ -25,4 +25,4 @@ def test_a_service_on_this_machine_is_asked_directly(serve, connect, monkeypatch
     ],
 )
 def test_only_loopback_goes_without_the_environments_proxies(url, wanted):
-    assert uses_environment(url) is wanted
+    assert is_loopback(url) is not wanted

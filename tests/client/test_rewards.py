@@ -210,13 +210,13 @@ def by_rollout(client, url, request):
 def test_rollouts_as_verl_scores_them_are_reported(client, by_rollout):
     @reports_rollouts(client, by_rollout)
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-        return {"score": float(solution_str == ground_truth), "acc": 1.0}
+        return {"score": 2.0 * (solution_str == ground_truth) - 1, "acc": solution_str == ground_truth}
 
     selection = client.select(by_rollout, 2, ids=IDS)
     for task in selection.ids:
         row = {"task_id": task, "selection_id": selection.selection_id}
-        assert compute_score("gsm8k", "4", ground_truth="4", extra_info=row) == {"score": 1.0, "acc": 1.0}
-        assert compute_score("gsm8k", "5", "4", row) == {"score": 0.0, "acc": 1.0}
+        assert compute_score("gsm8k", "4", ground_truth="4", extra_info=row) == {"score": 1.0, "acc": True}
+        assert compute_score("gsm8k", "5", "4", row) == {"score": -1.0, "acc": False}
     run = state(client, by_rollout)
     assert (run.totals.rollouts, run.totals.successes, run.leased) == (4, 2, 0)
 
@@ -234,13 +234,17 @@ def test_rollouts_as_areal_scores_them_are_reported(client, by_rollout):
     assert (run.totals.rollouts, run.totals.successes) == (2, 1)
 
 
-def test_another_number_of_the_result_may_tell_success(client, by_rollout):
-    @reports_rollouts(client, by_rollout, score_key="acc")
-    def shaped(extra_info):
-        return {"score": -1.0, "acc": 1.0}
+def test_the_belief_learns_success_and_the_scores_say_whether_a_group_teaches(client, by_rollout):
+    @reports_rollouts(client, by_rollout, success_key="passed")
+    def score(shaping, passed, **_row):
+        return {"score": 3 * passed + shaping, "passed": passed}
 
-    assert shaped({"task_id": "task-0"}) == {"score": -1.0, "acc": 1.0}
-    assert state(client, by_rollout).totals.successes == 1
+    for task, passes, shapings in ((IDS[0], [0, 0], [0, -0.5]), (IDS[1], [1, 1], [0, 0])):
+        for passed, shaping in zip(passes, shapings, strict=True):
+            score(task_id=task, passed=passed, shaping=shaping)
+    totals = state(client, by_rollout).totals
+    assert (totals.rollouts, totals.successes) == (4, 2)
+    assert (totals.effective, totals.all_solved) == (1, 1)
 
 
 def test_rollouts_of_many_threads_become_one_report_for_each_selection(client, dataset, monkeypatch):

@@ -10,11 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import datasets
 import pytest
 
-from bots_client import Client
-from tests.docs.blocks import blocks_of
 from tests.serving import running_service
 from tests.trainers.packages import folder_of
 
@@ -82,19 +79,3 @@ def begin(version: str, folder: Path, url: str) -> tuple[subprocess.Popen, Path]
 def test_the_adapter_works_with_the_real_package(checks, version):
     process, said = checks[version]
     assert process.wait() == 0, said.read_text("utf-8")
-
-
-def test_the_pool_is_made_as_the_page_says(tmp_path, monkeypatch):
-    page = blocks_of((ROOT / "docs/trainers/verl.md").read_text("utf-8"), "verl.md")
-    (command,) = [block.code for block in page if block.language == "bash" and block.runs]
-    (tmp_path / "data").mkdir()
-    rows = [{"prompt": f"What is {number}?", "extra_info": {"index": number}} for number in range(10)]
-    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "data" / "train.parquet")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    with running_service(tmp_path / "service") as service, Client(service.url) as bots:
-        monkeypatch.setenv("BOTS_URL", service.url)
-        done = subprocess.run(["bash", "-euc", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (0, "10 tasks in gsm8k\n"), done.stderr
-        assert [task.id for task in bots.tasks("gsm8k", "qwen3-4b")] == [str(number) for number in range(10)]

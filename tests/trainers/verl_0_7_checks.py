@@ -1,6 +1,7 @@
 """verl 0.7.1 as it is, up to where it needs a GPU; test_verl.py runs this in a process that has it."""
 
 import io
+import json
 import uuid
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from verl import DataProto
 from verl.trainer.main_ppo import create_rl_dataset, create_rl_sampler
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+from verl.utils.tracking import Tracking
 
 from tests.trainers.verl_training import TASKS, configuration, same, shown
 
@@ -88,12 +90,33 @@ def test_each_batch_that_comes_back_closes_a_step_with_its_evidence(trainer, bot
     assert bots.run(*RUN).leased == 0
 
 
-def test_accuracy_counts_where_the_reward_function_gives_it(trainer, bots):
+def test_the_belief_learns_the_accuracy_and_the_scores_say_whether_a_group_teaches(trainer, bots):
     trainer = trainer()
-    batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=4)
+    batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=2)
     batch.non_tensor_batch["acc"] = np.array([False] * len(batch))
     trainer.train_dataloader.sampler.update(batch=batch)
-    assert bots.run(*RUN).totals.none_solved == 8
+    totals = bots.run(*RUN).totals
+    assert (totals.successes, totals.effective) == (0, 8)
+
+
+def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):
+    files = [str(folder / "train.parquet"), str(folder / "more.parquet")]
+    key = {"data.bots.dataset": "two-files-0.7", "data.bots.id_key": ["data_source", "extra_info.index"]}
+    trainer = trainer({"data.train_files": files, **key})
+    trainer.train_dataloader.sampler.update(batch=roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1))
+    run = bots.run("two-files-0.7", RUN[1])
+    assert (bots.dataset("two-files-0.7").tasks, run.totals.reported, run.leased) == (2 * TASKS, 8, 0)
+    bots.delete_dataset("two-files-0.7")
+
+
+def test_verl_logs_the_selectors_metrics_at_each_training_step(trainer, tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_FILE_LOGGER_ROOT", str(tmp_path))
+    trainer = trainer()
+    trainer.train_dataloader.sampler.update(batch=roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1))
+    logger = Tracking("project", "experiment", ["file"])
+    logger.log({"training/global_step": 1}, step=1)
+    [line] = (tmp_path / "project" / "experiment.jsonl").read_text().splitlines()
+    assert json.loads(line)["data"]["bots/effective_task_ratio"] == 1
 
 
 def test_a_resumed_loader_draws_only_what_is_trained_on(trainer, bots):
@@ -145,9 +168,9 @@ def test_an_epoch_that_ended_with_a_checkpoint_is_followed_by_a_whole_one(traine
     ("key", "value", "says"),
     [
         ("data.bots.dataset", None, "data.bots.dataset is missing"),
-        ("data.bots.id_key", "extra_info.id", "row 0 has no extra_info.id"),
-        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have extra_info.split 'train'"),
-        ("data.bots.id_key", "data_source", "only what stands in extra_info"),
+        ("data.bots.id_key", "extra_info.id", "row 0: there is no extra_info.id"),
+        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
+        ("data.bots.id_key", "prompt", "only what stands in data_source, extra_info"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_at_the_start(trainer, key, value, says):

@@ -4,6 +4,7 @@ In the place of the workers that train stand some that have no weights.
 """
 
 import asyncio
+import json
 import time
 from collections import Counter
 
@@ -16,10 +17,11 @@ from verl import DataProto
 from verl.experimental.reward_loop import RewardLoopManager, migrate_legacy_reward_impl
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1 import PPOTrainerSync
+from verl.utils.tracking import Tracking
 
 from bots_client.integrations import verl as integration
 from bots_client.integrations.rewards import flush
-from tests.trainers.verl_training import PAGE, TASKS, configuration, same, shown
+from tests.trainers.verl_training import LENGTH, PAGE, TASKS, configuration, same, shown
 
 ONE_BY_ONE = {"algorithm.filter_groups": {"enable": True, "metric": "acc"}}  # verl then fetches prompts so
 RUN = ("gsm8k", "verl-0.9")
@@ -116,12 +118,14 @@ def test_a_batch_is_one_selection_whose_rows_say_where_they_come_from(trainer, b
     assert bots.run(*RUN).leased == 8
 
 
-def test_where_verl_fetches_prompts_one_by_one_each_is_a_selection(trainer, bots):
+def test_where_verl_fetches_prompts_one_by_one_a_batch_is_one_selection(trainer, bots):
     trainer = trainer(ONE_BY_ONE)
     assert trainer.config.data.gen_batch_size == 1
     rows = extras(trainer._next_train_batch())
-    assert len({row["selection_id"] for row in rows}) == 8
+    assert len({row["selection_id"] for row in rows}) == 1
     assert len({row["task_id"] for row in rows}) == 8
+    trainer._next_train_batch(2)
+    assert trainer.train_dataset.selector.client.health.selects == 2
 
 
 def test_prompts_fetched_one_by_one_are_reported_together(trainer, bots):
@@ -157,6 +161,7 @@ def test_prompts_fetched_one_by_one_close_a_step_once_there_are_enough(trainer, 
         roll_out(trainer, batch, solved=4)
     assert [(step.reported, step.effective) for step in bots.history(*RUN)] == [(8, 8)]
     assert bots.run(*RUN).pending == 6
+    assert trainer.train_dataset.selector.client.health.selects == 2
 
 
 def test_a_run_that_closes_steps_by_itself_is_left_to_it(trainer, bots):
@@ -215,18 +220,82 @@ def test_verls_own_reward_functions_can_report_too(trainer, bots):
     assert bots.run(*RUN).totals.all_solved == 8
 
 
-def test_a_coroutine_reports_the_accuracy_of_its_result(trainer, bots):
+def test_the_belief_learns_the_accuracy_and_the_score_says_whether_a_group_teaches(trainer, bots):
     @integration.reporting
-    async def score(extra_info):
-        return {"score": -1.0, "acc": extra_info["index"] % 2 == 0}
+    async def score(extra_info, place):
+        shaped = extra_info["index"] % 4 == 0 and place == 0
+        return {"score": -1.0 - shaped, "acc": extra_info["index"] % 2 == 0}
 
     trainer = trainer()
     rows = extras(trainer._next_train_batch())
     for row in rows:
-        asyncio.run(score(extra_info=row))
+        for place in range(4):
+            asyncio.run(score(extra_info=row, place=place))
     assert flush()
     trainer._next_train_batch()
-    assert bots.run(*RUN).totals.successes == sum(row["index"] % 2 == 0 for row in rows)
+    totals = bots.run(*RUN).totals
+    assert totals.successes == 4 * sum(row["index"] % 2 == 0 for row in rows)
+    assert totals.effective == sum(row["index"] % 4 == 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kept"),
+    [
+        ({"data.filter_overlong_prompts": True, "data.max_prompt_length": LENGTH - 1}, TASKS // 2),
+        ({"data.train_max_samples": 16}, 16),
+    ],
+)
+def test_rows_that_verl_leaves_out_are_never_selected(trainer, bots, overrides, kept, caplog):
+    trainer = trainer(overrides | {"data.filter_overlong_prompts_workers": None})
+    own = set(trainer.train_dataset._rows)
+    assert len(own) == kept
+    chosen = [row["task_id"] for _ in range(kept // 8) for row in extras(trainer._next_train_batch())]
+    assert set(chosen) <= own
+    assert len(set(chosen)) == kept // 8 * 8, "each once, as long as others are in flight"
+    health = trainer.train_dataset.selector.client.health
+    assert (health.local_selects, health.replaced) == (0, 0)
+    said = [record.getMessage() for record in caplog.records if record.name == "bots_client"]
+    assert len(said) == 1
+    assert said[0].startswith(
+        f"dataset gsm8k has {TASKS - kept} tasks that are not among the trainer's {kept}, such as"
+    )
+
+
+def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):
+    files = [str(folder / "train.parquet"), str(folder / "more.parquet")]
+    with pytest.raises(ValueError, match=r"both have the id '0'.*id_key=\[data_source,extra_info.index\]"):
+        trainer({"data.train_files": files})
+    both = {"data.train_files": files, "data.bots.dataset": "two-files"}
+    made = trainer(both | {"data.bots.id_key": ["data_source", "extra_info.index"]})
+    ids = {f"{source}:{number}" for source in ("openai/gsm8k", "more") for number in range(TASKS)}
+    assert {task.id for task in bots.tasks("two-files", RUN[1])} == ids
+    rows = extras(made._next_train_batch())
+    assert {row["task_id"] for row in rows} <= ids
+    hashed = trainer(both | {"data.bots.id_key": "prompt", "data.bots.id_from": "content", "data.bots.dataset": "hash"})
+    assert len(hashed.train_dataset._rows) == bots.dataset("hash").tasks == 2 * TASKS
+    for dataset in ("two-files", "hash"):
+        bots.delete_dataset(dataset)
+
+
+def test_verl_logs_the_selectors_metrics_at_each_training_step(trainer, tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "log.jsonl"))
+    trainer = trainer()
+    logger = Tracking("project", "experiment", ["file"])
+    roll_out(trainer, trainer._next_train_batch(), solved=1)
+    trainer._next_train_batch()
+    logger.log({"training/global_step": 1, "critic/score/mean": 0.25}, step=1)
+    logger.log({"val/score": 0.5}, step=1)
+    logger.finish()
+    step, validation = [json.loads(line)["data"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert (step["critic/score/mean"], step["bots/effective_task_ratio"], step["bots/step"]) == (0.25, 1, 1)
+    assert validation == {"val/score": 0.5}
+
+
+def test_a_loopback_address_is_refused_where_workers_stand_on_other_nodes(trainer, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}] * 2)
+    with pytest.raises(ValueError, match="a host that every node reaches"):
+        trainer()
 
 
 def test_a_resumed_trainer_finds_the_belief_of_its_checkpoint(trainer, bots):
@@ -269,8 +338,8 @@ def test_an_epoch_is_as_many_draws_as_there_are_rows_and_the_next_goes_on(traine
         ("data.val_files", "${data.train_files}", "are the same"),
         ("data.bots.datset", "x", "data.bots has datset"),
         ("data.bots.dataset", None, "data.bots.dataset is missing"),
-        ("data.bots.id_key", "extra_info.id", "row 0 has no extra_info.id"),
-        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have extra_info.split 'train'"),
+        ("data.bots.id_key", "extra_info.id", "row 0: there is no extra_info.id"),
+        ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
         ("data.bots.id_key", "id", "no column 'id'"),
         ("data.train_batch_size", 0, "prompts_per_step"),
     ],

@@ -19,17 +19,24 @@ from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
 TASKS = 40
+LENGTH = (
+    10  # tokens of a longer prompt, as the template below makes it: [{'role': 'user', 'content': 'openai/gsm8k: ...
+)
 PAGE = blocks_of((ROOT / "docs/trainers/verl.md").read_text("utf-8"), "verl.md")
 WORDS = ["<unk>", "<eos>", "What", "is", "?", "+", *(str(number) for number in range(2 * TASKS))]
 
 
 def write_files(folder: Path) -> None:
-    """Write the files that the examples train on and validate with; task n asks for n + n."""
-    for split, count in (("train", TASKS), ("test", 4)):
+    """Write the files that the examples train on and validate with; task n asks for n + n, odd ones at more length."""
+    for split, count, source in (
+        ("train", TASKS, "openai/gsm8k"),
+        ("test", 4, "openai/gsm8k"),
+        ("more", TASKS, "more"),
+    ):
         rows = [
             {
-                "data_source": "openai/gsm8k",
-                "prompt": [{"role": "user", "content": f"What is {number} + {number} ?"}],
+                "data_source": source,
+                "prompt": [{"role": "user", "content": f"{source}: what is {number} + {number}{' ?' * (number % 2)}"}],
                 "reward_model": {"style": "rule", "ground_truth": str(2 * number)},
                 "extra_info": {"split": split, "index": number},
             }

@@ -68,6 +68,7 @@ def reports_rollouts(
     task_key: str = "task_id",
     selection_key: str = "selection_id",
     score_key: str = "score",
+    success_key: str = "acc",
     close_step: bool | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions of one rollout, which give a number, or a mapping with one.
@@ -82,7 +83,8 @@ def reports_rollouts(
         run: of it.
         task_key: under which the row holds the task's id.
         selection_key: under which it holds the id of its selection; without one the evidence counts as of now.
-        score_key: under which a mapping holds the reward.
+        score_key: under which a mapping holds the reward that is optimised.
+        success_key: under which it may hold how far the task was solved, in [0, 1]; the belief then learns that.
         close_step: None leaves it to the run's `tasks_per_step`; False where something else closes the steps.
     """
 
@@ -94,8 +96,8 @@ def reports_rollouts(
     def take(result: object, given: Mapping[str, Any]) -> None:
         extra = given.get("extra_info")
         row = extra if isinstance(extra, Mapping) else given
-        score = result[score_key] if isinstance(result, Mapping) else result
-        rollouts.add(row.get(selection_key) or "", str(_required(row, task_key)), score)
+        origin, task = row.get(selection_key) or "", str(_required(row, task_key))
+        rollouts.add(origin, task, *score_and_success(result, score_key, success_key))
 
     return lambda function: looked_at(function, take)
 
@@ -111,23 +113,45 @@ class Rollouts(Generic[Origin]):
         self._report = report
         self._tail = Tail(self._report_all, GATHER_S)
 
-    def add(self, origin: Origin, task: str, reward: object) -> None:
-        """Take the reward of one rollout, in the run's reward range; None and NaN are no evidence.
+    def add(self, origin: Origin, task: str, reward: object, success: object = None) -> None:
+        """Take what one rollout earned; a reward that is None or NaN is no evidence.
+
+        Args:
+            origin: what it is reported with.
+            task: its id.
+            reward: what is optimised, in the run's reward range unless a success is given.
+            success: how far the task was solved, in [0, 1]; None and NaN: the reward says so.
 
         Raises:
-            InvalidRequestError, TypeError, ValueError: it is no finite number, and left out.
+            InvalidRequestError, TypeError, ValueError: one is no finite number, and left out.
         """
-        number = _number(reward)
-        if not math.isnan(number):
-            Outcome.rewards(task, [number])
-            self._tail.add((origin, task, number))
+        earned, solved = _number(reward), _number(success)
+        if not math.isnan(earned):
+            _outcome_of(task, [(earned, solved)])
+            self._tail.add((origin, task, earned, solved))
 
-    def _report_all(self, rollouts: list[tuple[Origin, str, float]]) -> None:
-        by_origin: dict[Origin, dict[str, list[float]]] = {}
-        for origin, task, reward in rollouts:
-            by_origin.setdefault(origin, {}).setdefault(task, []).append(reward)
-        for origin, rewards in by_origin.items():
-            self._report(origin, [Outcome.rewards(task, of_task) for task, of_task in rewards.items()])
+    def _report_all(self, rollouts: list[tuple[Origin, str, float, float]]) -> None:
+        by_origin: dict[Origin, dict[tuple[str, bool], list[tuple[float, float]]]] = {}
+        for origin, task, *earned in rollouts:
+            group = (task, math.isnan(earned[1]))
+            by_origin.setdefault(origin, {}).setdefault(group, []).append((earned[0], earned[1]))
+        for origin, groups in by_origin.items():
+            self._report(origin, [_outcome_of(task, group) for (task, _), group in groups.items()])
+
+
+def _outcome_of(task: str, rollouts: Sequence[tuple[float, float]]) -> Outcome:
+    """Return what the rewards and successes of some rollouts show; NaN instead of all successes: there are none."""
+    rewards, successes = zip(*rollouts, strict=True)
+    if math.isnan(successes[0]):
+        return Outcome.rewards(task, rewards)
+    return Outcome.counts(task, math.fsum(successes), len(rewards), rewards=rewards)
+
+
+def score_and_success(result: object, score_key: str, success_key: str) -> tuple[object, object]:
+    """Return what a reward function said of a rollout: its reward and, from a mapping that has it, its success."""
+    if isinstance(result, Mapping):
+        return result[score_key], result.get(success_key)
+    return result, None
 
 
 def observe_groups(

@@ -11,13 +11,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import ray
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.reward_score import default_compute_score
 
 from bots_client import BotsClientError, Client, Outcome, ResilientClient, Selection, Selector
-from bots_client.integrations.rewards import Rollouts, looked_at
+from bots_client._config import is_loopback
+from bots_client.integrations._stock import Stock
+from bots_client.integrations.rewards import Rollouts, looked_at, score_and_success
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
 logger = logging.getLogger("bots_client")
@@ -37,9 +40,10 @@ class Origin(NamedTuple):
 class BotsDataset(RLHFDataset):
     """verl's dataset, whose rows for training are those that the selector chooses; those for validation are as ever.
 
-    Each fetch of the data loader is one selection, wherever the loader stands: an epoch is as many draws as there are
-    rows. A step closes with the first fetch after `prompts_per_step` prompts, on the evidence that the reward function
-    reported until then; what comes later counts as late evidence. The loader's state carries the selector's.
+    Each training step's prompts are one selection, also where the loader fetches them one by one: an epoch is as many
+    draws as there are rows. A step closes with the first fetch after `prompts_per_step` prompts, on the evidence that
+    the reward function reported until then; what comes later is late evidence. The loader's state has the selector's.
+    The service's dataset is made of the rows that verl kept; its other tasks are never selected.
 
     Attributes:
         selector: None in the dataset for validation.
@@ -63,8 +67,10 @@ class BotsDataset(RLHFDataset):
         self._prompts_per_step: int = wanted.prompts_per_step or config.train_batch_size
         if self._prompts_per_step < 1:
             raise ValueError("data.train_batch_size is 0; pass +data.bots.prompts_per_step=")
-        self._rows = rows_by_id(self.dataframe, wanted.id_key)
+        self._rows = rows_by_id(self.dataframe, wanted.columns)
         self.selector = wanted.selector(self._rows)
+        _check_reach(self.selector.client.direct.url)
+        self._stock = Stock(self.selector, self._prompts_per_step)
         self._prompts = 0
         self._made_at: tuple[int, int, bool] | None = None
 
@@ -75,9 +81,7 @@ class BotsDataset(RLHFDataset):
         if self._prompts >= self._prompts_per_step:
             self._close_step(self.selector)
         self._prompts += len(positions)
-        selection = self.selector.next(len(positions))
-        told = {"selection_id": selection.selection_id, "bots": self._origin_of(selection, self.selector)._asdict()}
-        return [self._chosen(task, told) for task in selection.ids]
+        return [self._chosen(task, selection, self.selector) for task, selection in self._stock.take(len(positions))]
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the run stands, for the checkpoint, after closing the step."""
@@ -90,18 +94,19 @@ class BotsDataset(RLHFDataset):
         """Take the run back to where it stood at the checkpoint."""
         if self.selector is not None:
             self.selector.load_state_dict(state)
+            self._stock.clear()
             self._prompts = 0
 
-    def _chosen(self, task: str, told: dict[str, Any]) -> dict[str, Any]:
+    def _chosen(self, task: str, selection: Selection, selector: Selector) -> dict[str, Any]:
         row: dict[str, Any] = self[self._rows[task]]
+        told = {"selection_id": selection.selection_id, "bots": self._origin_of(selection, selector)._asdict()}
         row["extra_info"] = {**row["extra_info"], "task_id": task, **told}
         return row
 
     def _origin_of(self, selection: Selection, selector: Selector) -> Origin:
         """Return under which selection to report: the first of its step, so that one report serves a step's prompts.
 
-        Evidence goes by the step at which its task was selected. Where verl fetches prompts one by one, each report
-        would otherwise hold what came of one prompt within a moment, which is little more than one rollout.
+        Evidence goes by the step at which its task was selected; refills for groups that verl drops are further ones.
         """
         made_at = (selection.epoch, selection.step, selection.is_local)
         if self._made_at != made_at:
@@ -111,17 +116,8 @@ class BotsDataset(RLHFDataset):
         return self._origin
 
     def _close_step(self, selector: Selector) -> None:
-        """Close the step with what was reported, unless that is nothing, or the run closes its steps by itself."""
         self._prompts = 0
-        if selector.client.health.is_away:
-            return
-        try:
-            run = selector.client.direct.run(selector.dataset, selector.run)
-        except BotsClientError as error:
-            logger.warning("a step stays open: %s", error)
-            return
-        if run.pending and run.settings.tasks_per_step is None:
-            selector.client.report(selector.dataset, [], run=selector.run, close_step=True)
+        selector.close_step()
 
 
 @functools.cache
@@ -141,9 +137,7 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
     extra_info = given.get("extra_info")
     if not extra_info or "bots" not in extra_info:
         return
-    if isinstance(result, Mapping):
-        result = result["acc"] if "acc" in result else result["score"]
-    _rollouts.add(Origin(**extra_info["bots"]), extra_info["task_id"], result)
+    _rollouts.add(Origin(**extra_info["bots"]), extra_info["task_id"], *score_and_success(result, "score", "acc"))
 
 
 def reporting(score: Callable[P, R]) -> Callable[P, R]:
@@ -153,8 +147,9 @@ def reporting(score: Callable[P, R]) -> Callable[P, R]:
         def compute_score(data_source, solution_str, ground_truth, extra_info=None):
             return float(ground_truth in solution_str)
 
-    What is reported is the "acc" of a result that has one, else its "score", else the result; None and NaN are no
-    evidence. It never waits for the service. Rollouts of validation are not reported.
+    The belief learns the "acc" of a result that has one, in [0, 1], else its "score", else the result, in the run's
+    reward range. A group is effective if what verl optimises differs: the scores, else the results. None and NaN are
+    no evidence. It never waits for the service. Rollouts of validation are not reported.
 
     Args:
         score: as verl's `reward.custom_reward_function` wants it, a coroutine function or not.
@@ -186,6 +181,15 @@ class BotsSnapshots(CheckpointCallback):
                 client.snapshot(self._wanted.dataset, self._wanted.run)
         except BotsClientError as error:
             logger.warning("no snapshot of the run at step %d: %s", global_step, error)
+
+
+def _check_reach(url: str) -> None:
+    """Raise ValueError if reward workers on other nodes would look for the service on theirs."""
+    if ray.is_initialized() and sum(node["Alive"] for node in ray.nodes()) > 1 and is_loopback(url):
+        raise ValueError(
+            f"data.bots.url is {url}, where reward workers on other nodes would find nothing; pass"
+            " data.bots.url= with a host that every node reaches"
+        )
 
 
 def _paths(files: str | Iterable[str]) -> list[str]:

@@ -12,9 +12,10 @@ from omegaconf import DictConfig
 from verl import DataProto
 from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 
-from bots_client.integrations.verl_data import id_in, rows_by_id, wanted_of
+from bots_client import InvalidRequestError
+from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
-COLUMN = "extra_info"  # all other columns of a row go into the rollouts and don't come back
+COLUMNS = {"data_source", "extra_info", "reward_model"}  # the others go into the rollouts and don't come back
 
 
 class BotsSampler(AbstractCurriculumSampler):
@@ -33,10 +34,11 @@ class BotsSampler(AbstractCurriculumSampler):
 
     def __init__(self, data_source: Sized, data_config: DictConfig) -> None:
         wanted = wanted_of(data_config)
-        column, *self._inside = wanted.id_key.split(".")
-        if column != COLUMN:
-            raise ValueError(f"data.bots.id_key is {wanted.id_key}; verl gives back only what stands in {COLUMN}")
-        self._rows = rows_by_id(data_source.dataframe, wanted.id_key)  # type: ignore[attr-defined]  # no protocol says so
+        self._columns = wanted.columns
+        if lost := {name.partition(".")[0] for name in self._columns.id_columns} - COLUMNS:
+            kept = ", ".join(sorted(COLUMNS))
+            raise ValueError(f"data.bots.id_key names {', '.join(lost)}; verl gives back only what stands in {kept}")
+        self._rows = rows_by_id(data_source.dataframe, self._columns)  # type: ignore[attr-defined]  # no protocol says so
         self._batch_size: int = data_config.get("gen_batch_size") or data_config.train_batch_size
         self.selector = wanted.selector(self._rows)
 
@@ -49,14 +51,23 @@ class BotsSampler(AbstractCurriculumSampler):
                 yield self._rows[task]
 
     def update(self, batch: DataProto) -> None:
-        """Report the rewards of a batch: "acc" where the reward function gave one, else the summed token scores."""
-        rewards: defaultdict[str, list[float]] = defaultdict(list)
-        for value, reward in zip(batch.non_tensor_batch[COLUMN], _rewards(batch), strict=True):
-            task = id_in(value, self._inside)
-            if task is not None:  # as of a row that something else made up
-                rewards[task].append(reward)
-        for task, given in rewards.items():
-            self.selector.observe(task, given)
+        """Report the groups of a batch: the belief learns "acc" where the reward function gave one.
+
+        Otherwise it learns what verl optimises, the summed token scores; whether these differ makes a group effective.
+        """
+        columns = {name: batch.non_tensor_batch[name] for name in COLUMNS & batch.non_tensor_batch.keys()}
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        for place in range(len(batch)):
+            try:
+                task = self._columns.id_of({name: values[place] for name, values in columns.items()})
+            except InvalidRequestError:  # as of a row that something else made up
+                continue
+            groups[task].append(place)
+        scores: list[float] = batch.batch["token_level_scores"].sum(-1).tolist()
+        solved = batch.non_tensor_batch.get("acc")
+        for task, places in groups.items():
+            successes = None if solved is None else sum(float(solved[place]) for place in places)
+            self.selector.observe(task, [scores[place] for place in places], successes=successes)
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,10 +77,3 @@ class BotsSampler(AbstractCurriculumSampler):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take the run back to where it stood at the checkpoint."""
         self.selector.load_state_dict(state)
-
-
-def _rewards(batch: DataProto) -> list[float]:
-    if "acc" in batch.non_tensor_batch:
-        return [float(value) for value in batch.non_tensor_batch["acc"]]
-    rewards: list[float] = batch.batch["token_level_scores"].sum(-1).tolist()
-    return rewards

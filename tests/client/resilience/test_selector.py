@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bots_client import Selector, Task
+from bots_client import Outcome, Selector, Task
 from bots_client._resilience.delivery import _call_of
 from bots_client._resilience.spools import spool_of
 from tests.client.resilience.worlds import IDS, journalled
@@ -346,3 +346,33 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     assert again.client.flush(30) == 0
 
     assert steps_and_rollouts(again) == (3, 3 * 16)
+
+
+def test_a_step_is_closed_on_what_others_reported(selector, connect, service):
+    chosen = selector.next(4)
+    assert selector.close_step() is None, "nobody reported anything"
+    worker = connect(service)
+    outcomes = [Outcome.rewards(task, [1, place % 2]) for place, task in enumerate(chosen.ids)]
+    worker.report(selector.dataset, outcomes, selection=chosen, close_step=False)
+
+    receipt = selector.close_step()
+
+    assert (receipt.step, receipt.reported, receipt.effective) == (1, 4, 2)
+    assert selector.metrics()["bots/effective_task_ratio"] == 2 / 4
+    assert selector.close_step() is None
+
+
+def test_a_run_that_closes_its_steps_is_left_to_it_and_its_last_step_told(selector, connect, service):
+    selector.client.direct.update_run(selector.dataset, tasks_per_step=2)
+    chosen = selector.next(3)
+    outcomes = [Outcome.rewards(task, [1, place % 2]) for place, task in enumerate(chosen.ids)]
+    assert selector.close_step() is None
+    assert "bots/step" not in selector.metrics()
+    for outcome in outcomes:
+        connect(service).report(selector.dataset, [outcome], selection=chosen)
+
+    assert selector.close_step() is None
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.step, run.pending) == (1, 1)
+    assert (selector.metrics()["bots/effective_task_ratio"], selector.metrics()["bots/step"]) == (1 / 2, 1)
