@@ -8,7 +8,7 @@ from datetime import datetime
 class CurvePoint:
     """Some closed steps in a row, taken together.
 
-    capability, time: after the last of them; mean_reward, brier, log_loss: means over their rollouts.
+    capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
     """
 
     first_step: int
@@ -19,7 +19,7 @@ class CurvePoint:
     all_solved: int = 0
     none_solved: int = 0
     rollouts: float = 0.0
-    mean_reward: float | None = None
+    success_rate: float | None = None
     capability: float | None = None
     brier: float | None = None
     log_loss: float | None = None
@@ -37,13 +37,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationBin:
-    """Rollouts whose predicted reward lay between `low` and `high`; the means are None where there were none."""
+    """Rollouts whose predicted success rate lay between `low` and `high`; the means are None where there were none."""
 
     low: float
     high: float
     rollouts: float = 0.0
     mean_prediction: float | None = None
-    mean_reward: float | None = None
+    success_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,7 +177,7 @@ async def test_a_curve_with_a_point_for_each_step_is_the_history(http):
     for name in ("brier", "log_loss"):
         assert [point[name] for point in points] == pytest.approx([step[name] for step in steps])
     assert {(point["all_solved"], point["none_solved"], point["expired"]) for point in points} == {(1, 1, 0)}
-    assert [point["mean_reward"] for point in points] == pytest.approx([23 / 48] * 5)
+    assert [point["success_rate"] for point in points] == pytest.approx([23 / 48] * 5)
 
 
 async def test_a_curve_has_no_more_points_than_asked_for_and_leaves_no_step_out(http):
@@ -219,7 +219,7 @@ async def test_a_curve_of_steps_without_any_outcome_has_no_rates(http):
     await report(http, close_step=True)
     (point,) = await curve(http)
     assert (point["reported"], point["rollouts"]) == (0, 0)
-    assert {point[name] for name in ("effective_task_ratio", "mean_reward", "brier", "log_loss")} == {None}
+    assert {point[name] for name in ("effective_task_ratio", "success_rate", "brier", "log_loss")} == {None}
 
 
 async def test_a_calibration_tells_what_was_predicted_beside_what_came(http):
@@ -241,10 +241,10 @@ async def test_a_calibration_tells_what_was_predicted_beside_what_came(http):
             own = [n for n in of_them if bin_["low"] <= predicted[n] < bin_["high"]]
             assert bin_["rollouts"] == 16 * len(own)
             if not own:
-                assert bin_["mean_prediction"] is bin_["mean_reward"] is None
+                assert bin_["mean_prediction"] is bin_["success_rate"] is None
                 continue
             assert bin_["mean_prediction"] == pytest.approx(sum(predicted[n] for n in own) / len(own))
-            assert bin_["mean_reward"] == pytest.approx(sum(came[n][0] for n in own) / 16 / len(own))
+            assert bin_["success_rate"] == pytest.approx(sum(came[n][0] for n in own) / 16 / len(own))
 
 
 async def test_snapshots_are_stored_on_demand_and_listed(http):

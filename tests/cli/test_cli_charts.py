@@ -50,7 +50,7 @@ def test_a_calibration_tells_what_was_predicted_beside_what_came(bots, tried):
     solved = sum(successes for step in STEPS for _, successes, _ in step)
     bins = found["bins"]
     assert sum(one["rollouts"] for one in bins) == rollouts
-    assert sum(one["rollouts"] * (one["mean_reward"] or 0) for one in bins) == pytest.approx(solved)
+    assert sum(one["rollouts"] * (one["success_rate"] or 0) for one in bins) == pytest.approx(solved)
     last = bots("calibration", tried, "--steps", 1, "--json").json
     assert (last["steps"], sum(one["rollouts"] for one in last["bins"])) == (
         1,

@@ -17,7 +17,7 @@ POINT: dict[str, Any] = {
     "all_solved": 3,
     "none_solved": 1,
     "rollouts": 64,
-    "mean_reward": 0.75,
+    "success_rate": 0.75,
     "capability": None,
     "brier": 0.125,
     "log_loss": 0.5,
@@ -25,8 +25,8 @@ POINT: dict[str, Any] = {
     "expired": 1,
     "time": "2026-01-02T03:04:05Z",
 }
-EMPTY: dict[str, Any] = {"low": 0, "high": 0.1, "rollouts": 0, "mean_prediction": None, "mean_reward": None}
-BIN: dict[str, Any] = {"low": 0.1, "high": 0.2, "rollouts": 16, "mean_prediction": 0.125, "mean_reward": 0.25}
+EMPTY: dict[str, Any] = {"low": 0, "high": 0.1, "rollouts": 0, "mean_prediction": None, "success_rate": None}
+BIN: dict[str, Any] = {"low": 0.1, "high": 0.2, "rollouts": 16, "mean_prediction": 0.125, "success_rate": 0.25}
 
 
 def test_a_curve_is_read_in_full(serve, connect):

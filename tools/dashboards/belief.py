@@ -16,7 +16,7 @@ BELIEF = Row(
                 "came": share("calibration_solved_rollouts", "calibration_rollouts", "$__range", "bin"),
                 "predicted": predicted(),
             },
-            "Mean reward of the rollouts by the reward that was predicted, over the time shown. Far apart: the"
+            "Success rate of the rollouts by the one that was predicted, over the time shown. Far apart: the"
             " references may no longer describe the model; see capability.",
             "percentunit",
             kind="barchart",
@@ -27,8 +27,8 @@ BELIEF = Row(
         Panel(
             "Brier score",
             {"{{run}}": share("prediction_squared_error", "rollouts")},
-            "Mean squared error of the predicted rewards; always predicting a half scores 0.25. Selecting near one"
-            " half brings it near 0.25, so don't compare strategies by it. Above 0.3: do two models report to one run?",
+            "Mean squared error of the predicted success rates; always predicting a half scores 0.25. Selecting near"
+            " one half brings it near 0.25, so don't compare strategies by it. Above 0.3: do two models share a run?",
             "none",
             steps=COIN,
         ),
@@ -49,12 +49,12 @@ ODDITIES = Row(
             "Tags",
             {
                 "effective": share("tag_effective_tasks", "tag_reported_tasks", "$__range", "tag"),
-                "mean reward": share("tag_solved_rollouts", "tag_rollouts", "$__range", "tag"),
+                "success rate": share("tag_solved_rollouts", "tag_rollouts", "$__range", "tag"),
                 "share of the tasks": f"{grown('tag_reported_tasks', '$__range', 'tag')}"
                 f" / ignoring (tag) group_left () {grown('reported_tasks', '$__range', '')}",
             },
-            "Over the time shown. A tag with few effective tasks and a high reward is too easy by now, with a low"
-            " reward too hard; a task with two tags counts for both.",
+            "Over the time shown. A tag with few effective tasks and a high success rate is too easy by now, with a low"
+            " one too hard; a task with two tags counts for both.",
             "percentunit",
             kind="table",
             by="tag",

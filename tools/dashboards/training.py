@@ -66,7 +66,7 @@ GAINS = Row(
             most=1,
         ),
         Panel(
-            "Success rates",
+            "Expected success rates",
             {"{{bin}}": f"avg by (bin) (max by (run, bin) (bots_belief_share{{{OF}}}))"},
             "Share of the tasks by expected success probability, in twentieths; of several runs the mean. All at the"
             " top: the pool is too easy; all at the bottom: too hard.",
@@ -85,7 +85,7 @@ STANDING = Row(
             {
                 "effective": f"{share('effective_tasks', 'reported_tasks', '$__range')} * {STRATEGY}",
                 "uniform could expect": UNIFORM,
-                "mean reward": share("solved_rollouts", "rollouts", "$__range"),
+                "success rate": share("solved_rollouts", "rollouts", "$__range"),
             },
             "Over the time shown, with each run's strategy. A run of strategy uniform should come to what uniform could"
             " expect; if it does not, the belief is wrong.",
@@ -118,9 +118,9 @@ STANDING = Row(
             colors=OUTCOMES,
         ),
         Panel(
-            "Mean reward",
+            "Success rate",
             {"{{run}}": share("solved_rollouts", "rollouts")},
-            "Rewards over rollouts. BOTS holds it near the target, so a jump says that the verifier or the checkpoint"
+            "Successes over rollouts. BOTS holds it near the target, so a jump says that the verifier or the checkpoint"
             " changed.",
             "percentunit",
             width=12,

@@ -13,7 +13,7 @@ from bots_service.ports.records import CurvePoint
 class Point(Struct, frozen=True):
     """Some closed steps in a row, taken together.
 
-    capability, time: after the last of them; mean_reward, brier, log_loss: means over their rollouts.
+    capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
     """
 
     first_step: int
@@ -24,7 +24,7 @@ class Point(Struct, frozen=True):
     all_solved: int
     none_solved: int
     rollouts: float
-    mean_reward: float | None
+    success_rate: float | None
     capability: float | None
     brier: float | None
     log_loss: float | None
@@ -44,7 +44,7 @@ class Point(Struct, frozen=True):
             all_solved=point.all_solved,
             none_solved=point.none_solved,
             rollouts=point.rollouts,
-            mean_reward=point.successes / point.rollouts if point.rollouts else None,
+            success_rate=point.successes / point.rollouts if point.rollouts else None,
             capability=point.capability,
             brier=point.brier,
             log_loss=point.log_loss,
@@ -85,13 +85,13 @@ class Outlooks(Struct, frozen=True):
 
 
 class Bin(Struct, frozen=True):
-    """Rollouts whose predicted reward lay between two numbers. The means are null where there were none."""
+    """Rollouts whose predicted success rate lay between two numbers. The means are null where there were none."""
 
     low: float
     high: float
     rollouts: float
     mean_prediction: float | None
-    mean_reward: float | None
+    success_rate: float | None
 
 
 class Calibration(Struct, frozen=True):

@@ -46,14 +46,14 @@ def calibration(
             f"{number(one.low, 1)} to {number(one.high, 1)}",
             count(one.rollouts),
             number(one.mean_prediction),
-            number(one.mean_reward),
+            number(one.success_rate),
         )
         for one in found.bins
     )
     nothing = f"no closed step of run {run} tells anything yet"
     show(
         found,
-        lambda: table("predicted  >rollouts  >mean prediction  >mean reward", rows) if found.steps else nothing,
+        lambda: table("predicted  >rollouts  >mean prediction  >success rate", rows) if found.steps else nothing,
         as_json=as_json,
     )
 
@@ -65,13 +65,13 @@ def _drawn(found: "Curve") -> "RenderableType":
             f"{count(one.first_step)} to {count(one.last_step)}",
             count(one.reported),
             number(one.effective_task_ratio),
-            number(one.mean_reward),
+            number(one.success_rate),
             number(one.capability),
             number(one.brier),
         )
         for one in found.points
     )
-    shown = table("steps  >tasks  >ETR  >mean reward  >capability  >Brier", rows)
+    shown = table("steps  >tasks  >ETR  >success rate  >capability  >Brier", rows)
     if not sys.stdout.isatty():
         return shown
     from rich.console import Group

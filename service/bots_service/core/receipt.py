@@ -35,7 +35,7 @@ class Tally:
 class Calibration:
     """What was predicted beside what came, by bins of the predicted success probability: [BINS] sums over rollouts.
 
-    rollouts: how many there were; predicted: of the predicted rewards; solved: of the rewards.
+    rollouts: how many there were; predicted: of the predicted success rates; solved: successes.
     """
 
     rollouts: tuple[float, ...]

@@ -44,13 +44,15 @@ class RunCounts:
     all_solved_tasks: Annotated[float, "Those of equal rewards and a success rate of at least 0.5."] = 0.0
     none_solved_tasks: Annotated[float, "Those of equal rewards and a success rate below 0.5."] = 0.0
     rollouts: Annotated[float, "Rollouts of closed steps."] = 0.0
-    solved_rollouts: Annotated[float, "Their rewards, added up."] = 0.0
-    prediction_squared_error: Annotated[float, "Squared error of the predicted rewards, over all rollouts."] = 0.0
-    prediction_log_loss: Annotated[float, "Log loss of the predicted rewards, over all rollouts."] = 0.0
-    calibration_rollouts: Annotated[Floats, "Rollouts of closed steps by the predicted reward.", "bin"] = field(
+    solved_rollouts: Annotated[float, "Their successes, added up; rewards count as parts of a success."] = 0.0
+    prediction_squared_error: Annotated[float, "Squared error of the predicted success rates, over all rollouts."] = 0.0
+    prediction_log_loss: Annotated[float, "Log loss of the predicted success rates, over all rollouts."] = 0.0
+    calibration_rollouts: Annotated[Floats, "Rollouts of closed steps by the predicted success rate.", "bin"] = field(
         default_factory=_no_bins
     )
-    calibration_solved_rollouts: Annotated[Floats, "Their rewards, added up.", "bin"] = field(default_factory=_no_bins)
+    calibration_solved_rollouts: Annotated[
+        Floats, "Their successes, added up; rewards count as parts of a success.", "bin"
+    ] = field(default_factory=_no_bins)
     tag_reported_tasks: Annotated[Floats, "Tasks of closed steps by tag, each once a step.", "tag"] = field(
         default_factory=_no_tags
     )
@@ -58,7 +60,9 @@ class RunCounts:
         default_factory=_no_tags
     )
     tag_rollouts: Annotated[Floats, "Their rollouts.", "tag"] = field(default_factory=_no_tags)
-    tag_solved_rollouts: Annotated[Floats, "Their rewards, added up.", "tag"] = field(default_factory=_no_tags)
+    tag_solved_rollouts: Annotated[Floats, "Their successes, added up; rewards count as parts of a success.", "tag"] = (
+        field(default_factory=_no_tags)
+    )
     selections: Annotated[float, "Selections that were made, each once."] = 0.0
     selected_tasks: Annotated[float, "Tasks that were handed out."] = 0.0
     reused_tasks: Annotated[float, "Those of them that were in flight already."] = 0.0

@@ -17,7 +17,7 @@ const COLUMNS = [
   { name: `Last ${RECENT} steps`, number: true },
   { name: "Effective tasks", number: true },
   { name: "Rollouts", number: true },
-  { name: "Mean reward", number: true },
+  { name: "Success rate", number: true },
   { name: "Brier score", number: true },
 ];
 

@@ -21,13 +21,16 @@ export function runCharts() {
   );
   const belief = chart(
     "Belief and reality",
-    "Rollouts by the reward that was predicted: on the line, the belief is right.",
+    "Rollouts by the success rate that was predicted: on the line, the belief is right.",
   );
   const capability = chart(
     "Capability",
     "Where the model stands along the reference models: 0 the weakest, 1 the strongest.",
   );
-  const errors = chart("Prediction error", "Brier score of the rewards predicted before each step; a coin has 0.25.");
+  const errors = chart(
+    "Prediction error",
+    "Brier score of the success rates predicted before each step; a coin has 0.25.",
+  );
 
   function draw(run, points, outlooks, calibration) {
     ratios.draw(() => ratioChart(points, outlooks), ratioGist(points, outlooks));
@@ -126,14 +129,14 @@ function calibrationChart({ bins }) {
     mode: "lines+markers",
     name: "as it came",
     x: told.map((bin) => bin.mean_prediction),
-    y: told.map((bin) => bin.mean_reward),
+    y: told.map((bin) => bin.success_rate),
     customdata: told.map((bin) => bin.rollouts),
     line: { color: color("accent"), width: 1 },
     marker: { color: color("accent"), size: told.map((bin) => 6 + 14 * Math.sqrt(bin.rollouts / most)) },
     hovertemplate: "predicted %{x:.2f}, came %{y:.2f}, %{customdata:,} rollouts<extra></extra>",
   };
   const layout = {
-    xaxis: { ...FROM_0_TO_1, title: { text: "predicted reward", standoff: 8 } },
+    xaxis: { ...FROM_0_TO_1, title: { text: "predicted success rate", standoff: 8 } },
     yaxis: { ...FROM_0_TO_1, title: { text: "reward" } },
     hovermode: "closest",
     showlegend: true,
@@ -145,7 +148,7 @@ function calibrationGist({ steps, bins }) {
   const rollouts = bins.reduce((sum, bin) => sum + bin.rollouts, 0);
   if (!rollouts) return "Nothing was predicted yet.";
   const off = bins.reduce(
-    (sum, bin) => (bin.rollouts ? sum + bin.rollouts * Math.abs(bin.mean_prediction - bin.mean_reward) : sum),
+    (sum, bin) => (bin.rollouts ? sum + bin.rollouts * Math.abs(bin.mean_prediction - bin.success_rate) : sum),
     0,
   );
   return `Over the last ${steps} steps predictions were off by ${decimal(off / rollouts)} on average.`;
