@@ -36,7 +36,7 @@ class Curriculum:
 
     def __init__(self, config: Any, tasks: Sequence[Task] | Iterator[Task]) -> None:
         assert config is None or config.sampler.type == "standard"
-        self.sampler: Any = iter(tasks)
+        self.sampler: Any = SimpleNamespace(tasks=tuple(tasks) if isinstance(tasks, Sequence) else None)
         self.gates: dict[str, Any] = dict(config.gates) if config else {}
 
     def on_result(self, group: list[Any]) -> bool:
@@ -55,6 +55,26 @@ class Curriculum:
     def metrics(self) -> dict[str, float]:
         """Return the sampler's numbers."""
         return {f"sampler/{name}": value for name, value in self.sampler.metrics().items()}
+
+
+class TrainSource:
+    """Hosts a curriculum for each environment."""
+
+    def __init__(self, train_envs: Sequence[Any]) -> None:
+        self.curricula = {
+            env.name: Curriculum(env.config.curriculum, env.tasks if env.num_tasks is None else list(env.tasks))
+            for env in train_envs
+        }
+        self.env_names = [env.name for env in train_envs]
+        self.weights = [float(env.config.ratio) for env in train_envs]
+
+    def metrics(self) -> dict[str, float]:
+        """Return the curricula's numbers."""
+        return {
+            f"curriculum/{name}/{key}": value
+            for name, curriculum in self.curricula.items()
+            for key, value in curriculum.metrics().items()
+        }
 
 
 @dataclass
@@ -88,8 +108,10 @@ PROTOCOL: dict[str, dict[str, object]] = {
     **VERIFIERS,
     "prime_rl": {},
     "prime_rl.orchestrator": {},
-    "prime_rl.orchestrator.curriculum": {"Curriculum": Curriculum},
+    "prime_rl.orchestrator.curriculum": {},
     "prime_rl.orchestrator.curriculum.samplers": {"TaskSampler": Sampler},
+    "prime_rl.orchestrator.train_source": {"TrainSource": TrainSource},
+    "prime_rl.orchestrator.orchestrator": {"main": None},
 }
 STAND_INS: dict[str, dict[str, object]] = {
     **VERIFIERS,
@@ -102,6 +124,8 @@ STAND_INS: dict[str, dict[str, object]] = {
     },
     "prime_rl.orchestrator.algo.base": {"iter_trainable_traces": lambda episodes: episodes},
     "prime_rl.orchestrator.envs": {"TrainEnvs": list},
+    "prime_rl.orchestrator.types": {"TaskRequest": SimpleNamespace},
+    "prime_rl.orchestrator.utils": {"episode_env_name": None},
     "prime_rl.orchestrator.orchestrator": {"main": None},
 }
 
@@ -120,16 +144,26 @@ def task_of(name: str) -> Any:
     return Task(name) if vf.Task is Task else vf.Task(vf.TaskData(prompt=name))
 
 
-def episode_of(task: Any, reward: float, *, failed: bool = False, trainable: bool = True) -> Any:
-    """Return an episode of one rollout."""
+def env_of(name: str, tasks: Any, *, ratio: float = 1.0, config: Any = None) -> Any:
+    """Return an environment, as far as a source of tasks looks at it."""
+    many = len(tasks) if isinstance(tasks, Sequence) else None
+    how = SimpleNamespace(curriculum=config, ratio=ratio, group_size=4)
+    return SimpleNamespace(name=name, tasks=iter(tasks), num_tasks=many, config=how)
+
+
+def episode_of(task: Any, reward: float, *, form: float = 0.0, failed: bool = False, trainable: bool = True) -> Any:
+    """Return an episode of one rollout, with a reward for solving the task and one for the answer's form."""
     vf: Any = sys.modules["verifiers.v1"]
     if vf.Task is Task:
         agent = SimpleNamespace(trainable=trainable)
-        trace = SimpleNamespace(reward=reward, has_error=failed, agent=agent, num_turns=1, nodes=[])
+        rewards = {"solved": SimpleNamespace(score=reward), "form": SimpleNamespace(score=form)}
+        trace = SimpleNamespace(
+            reward=reward + form, rewards=rewards, has_error=failed, agent=agent, num_turns=1, nodes=[]
+        )
         return SimpleNamespace(task=task, traces=[trace], ok=not failed)
     answer = vf.MessageNode(message=vf.AssistantMessage(content="!"), sampled=True, token_ids=[1], mask=[True])
     told = vf.TraceTask(type="Task", data=task.data, key=task.key, hash=task.hash)
     agent = vf.AgentInfo(config=vf.AgentConfig(), trainable=trainable)
-    rewards = {"solved": vf.Reward(score=reward)}
+    rewards = {"solved": vf.Reward(score=reward), "form": vf.Reward(score=form)}
     traces = [vf.Trace(task=told, agent=agent, nodes=[answer], rewards=rewards, ok=not failed)]
     return vf.Episode(task=told, traces=traces, ok=not failed)

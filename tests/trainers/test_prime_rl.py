@@ -3,13 +3,12 @@
 import importlib
 import os
 import runpy
-from types import SimpleNamespace
 
 import pytest
 
 from bots_client import Client
 from tests.trainers.hosts import ROOT, create_pool, evidence_of, run_blocks, service_in
-from tests.trainers.prime_rls import Config, Curriculum, episode_of, prime_rl_of, task_of
+from tests.trainers.prime_rls import Config, TrainSource, env_of, episode_of, prime_rl_of, task_of
 
 SOURCE = os.environ.get("PRIME_RL_SOURCE")
 NO_SOURCE = "PRIME_RL_SOURCE names no checkout of prime-rl: its real files are not run"
@@ -61,7 +60,8 @@ def curriculum_of(adapter, dataset):
     curricula = []
 
     def curriculum(tasks, config=None):
-        curricula.append(adapter.ServiceCurriculum(config, tasks))
+        source = adapter.ServiceTrainSource([env_of("math", tasks, config=config)])
+        curricula.append(source.curricula["math"])
         return curricula[-1]
 
     yield curriculum
@@ -132,7 +132,7 @@ def test_a_checkpoint_rewinds_and_forgets_what_was_not_reported(bots: Client, cu
 
 
 def test_tasks_without_an_end_are_refused(curriculum_of, tasks):
-    with pytest.raises(ValueError, match="finite taskset"):
+    with pytest.raises(ValueError, match="finite tasksets; the tasks of math have no end"):
         curriculum_of(iter(tasks))
 
 
@@ -142,31 +142,60 @@ def test_tasks_with_one_key_are_refused(curriculum_of, tasks):
 
 
 def test_the_configured_gates_stay(adapter, curriculum_of, tasks):
-    if adapter.Curriculum is not Curriculum:
+    if adapter.TrainSource is not TrainSource:
         pytest.skip("the real gates are made from the real configuration")
     curriculum = curriculum_of(tasks, Config(gates={"never": lambda _group: False}))
     assert curriculum.on_result(group_of(next(curriculum.sampler), 1)) is False
 
 
-def test_the_page_gives_each_environment_its_dataset(bots: Client, adapter, tasks, keys):
-    create_pool(bots, "math", keys, first=keys)
-    curriculum = run_blocks("prime-rl.md", bots.url)["CurriculumByEnvironment"](None, tasks)
-    assert next(curriculum.sampler) in tasks
-    assert bots.run("math").leased == len(tasks)
-    curriculum.sampler.selector.client.close()
-    bots.delete_dataset("math")
+def test_success_is_the_reward_that_is_named_and_the_sum_says_whether_a_group_teaches(
+    bots: Client, curriculum_of, tasks, keys, dataset, monkeypatch
+):
+    monkeypatch.setenv("BOTS_SUCCESS", "solved")
+    curriculum = curriculum_of(tasks)
+    first, second = (next(curriculum.sampler) for _ in range(STEP))
+    curriculum.on_result([episode_of(first, 1, form=form) for form in (0.2, 0)])
+    curriculum.on_result([episode_of(second, 1, form=0.2)] * 2)
+    assert evidence_of(bots, dataset, keys) == dict.fromkeys(keys[:STEP], (2, 0))
+    totals = bots.run(dataset).totals
+    assert (totals.reported, totals.effective, totals.all_solved) == (2, 1, 1)
 
 
-@pytest.mark.parametrize("adapter", ["source"], indirect=True)
-def test_the_example_puts_our_curriculum_into_the_real_source_of_tasks(bots, adapter, tasks, keys, monkeypatch):
-    train_source = importlib.import_module("prime_rl.orchestrator.train_source")
+def test_several_environments_have_a_dataset_and_their_share_of_a_step_each(bots: Client, adapter, monkeypatch):
+    kind = adapter.TaskSampler.__module__.partition(".")[0]
+    monkeypatch.setenv("BOTS_DATASET", f"pool-{kind}")
+    monkeypatch.setenv("BOTS_TASKS_PER_STEP", "4")
+    math, code = ([task_of(f"{name}-{row}") for row in range(6)] for name in ("math", "code"))
+    source = adapter.ServiceTrainSource([env_of("org/math", math, ratio=3), env_of("code", code)])
+    for name, tasks, share in (("org/math", math, 3), ("code", code, 1)):
+        dataset = f"pool-{kind}-{name.replace('/', '_')}"
+        sampler = source.curricula[name].sampler
+        for _ in range(share):
+            task = next(sampler)
+            assert task in tasks
+            source.curricula[name].on_result(group_of(task, 1, 0))
+        assert [task.id for task in bots.tasks(dataset)] == [task.key for task in tasks]
+        assert (bots.run(dataset).step, bots.run(dataset).totals.reported) == (1, share)
+        sampler.selector.client.close()
+
+
+def test_the_page_names_each_environments_dataset(bots: Client, adapter, tasks, keys, monkeypatch):
+    monkeypatch.setenv("BOTS_TASKS_PER_STEP", "4")
+    source = run_blocks("prime-rl.md", bots.url)["NamedTrainSource"]([env_of("math", tasks)])
+    assert next(source.curricula["math"].sampler) in tasks
+    assert bots.run("openmath", "qwen3-4b").leased == 4
+    source.curricula["math"].sampler.selector.client.close()
+    bots.delete_dataset("openmath")
+
+
+def test_the_example_puts_our_source_in_place(bots: Client, adapter, tasks, keys, monkeypatch):
     orchestrator = importlib.import_module("prime_rl.orchestrator.orchestrator")
-    config = SimpleNamespace(curriculum=None, ratio=1.0, group_size=4)
-    math = SimpleNamespace(name="math", tasks=iter(tasks), num_tasks=len(tasks), config=config)
+    train_source = importlib.import_module("prime_rl.orchestrator.train_source")
     sources = []
-    monkeypatch.setattr(train_source, "Curriculum", train_source.Curriculum)  # so that it comes back
-    monkeypatch.setattr(orchestrator, "main", lambda: sources.append(train_source.TrainSource([math])))
-    monkeypatch.setenv("BOTS_DATASET", "example")
+    monkeypatch.setattr(orchestrator, "TrainSource", train_source.TrainSource, raising=False)  # so that it comes back
+    monkeypatch.setattr(orchestrator, "main", lambda: sources.append(orchestrator.TrainSource([env_of("math", tasks)])))
+    name = f"example-{adapter.TaskSampler.__module__.partition('.')[0]}"
+    monkeypatch.setenv("BOTS_DATASET", name)
     monkeypatch.setenv("BOTS_TASKS_PER_STEP", str(STEP))
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     [source] = sources
@@ -174,9 +203,9 @@ def test_the_example_puts_our_curriculum_into_the_real_source_of_tasks(bots, ada
     chosen = [next(curriculum.sampler) for _ in range(STEP)]
     for task in chosen:
         curriculum.on_result(group_of(task, 1, 0))
-    assert bots.dataset("example").tasks == len(keys)
-    assert evidence_of(bots, "example", keys) == dict.fromkeys((task.key for task in chosen), (1, 1))
+    assert bots.dataset(name).tasks == len(keys)
+    assert evidence_of(bots, name, keys) == dict.fromkeys((task.key for task in chosen), (1, 1))
     assert source.metrics()["curriculum/math/sampler/bots/step"] == 1
-    source.load_state_dict(source.state_dict())
-    assert bots.run("example").epoch == 1
+    curriculum.load_state_dict(curriculum.state_dict())
+    assert bots.run(name).epoch == 1
     curriculum.sampler.selector.client.close()

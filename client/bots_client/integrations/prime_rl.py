@@ -1,17 +1,19 @@
-"""prime-rl: a task sampler that asks the service, and the curriculum that puts it in place.
+"""prime-rl: a task sampler that asks the service, and the source of tasks that puts it in place.
 
 docs/trainers/prime-rl.md shows how to start an orchestrator with it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import verifiers.v1 as vf
-from prime_rl.orchestrator.curriculum import Curriculum
 from prime_rl.orchestrator.curriculum.samplers import TaskSampler
+from prime_rl.orchestrator.train_source import TrainSource
 
 from bots_client import ResilientClient, Selector
+from bots_client.integrations._stock import Stock
 
 
 class ServiceSampler(TaskSampler):
@@ -22,29 +24,33 @@ class ServiceSampler(TaskSampler):
         selector: of the dataset with these tasks.
         tasks_per_step: groups whose evidence closes a step, as many as make up a training batch. So many tasks are
             selected at a time: the belief changes when a step closes, and the orchestrator waits during a call.
+        success: name of the reward that says how far a task was solved, in [0, 1]; None: what is optimised, the sum of
+            all rewards, which then must lie in the run's reward range.
     """
 
-    def __init__(self, tasks: Sequence[vf.Task], selector: Selector, *, tasks_per_step: int) -> None:
+    def __init__(
+        self, tasks: Sequence[vf.Task], selector: Selector, *, tasks_per_step: int, success: str | None = None
+    ) -> None:
         self.tasks = {task.key: task for task in tasks}
         self.selector = selector
         self.tasks_per_step = tasks_per_step
+        self.success = success
         self.observed = 0
-        self.chosen: list[str] = []
+        self.stock = Stock(selector, tasks_per_step)
 
     def __next__(self) -> vf.Task:
         """Return the task to roll out next."""
-        if not self.chosen:
-            self.chosen = list(self.selector.next(min(self.tasks_per_step, len(self.tasks))).ids)
-        return self.tasks[self.chosen.pop(0)]
+        [(task, _)] = self.stock.take(1)
+        return self.tasks[task]
 
     def observe(self, group: list[vf.Episode]) -> None:
         """Report a finished group by the traces that can be trained on; without any it is evidence of nothing."""
         task = group[0].task.key
-        rewards = [trace.reward for episode in group for trace in episode.traces if _is_evidence(episode, trace)]
-        if not rewards:
+        traces = [trace for episode in group for trace in episode.traces if _is_evidence(episode, trace)]
+        if not traces:
             self.selector.abort(task)
             return
-        self.selector.observe(task, rewards)
+        self.selector.observe(task, [trace.reward for trace in traces], successes=_successes(traces, self.success))
         self.observed += 1
         if self.observed >= self.tasks_per_step:
             self.observed = 0
@@ -57,41 +63,60 @@ class ServiceSampler(TaskSampler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Rewind to a checkpoint; what was observed and not yet reported is forgotten."""
         self.selector.load_state_dict(state_dict)
-        self.observed, self.chosen = 0, []
+        self.observed = 0
+        self.stock.clear()
 
     def metrics(self) -> dict[str, float]:
         """Return what to draw over the training, such as bots/effective_task_ratio."""
         return self.selector.metrics()
 
 
-class ServiceCurriculum(Curriculum):
-    """prime-rl's curriculum with its configured gates, and a `ServiceSampler` instead of the configured sampler.
+class ServiceTrainSource(TrainSource):
+    """prime-rl's source of tasks with a `ServiceSampler` in the place of each environment's; gates work as configured.
 
-    The environment says which dataset, run and step: BOTS_DATASET, BOTS_RUN (default "default") and
-    BOTS_TASKS_PER_STEP. Override `sampler_of` where several environments train, each with a dataset of its own.
+    Variables of the environment say how:
+        BOTS_DATASET: the dataset; of several environments each has its own, with "-" and the environment's name behind.
+        BOTS_TASKS_PER_STEP: groups of a training batch, over all environments.
+        BOTS_RUN: default "default".
+        BOTS_SUCCESS: name of the reward that says how far a task was solved; default: the sum of all.
+
+    Datasets are made of the environments' tasks where they are missing.
 
     Raises:
-        ValueError: the tasks have no end, or two have the same key.
+        ValueError: the tasks of an environment have no end, or two have the same key.
         KeyError: a variable is not set.
     """
 
-    def __init__(self, config: Any, tasks: Sequence[vf.Task] | Iterator[vf.Task]) -> None:
-        super().__init__(config, tasks)
-        if not isinstance(tasks, Sequence):
-            raise ValueError("the service selects out of a finite taskset; these tasks come without an end")
-        self.sampler = self.sampler_of(tasks)
+    def __init__(self, train_envs: Any) -> None:
+        super().__init__(train_envs)
+        total = sum(self.weights)
+        for name, weight in zip(self.env_names, self.weights, strict=True):
+            tasks = self.curricula[name].sampler.tasks
+            if tasks is None:
+                raise ValueError(f"the service selects out of finite tasksets; the tasks of {name} have no end")
+            share = round(int(os.environ["BOTS_TASKS_PER_STEP"]) * weight / total)
+            self.curricula[name].sampler = self.sampler_of(name, tasks, max(1, share))
 
-    def sampler_of(self, tasks: Sequence[vf.Task]) -> TaskSampler:
+    def sampler_of(self, environment: str, tasks: Sequence[vf.Task], tasks_per_step: int) -> TaskSampler:
         """Return the sampler of one environment's tasks."""
-        selector = Selector(
-            ResilientClient(),
-            os.environ["BOTS_DATASET"],
-            os.environ.get("BOTS_RUN", "default"),
-            ids=[task.key for task in tasks],
+        dataset = os.environ["BOTS_DATASET"]
+        if len(self.env_names) > 1:
+            dataset = f"{dataset}-{re.sub('[^A-Za-z0-9._-]', '_', environment)}"
+        run = os.environ.get("BOTS_RUN", "default")
+        selector = Selector(ResilientClient(), dataset, run, ids=[task.key for task in tasks])
+        selector.register()
+        return ServiceSampler(
+            tasks, selector, tasks_per_step=tasks_per_step, success=os.environ.get("BOTS_SUCCESS") or None
         )
-        return ServiceSampler(tasks, selector, tasks_per_step=int(os.environ["BOTS_TASKS_PER_STEP"]))
 
 
 def _is_evidence(episode: Any, trace: Any) -> bool:
     """Say whether a trace shows what the model in training can do: whole, by that model, with a turn of its own."""
     return episode.ok and not trace.has_error and trace.agent.trainable and trace.num_turns > 0
+
+
+def _successes(traces: Sequence[Any], name: str | None) -> float | None:
+    """Return how many traces solved the task, by the reward of that name; None without one."""
+    if name is None or any(trace.rewards.get(name) is None for trace in traces):
+        return None
+    return sum(float(trace.rewards[name].score) for trace in traces)
