@@ -1,6 +1,7 @@
 """Two replicas on one PostgreSQL and one Redis, over HTTP: what one acknowledged, the other goes by at once."""
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,13 +17,16 @@ ROUNDS = 100
 POOL = 12
 WIPES = 20
 PATIENT_S = 60.0
+OPERATOR = {"Authorization": "Bearer the-operators-own-key"}
+REVOKED_WITHIN_S = 5.0
 
 
 class Replica:
     """One service, as its callers see it."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=PATIENT_S)
+        self.url = url
+        self._http = httpx.Client(base_url=url, timeout=PATIENT_S, headers=OPERATOR)
 
     def call(self, method: str, path: str, **body: Any) -> Any:
         answer = self._http.request(method, path, json=body)
@@ -52,6 +56,7 @@ def replicas(
         client.flushall()
     folder: Path = tmp_path_factory.mktemp("replicas")
     settings = {"database_url": module_postgres_url, "redis_url": redis_server.url, "redis_timeout_s": "10"}
+    settings["admin_key"] = "the-operators-own-key"
     services = [ServiceProcess(folder / name, **settings) for name in ("a", "b")]
     with ThreadPoolExecutor() as pool:
         list(pool.map(ServiceProcess.start, services))
@@ -158,3 +163,26 @@ def test_selections_say_degraded_no_longer_than_a_lost_lease_would_have_lasted(
     with redis_server.client() as client:
         client.flushall()
     wait_until(lambda: not any(is_degraded(replica) for replica in replicas))
+
+
+def new_key(replica: Replica, **more: object) -> tuple[str, dict[str, str]]:
+    """Make a key; return its id and the header that it comes in."""
+    made = replica.call("POST", "/keys", name="shared", scopes=["read"], datasets=["*"], **more)
+    return made["id"], {"Authorization": f"Bearer {made['key']}"}
+
+
+def test_replicas_share_keys_limits_and_revocations(replicas: tuple[Replica, Replica]):
+    one, two = replicas
+    _, limited = new_key(one, rate_limit={"per_second": 1e-4, "burst": 4})
+    answers = [httpx.get(f"{replica.url}/version", headers=limited) for replica in (two, one) * 3]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 429, 429]
+    assert 9000 < int(answers[-1].headers["Retry-After"]) <= 10_000
+
+    key_id, header = new_key(two)
+    assert httpx.get(f"{one.url}/datasets", headers=header).status_code == 200  # made elsewhere just now
+    two.call("DELETE", f"/keys/{key_id}")
+    assert httpx.get(f"{two.url}/datasets", headers=header).status_code == 401
+    give_up = time.monotonic() + REVOKED_WITHIN_S
+    while httpx.get(f"{one.url}/datasets", headers=header).status_code != 401:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
