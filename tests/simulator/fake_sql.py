@@ -26,6 +26,7 @@ from bots_service.ports.records import (
     Draft,
     Head,
     KeptAnswer,
+    Once,
     Parent,
     RunRow,
     SnapshotRow,
@@ -129,12 +130,16 @@ class Sql:
             if row.name == "default":
                 self.put_run("default", RunSettings(), None)
 
+    def find(self, run: RunRow, once: Once) -> Entry | None:
+        known = self.table(run).keys.get(once.key)
+        if known is not None and known[0] != once.fingerprint:
+            raise KeyReusedError("the key came with another request")
+        return None if known is None else known[1]
+
     def append(self, run: RunRow, draft: Draft) -> Appended:
         table = self.table(run)
-        if draft.once is not None and draft.once.key in table.keys:
-            fingerprint, first = table.keys[draft.once.key]
-            if fingerprint != draft.once.fingerprint:
-                raise KeyReusedError("the key came with another request")
+        first = None if draft.once is None else self.find(run, draft.once)
+        if first is not None:
             return Appended(first, duplicate=True)
         if draft.epoch is not None and draft.epoch != table.row.epoch:
             raise StaleEpochError(f"evidence of epoch {draft.epoch}; the run is at {table.row.epoch}")
@@ -242,7 +247,13 @@ class FakeDatasets(SqlPorts):
         await self.ask("drop stage", lambda: self.sql.stages.pop(stage, None))
 
     async def create(
-        self, name: str, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
+        self,
+        name: str,
+        stage: int,
+        facts: DatasetFacts,
+        keep: KeptAnswer[DatasetRow] | None = None,
+        *,
+        within: tuple[str, ...] = (),
     ) -> DatasetRow:
         return await self.ask("create dataset", lambda: self.sql.create(name, stage, facts))
 
@@ -293,6 +304,9 @@ class FakeRuns(SqlPorts):
 
 
 class FakeJournal(SqlPorts):
+    async def find(self, run: RunRow, once: Once) -> Entry | None:
+        return await self.ask("find", lambda: self.sql.find(run, once))
+
     async def append(self, run: RunRow, draft: Draft) -> Appended:
         return await self.ask("append", lambda: self.sql.append(run, draft))
 
