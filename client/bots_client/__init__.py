@@ -31,6 +31,7 @@ from bots_client._errors import (
 from bots_client._inputs import GivenSettings, Outcome, Task
 from bots_client._journal_models import JournalEntry
 from bots_client._key_models import ApiKey, NewApiKey, RateLimit, WhoAmI
+from bots_client._lease_models import Lease, Leases
 from bots_client._models import (
     Dataset,
     Fork,
@@ -73,6 +74,8 @@ __all__ = [
     "ImportedRun",
     "InvalidRequestError",
     "JournalEntry",
+    "Lease",
+    "Leases",
     "NewApiKey",
     "NotFoundError",
     "Outcome",

@@ -153,6 +153,7 @@ class AsyncClient:
     tasks_arrow = method(run_calls.tasks_arrow, _stream)
     history = method(run_calls.history, _each)
     journal = method(run_calls.journal, _each)
+    leases = method(run_calls.leases, _send)
     rewind = method(run_calls.rewind, _send)
     snapshot = method(run_calls.snapshot, _send)
     snapshots = method(run_calls.snapshots, _each)

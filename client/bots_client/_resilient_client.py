@@ -136,6 +136,7 @@ class ResilientClient:
         tags: Iterable[str] | None = None,
         quotas: Mapping[str, float] | None = None,
         exclude: Sequence[str] = (),
+        first: Sequence[str] = (),
         uniform_share: float | None = None,
         idempotency_key: str | None = None,
     ) -> Selection:
@@ -151,6 +152,7 @@ class ResilientClient:
             quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]); not
                 known here.
             exclude: ids that are not wanted.
+            first: ids that are wanted before any others, in flight or not.
             uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
             idempotency_key: the same key gives the same tasks again, while the service is there.
         """
@@ -167,6 +169,7 @@ class ResilientClient:
                     tags=tags,
                     quotas=quotas,
                     exclude=of_run.excluded(exclude) or None,
+                    first=first or None,
                     uniform_share=uniform_share,
                     idempotency_key=idempotency_key,
                 )
@@ -177,7 +180,7 @@ class ResilientClient:
                 if self._raises:
                     raise
                 here.connection.complain(error)
-            return of_run.choose(count, ids, exclude) if selection is None else selection
+            return of_run.choose(count, ids, exclude, first) if selection is None else selection
 
     def report(
         self,
@@ -261,6 +264,10 @@ class ResilientClient:
             run: of it.
         """
         self._here.run(dataset, run).load(saved, Deadline(self._report_deadline_s, time.monotonic))
+
+    def in_flight(self, dataset: str, run: str = "default") -> list[str]:
+        """Return the tasks that a run has in flight, those selected last first; none if the service cannot tell."""
+        return self._here.run(dataset, run).in_flight(self._report_deadline_s)
 
     def complain(self, error: Exception) -> None:
         """Raise an error with on_error="raise", else log it once."""

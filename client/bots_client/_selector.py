@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
 
 from bots_client._errors import BotsClientError, InvalidRequestError
@@ -14,7 +14,7 @@ from bots_client._step_models import Receipt, Selection
 
 Share = Callable[[Callable[[], Selection]], Selection]
 SELECTIONS = 1024  # that may be in flight; beyond it the oldest is forgotten, its evidence then counts as of today
-FORMAT = 1
+FORMAT = 2  # of `Selector.state_dict`
 
 
 def alone(ask: Callable[[], Selection]) -> Selection:
@@ -25,11 +25,29 @@ def alone(ask: Callable[[], Selection]) -> Selection:
 class Flight:
     """What is under way in one process: selections, and what was observed of them. Safe to share between threads."""
 
-    def __init__(self, selected: Mapping[str, set[str]] | None = None) -> None:
+    def __init__(self, selected: Mapping[str, set[str]] | None = None, *, first: Iterable[str] = ()) -> None:
         self.process = os.getpid()
         self._lock = threading.Lock()
         self._selected: OrderedDict[str, set[str]] = OrderedDict(selected or {})
         self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
+        self._first = list(first)
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks of all selections that are under way."""
+        with self._lock:
+            return set().union(*self._selected.values())
+
+    def take_first(self, count: int) -> list[str]:
+        """Return tasks that are to be handed out before any others; they no longer are."""
+        with self._lock:
+            taken, self._first = self._first[:count], self._first[count:]
+            return taken
+
+    def pass_over(self, tasks: Collection[str]) -> None:
+        """Do not hand these out before others."""
+        with self._lock:
+            self._first = [task for task in self._first if task not in tasks]
 
     def in_fork(self) -> "Flight":
         """Return that of a forked process: its parent reports what was observed, and its lock may be held for ever."""
@@ -150,7 +168,11 @@ class Selector:
         """
 
         def ask() -> Selection:
-            return self.client.select(self.dataset, count, ids=self.ids, run=self.run, idempotency_key=key, **self._how)
+            # Under one key all ranks must ask for the same, and only one of them knows what was in flight.
+            first = self._flight.take_first(count) if key is None else ()
+            return self.client.select(
+                self.dataset, count, ids=self.ids, run=self.run, first=first, idempotency_key=key, **self._how
+            )
 
         selection = self._share(ask)
         self._selection = selection
@@ -233,16 +255,37 @@ class Selector:
         self._closed = receipt
         return receipt
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, as JSON values, for the trainer's checkpoint."""
-        saved = self.client.save_checkpoint(self.dataset, self.run) if self.rank == 0 else None
-        return {"format": FORMAT, "dataset": self.dataset, "run": self.run, "saved": saved}
+    def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
+        """Return where the run stands and what is in flight, as JSON values, for the trainer's checkpoint.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        Args:
+            step: the trainer's own, at which it saves.
+            checkpoint: what the trainer's checkpoint can be told from others by, wherever it lies: a name, or a digest.
+        """
+        saved, in_flight = None, list[str]()
+        if self.rank == 0:
+            saved = self.client.save_checkpoint(self.dataset, self.run)
+            mine = self._flight.tasks
+            in_flight = [task for task in self.client.in_flight(self.dataset, self.run) if task in mine]
+        about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
+        return {**about, "saved": saved, "in_flight": in_flight}
+
+    def load_state_dict(
+        self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
+    ) -> None:
         """Go back to a checkpoint: rank 0 rewinds the run; what was selected or observed since is forgotten.
 
+        `next` then hands out first what was in flight when the checkpoint was saved, and what the service has in flight
+        now, as at a crash. A state that was saved at another step or with another checkpoint takes the run nowhere:
+        that is logged, or raised with on_error="raise".
+
+        Args:
+            state: what `state_dict` returned.
+            step: the trainer's own, at which it resumes; None: not compared.
+            checkpoint: that it resumes from, as it was told to `state_dict`; None: not compared.
+
         Raises:
-            ValueError: the state is of another dataset or run, or of a later version.
+            ValueError: the state is of another dataset or run, or of another version.
         """
         if (state.get("format"), state.get("dataset"), state.get("run")) != (FORMAT, self.dataset, self.run):
             raise ValueError(
@@ -250,8 +293,27 @@ class Selector:
                 f" {state.get('format')!r}; this selector is of {self.dataset!r}, {self.run!r}, {FORMAT}"
             )
         self._process = Flight()
-        if self.rank == 0 and state["saved"] is not None:
-            self.client.load_checkpoint(state["saved"], self.dataset, self.run)
+        if self.rank != 0 or state["saved"] is None:
+            return
+        for name, now in (("step", step), ("checkpoint", checkpoint)):
+            if None not in (now, state[name]) and now != state[name]:
+                self.client.complain(
+                    ValueError(
+                        f"the selector's state was saved at the trainer's {name} {state[name]!r}, and the trainer"
+                        f" resumes from {name} {now!r}: the run stays as it is. Load the state of the same checkpoint"
+                    )
+                )
+                return
+        known = set(self.ids)
+        first = dict.fromkeys(
+            [*state["in_flight"], *self.client.in_flight(self.dataset, self.run)]
+        )  # before it rewinds
+        self._process = Flight(first=[task for task in first if task in known])
+        self.client.load_checkpoint(state["saved"], self.dataset, self.run)
+
+    def handed_out(self, tasks: Collection[str]) -> None:
+        """Say after `load_state_dict` which tasks the trainer hands out of its own state, so that `next` does not."""
+        self._flight.pass_over(tasks)
 
     def metrics(self) -> dict[str, float]:
         """Return numbers of the last step for W&B or TensorBoard, under names that begin with "bots/".

@@ -24,6 +24,11 @@ async def test_each_selection_is_listed_until_it_is_reported(http: httpx.AsyncCl
     one = (await http.get(f"{RUN}/leases", params={"limit": 1})).json()
     assert (one["leased"], len(one["leases"])) == (11, 1)
 
+    named = (await http.get(f"{RUN}/leases", params={"ids": 1000})).json()["leases"]
+    assert [set(lease["first"]) for lease in named] == [
+        {task["id"] for task in selection["tasks"]} for selection in (first, second)
+    ]
+
     numbers = [int(task["id"].removeprefix("task-")) for task in first["tasks"]]
     await report(http, *map(solved, numbers), selection_id=first["selection_id"])
     told = (await http.get(f"{RUN}/leases")).json()

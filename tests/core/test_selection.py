@@ -135,7 +135,7 @@ def test_leased_tasks_come_only_when_the_others_are_used_up():
 
 def test_chance_takes_its_share_of_every_quota():
     request = SelectionRequest(10, quotas={"math": 4, "code": 4}, uniform_share=0.5)
-    assert [(one.tag, one.count, one.by_chance) for one in portions(request, {"math": 4, "code": 4})] == [
+    assert [(one.tag, one.count, one.by_chance) for one in portions(request, {"math": 4, "code": 4}, 10)] == [
         ("math", 4, 2),
         ("code", 4, 2),
         (None, 2, 1),
@@ -188,3 +188,35 @@ def test_parts_are_kept_and_bounded():
     assert about.part() is about.part()
     assert about.part((), "code").members.order.tolist() == [2]
     assert about.part(("math",), "code").keep(tasks(0, 2)).tolist() == [2]
+
+
+def test_tasks_wanted_first_lead_even_if_in_flight_and_the_rest_is_chosen_as_ever():
+    first = tasks(30, 5, 17)
+    got = selected(SelectionRequest(6, first=first), leased=tasks(17, 2))
+
+    assert got.tasks[:3].tolist() == [30, 5, 17]
+    assert np.isnan(got.draws[:3]).all()
+    assert not np.isnan(got.draws[3:]).any()
+    assert got.reused == 1
+    assert len(set(got.tasks.tolist())) == 6
+    assert 2 not in got.tasks
+
+
+def test_of_tasks_wanted_first_those_that_may_not_be_chosen_are_passed_over():
+    first = tasks(7, 3, 9, 16, 30)  # 7 is retired, 3 excluded, 9 has no such tag
+    got = selected(SelectionRequest(4, first=first, tags=("math",), exclude=tasks(3)))
+
+    assert got.tasks[:2].tolist() == [16, 30]
+    assert selected(SelectionRequest(2, first=tasks(31, 5, 17))).tasks.tolist() == [31, 5]
+
+
+def test_tasks_wanted_first_count_towards_the_quotas():
+    math, code = set(POOL.tags["math"].tolist()), set(POOL.tags["code"].tolist())
+    got = selected(SelectionRequest(8, first=tasks(0, 1, 31), quotas={"math": 4, "code": 0.5})).tasks.tolist()
+
+    assert got[:3] == [0, 1, 31]
+    assert len(math & set(got[3:5])) == 2
+    assert len(code & set(got[5:])) == 3
+    crowded = selected(SelectionRequest(4, first=tasks(0, 1, 2), quotas={"code": 3})).tasks.tolist()
+    assert crowded[:3] == [0, 1, 2]
+    assert crowded[3] in code

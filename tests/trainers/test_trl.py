@@ -1,5 +1,6 @@
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import httpx
@@ -242,6 +243,21 @@ def test_resuming_rewinds_the_run_and_asks_for_nothing_that_is_skipped(selector,
     assert asked(selector) - before == 2 + 1, "steps 3 and 4, and one batch ahead"
     run = now(selector)
     assert (run.epoch, run.step, run.totals.reported) == (1, 4, 4 * CHUNK)
+
+
+def test_a_checkpoint_that_was_moved_is_the_same_and_one_with_anothers_state_is_not(selector, train, tmp_path, caplog):
+    folder = Path(train(selector, save_strategy="steps", save_steps=1).args.output_dir)
+    moved, mixed = tmp_path / "elsewhere" / "a", tmp_path / "elsewhere" / "b"
+    for copy in (moved, mixed):
+        shutil.copytree(folder / "checkpoint-2", copy)
+    other = json.loads((mixed / STATE_FILE).read_text()) | {"checkpoint": "a digest of another run's"}
+    (mixed / STATE_FILE).write_text(json.dumps(other))
+
+    train(selector, resume=str(mixed), max_steps=3)
+    assert now(selector).epoch == 0
+    assert "saved at the trainer's checkpoint \"a digest of another run's\"" in caplog.text
+    train(selector, resume=str(moved), max_steps=3)
+    assert (now(selector).epoch, now(selector).step) == (1, 3)
 
 
 def test_resuming_in_the_middle_of_a_generation_batch_asks_for_its_rest(selector, train):

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from bots_client._call import Call, Pages, given, listed, path, written
+from bots_client._call import PAGE, Call, Pages, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import GivenSettings, strings
 from bots_client._journal_models import JournalEntry
+from bots_client._lease_models import Leases
 from bots_client._models import HistoryStep, Run, Snapshot, TaskBelief
 
 if TYPE_CHECKING:
@@ -155,6 +156,19 @@ def journal(dataset: str, run: str = "default", *, limit: int | None = None) -> 
         limit: at most so many; None: all.
     """
     return listed(JournalEntry, "entries", path("datasets", dataset, "runs", run, "journal"), limit)
+
+
+def leases(dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Call[Leases]:
+    """Say which tasks of a run are in flight: selected, and not reported yet.
+
+    Args:
+        dataset: the pool.
+        run: whose tasks.
+        limit: of how many leases to tell, those first that end soonest; at most 1000.
+        ids: how many tasks of each lease to name; at most 1000.
+    """
+    where = path("datasets", dataset, "runs", run, "leases")
+    return Call("GET", where, into(Leases), (("limit", str(limit)), ("ids", str(ids))))
 
 
 def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:

@@ -21,6 +21,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
     tags: Iterable[str] | None = None,
     quotas: Mapping[str, float] | None = None,
     exclude: Iterable[str] | None = None,
+    first: Iterable[str] | None = None,
     uniform_share: float | None = None,
     idempotency_key: str | None = None,
     deadline_s: float | None = None,
@@ -34,6 +35,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         tags: only tasks that bear one of them.
         quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]).
         exclude: ids that are not wanted.
+        first: ids that are wanted before any others, in flight or not, as those that were in flight at a crash.
         uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
         idempotency_key: the same key gives the same tasks again; None: a fresh one.
         deadline_s: for the whole call with its retries; None: the client's.
@@ -48,6 +50,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         tags=None if tags is None else strings(tags, name="tags"),
         quotas=None if quotas is None else quotas_of(quotas),
         exclude=None if exclude is None else strings(exclude, name="exclude"),
+        first=None if first is None else strings(first, name="first"),
         uniform_share=uniform_share,
     )
     call = written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)

@@ -42,14 +42,11 @@ class Checkpoints:
         self._delivery.deliver_kept(deadline)
         with self._delivery.alone(_half_of(deadline)):
             kept_until = self._of_disk(self._delivery.spool.last_position)
-            step = self._delivery.last_step
-            if self._connection.is_there():
-                try:
-                    step = self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s()).step
-                except BotsClientError as error:
-                    self._connection.complain(error)
+            run = self._described(deadline)
+            step = self._delivery.last_step if run is None else run.step
             closing = self._still_closing(kept_until)
-        return {"step": step, "kept_until": kept_until, "kept_closing": closing}
+        seq = None if run is None else run.seq
+        return {"step": step, "seq": seq, "kept_until": kept_until, "kept_closing": closing}
 
     def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
         """Take the run back to where it stood; if the service is away, once it is back.
@@ -61,6 +58,13 @@ class Checkpoints:
         if saved["step"] is None:
             self._connection.complain("the checkpoint does not say where the run stood: the run goes on as it is")
             return
+        if (run := self._described(deadline)) is not None and run.seq < (saved["seq"] or 0):
+            self._connection.complain(
+                f"run {self._run!r} of {self._dataset!r} is not the one of the checkpoint: its journal has {run.seq}"
+                f" entries, and had {saved['seq']} when the checkpoint was saved. Was it made anew, or its database"
+                f" restored? It goes on as it is"
+            )
+            return
         with self._delivery.alone(_half_of(deadline)):
             delivered = saved["kept_closing"] - self._still_closing(saved["kept_until"])
             rewind = self._rewind(saved["step"] + delivered, saved["step"], deadline)
@@ -68,6 +72,15 @@ class Checkpoints:
                 self._delivery.spool.rewind(saved["kept_until"], _new_keys(), first=rewind)
             except DISK_FAILURES as error:
                 self._delivery.complain_of_disk(error)
+
+    def _described(self, deadline: Deadline) -> Run | None:
+        """Return where the run stands; None if the service cannot tell."""
+        if self._connection.is_there():
+            try:
+                return self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s())
+            except BotsClientError as error:
+                self._connection.complain(error)
+        return None
 
     def _still_closing(self, kept_until: int) -> int:
         """Count the reports up to a position that wait and will close a step."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bots_client._call import Call
+from bots_client._calls import run_calls
 from bots_client._client import Client
+from bots_client._errors import BotsClientError
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
@@ -23,6 +25,7 @@ from bots_client._resilience.watch import Watch
 from bots_client._retry import Deadline
 from bots_client._step_models import Receipt, SelectedTask, Selection
 
+MOST_LEASES = 1000  # of a run, and tasks of each, that are asked for; what the service tells at most
 DELIVERY_SHARE = 0.5  # of a selection's deadline may go to reports that wait
 
 
@@ -131,10 +134,13 @@ class RunHere:
             return None
         return self._only_known(self._connection.ask(call, deadline.left_s()), ids)
 
-    def choose(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> Selection:
-        """Return a uniform choice."""
+    def choose(self, count: int, ids: Sequence[str], exclude: Sequence[str], first: Sequence[str]) -> Selection:
+        """Return a uniform choice, after those that are wanted first."""
         self._connection.tally.add(local_selects=1)
-        tasks = tuple(SelectedTask(id=task) for task in self._chosen(count, ids, exclude))
+        unwanted = set(exclude)
+        ahead = [task for task in dict.fromkeys(first) if task not in unwanted][:count]
+        chosen = [*ahead, *self._chosen(count - len(ahead), ids, (*exclude, *ahead))]
+        tasks = tuple(SelectedTask(id=task) for task in chosen)
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
@@ -146,6 +152,17 @@ class RunHere:
         if not self._connection.is_there():
             return []
         return register(self._connection, *self.name, ids)
+
+    def in_flight(self, seconds: float) -> list[str]:
+        """Return the tasks that the service has in flight, those selected last first; none if it cannot tell."""
+        if not self._connection.is_there():
+            return []
+        try:
+            leases = self._connection.ask(run_calls.leases(*self.name, limit=MOST_LEASES, ids=MOST_LEASES), seconds)
+        except BotsClientError as error:
+            self._connection.complain(error)
+            return []
+        return [task for lease in reversed(leases.leases) for task in lease.first]
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return where the run stands, as JSON values."""

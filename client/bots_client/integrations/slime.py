@@ -107,13 +107,13 @@ class ServiceRows(RolloutDataSource):
         super().save(rollout_id)
         path = _state_file(self.args.save, rollout_id)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.selector.state_dict()), encoding="utf-8")
+        path.write_text(json.dumps(self.selector.state_dict(step=rollout_id)), encoding="utf-8")
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load slime's own state and rewind to what was saved with it; nothing was at a fresh start."""
         super().load(rollout_id)
         if self.args.load is not None and (path := _state_file(self.args.load, rollout_id)).exists():
-            self.selector.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
+            self.selector.load_state_dict(json.loads(path.read_text(encoding="utf-8")), step=rollout_id)
             self.stock.clear()
 
 

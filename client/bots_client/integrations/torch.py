@@ -139,7 +139,12 @@ class _Chosen:
         """
         if self._saves_run:
             self._selector.load_state_dict(state["selector"])
-        left = deque((int(position), str(selection)) for position, selection in state["left"])
+        # A selection made before a rewind is void; the evidence of its tasks then counts as of now.
+        left = deque(
+            (int(position), "" if self._saves_run else str(selection)) for position, selection in state["left"]
+        )
+        if self._saves_run:
+            self._selector.handed_out({self._ids[position] for position, _ in left})
         self._next = _Place(left, int(state["given"]))
 
 

@@ -1,5 +1,6 @@
 """The selector in TRL's GRPOTrainer."""
 
+import hashlib
 import json
 import logging
 import math
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
 from trl import GRPOTrainer
 
 from bots_client import Selector
@@ -46,9 +48,11 @@ class SelectorCallback(TrainerCallback):
         checkpoint, self._checkpoint = self._checkpoint, None
         if state.global_step == 0:
             return
-        file = (checkpoint or _folder(args, state)) / STATE_FILE
+        folder = checkpoint or _folder(args, state)
+        file = folder / STATE_FILE
         if file.exists():
-            self._selector.load_state_dict(json.loads(file.read_text("utf-8")))
+            saved = json.loads(file.read_text("utf-8"))
+            self._selector.load_state_dict(saved, step=state.global_step, checkpoint=_digest(folder))
         elif state.is_world_process_zero:  # it alone rewinds, and the others may stand on another disk
             logger.warning("there is no %s: the run goes on from where it is, not from the checkpoint", file)
         if self._tasks is not None and not args.ignore_data_skip:
@@ -57,15 +61,24 @@ class SelectorCallback(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
         """Write down where the run is."""
         if state.is_world_process_zero:
-            content = json.dumps(self._selector.state_dict())
+            folder = _folder(args, state)
+            saved = self._selector.state_dict(step=state.global_step, checkpoint=_digest(folder))
             try:
-                (_folder(args, state) / STATE_FILE).write_text(content, "utf-8")
+                (folder / STATE_FILE).write_text(json.dumps(saved), "utf-8")
             except OSError as error:  # a search for hyperparameters saves elsewhere, and training must go on
                 logger.warning("the checkpoint will not take the run back with it: %s", error)
 
 
 def _folder(args: Any, state: Any) -> Path:
     return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+def _digest(checkpoint: Path) -> str | None:
+    """Return what tells a checkpoint from others, wherever it lies: the trainer's state holds the log of its losses."""
+    try:
+        return hashlib.sha256((checkpoint / TRAINER_STATE_NAME).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def _rows_consumed(args: Any, state: Any) -> int:

@@ -9,7 +9,7 @@ from bots_service.usecases.read_leases import LeaseGroup
 
 
 class Lease(Struct, frozen=True):
-    """Tasks whose leases end together, as those of one selection do. first: the ids of up to 5 of them."""
+    """Tasks whose leases end together, as those of one selection do. first: ids of as many as the query asks for."""
 
     expires_at: datetime
     tasks: int

@@ -24,7 +24,9 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     tags: only tasks that carry one of these. quotas: tag -> how many of the tasks must carry it (a whole
     number), or which share of them (a number with a fraction: 0.75, 1.0).
-    exclude: tasks that are not wanted. uniform_share: the share of the tasks that is chosen uniformly.
+    exclude: tasks that are not wanted. first: tasks that are wanted before any others, in flight or not;
+    those that are excluded or retired, or lack the tags, are passed over. uniform_share: the share of the others that
+    is chosen uniformly.
     """
 
     dataset: Name
@@ -33,6 +35,7 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
     quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
     exclude: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
+    first: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
     uniform_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 

@@ -11,7 +11,7 @@ from bots_service.core.eligible import Eligible
 from bots_service.core.pool import Pool
 from bots_service.core.quotas import Quotas, fit, in_tasks
 from bots_service.core.strategies import STRATEGIES, Aim, Chosen, StrategyName, uniform
-from bots_service.core.task_sets import united, without
+from bots_service.core.task_sets import contained, united, without
 from bots_service.errors import InvalidSelectionError, PoolTooSmallError
 
 NO_TASKS: Tasks = np.empty(0, np.int32)
@@ -26,6 +26,8 @@ class SelectionRequest:
     quotas: so many tasks, or this share of them, carry this tag; each is chosen on its own, in this order; the rest
         come from all.
     exclude: tasks that may not be chosen, in any order.
+    first: distinct tasks that are handed out before any others, in this order, in flight or not; those that may not be
+        chosen are passed over. They count towards the quotas.
     uniform_share: share of the tasks that are chosen at random, in [0, 1].
     temperature: of `softmax`, > 0.
     seed: of `shuffle`, >= 0.
@@ -39,6 +41,7 @@ class SelectionRequest:
     tags: tuple[str, ...] = ()
     quotas: Quotas = field(default_factory=dict)
     exclude: Tasks = field(default_factory=lambda: NO_TASKS)
+    first: Tasks = field(default_factory=lambda: NO_TASKS)
     uniform_share: float = 0.0
     strategy: StrategyName = "thompson"
     target: float = 0.5
@@ -60,7 +63,7 @@ class SelectionRequest:
 class Selected:
     """What is handed out.
 
-    tasks: [n] distinct; quota by quota, each nearest first where the strategy knows distances.
+    tasks: [n] distinct; those wanted first, then quota by quota, each nearest first where the strategy knows distances.
     draws: [n] the success probability drawn for each task; NaN where nothing was drawn.
     reused: how many of them are leased already.
     """
@@ -103,9 +106,12 @@ def select_tasks(
     """
     aim = Aim(request.target, request.temperature, request.seed, position)
     gone, in_flight = united(request.exclude), united(leased)
-    chosen: list[Chosen] = []
-    reused = 0
-    for portion in portions(request, in_tasks(request.quotas, request.count, rng)):
+    quotas = in_tasks(request.quotas, request.count, rng)
+    ahead = foremost(pool, request, gone)
+    chosen = [Chosen(ahead, np.full(len(ahead), np.nan))]
+    reused = len(ahead) - len(without(united(ahead), in_flight))
+    gone, quotas = united(gone, ahead), less(quotas, pool, ahead, request.count - len(ahead))
+    for portion in portions(request, quotas, request.count - len(ahead)):
         parts, again = fill(belief, pool, request, portion, gone=gone, leased=in_flight, aim=aim, rng=rng)
         gone = united(gone, *(one.tasks for one in parts))
         chosen += parts
@@ -114,9 +120,28 @@ def select_tasks(
     return Selected(tasks, np.concatenate([one.draws for one in chosen]), reused)
 
 
-def portions(request: SelectionRequest, quotas: Mapping[str, int]) -> Iterator[Portion]:
+def foremost(pool: Pool, request: SelectionRequest, gone: Tasks) -> Tasks:
+    """Return the tasks that are wanted first and may be handed out, as many as are asked for."""
+    if not len(request.first):
+        return request.first
+    may_be = request.first[pool.part(request.tags).holds(request.first) & ~contained(request.first, (gone,))]
+    return may_be[: request.count]
+
+
+def less(quotas: dict[str, int], pool: Pool, ahead: Tasks, room: int) -> dict[str, int]:
+    """Return what is left of the quotas when some tasks are handed out ahead, and so many more in all."""
+    if not len(ahead):
+        return quotas
+    left: dict[str, int] = {}
+    for tag, wanted in quotas.items():
+        left[tag] = min(max(wanted - int(pool.part((), tag).holds(ahead).sum()), 0), room)
+        room -= left[tag]
+    return left
+
+
+def portions(request: SelectionRequest, quotas: Mapping[str, int], in_all: int) -> Iterator[Portion]:
     """Yield the quotas and the rest; round(count * uniform_share) tasks by chance are spread over them evenly."""
-    rest = request.count - sum(quotas.values())
+    rest = in_all - sum(quotas.values())
     through = chance_before = 0
     for tag, count in [*quotas.items(), (None, rest)]:
         through += count

@@ -13,7 +13,7 @@ from bots_service.ports.records import OpenDataset
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.open_run import OpenRun, OpenRuns
 
-TOLD = 5  # ids of each group: enough to know a selection by
+TOLD = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,10 @@ class ReadLeases:
     leases: Leases
     clock: Callable[[], float] = time.time
 
-    async def __call__(self, dataset: str, run: str, limit: int) -> tuple[int, list[LeaseGroup]]:
+    async def __call__(self, dataset: str, run: str, limit: int, told: int = TOLD) -> tuple[int, list[LeaseGroup]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
+
+        Each group names up to `told` of its tasks.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
@@ -54,18 +56,18 @@ class ReadLeases:
             leased = await self.leases.ends(opened.row)
             now = self.clock()
             known = (await self.open_runs.knowing(opened, leased.tasks)).dataset
-            return len(leased.tasks), grouped(leased, known, now, limit)
+            return len(leased.tasks), grouped(leased, known, now, limit, told)
 
         return await self.open_runs.using(dataset, run, read)
 
 
-def grouped(leased: LeaseEnds, dataset: OpenDataset, now: float, limit: int) -> list[LeaseGroup]:
+def grouped(leased: LeaseEnds, dataset: OpenDataset, now: float, limit: int, told: int = TOLD) -> list[LeaseGroup]:
     """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
     order = np.argsort(leased.left_s, kind="stable")
     tasks, left_s = leased.tasks[order], leased.left_s[order]
     begins = np.flatnonzero(is_first(left_s))
     sizes = np.diff(begins, append=len(tasks))
     return [
-        LeaseGroup(now + float(left_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, TOLD)]))
+        LeaseGroup(now + float(left_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, told)]))
         for begin, size in zip(begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]

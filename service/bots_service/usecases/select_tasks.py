@@ -38,6 +38,7 @@ class Wish:
     tags: only tasks that carry one of these; empty for all.
     quotas: tag -> how many of the tasks must carry it, or (a float) which share of them.
     exclude: ids of tasks that are not wanted.
+    first: ids of tasks that are wanted before any others, in flight or not.
     uniform_share: the share of the tasks that is chosen uniformly, in [0, 1].
     """
 
@@ -47,6 +48,7 @@ class Wish:
     tags: tuple[str, ...] = ()
     quotas: Quotas = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
     uniform_share: float = 0.0
 
 
@@ -120,10 +122,10 @@ class SelectTasks:
         # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
         leased = begun.leased[begun.leased < len(run.dataset.pool)]
         try:
-            excluded = check_wish(wish, run.dataset)
+            named = check_wish(wish, run.dataset)
             origin = Origin(state.epoch, state.step, state.seq, begun.ordinal)
             with Span("draw", self.metrics.draw_seconds, count=wish.count, seq=state.seq):
-                drawn = await _drawn(wish, state, run.dataset.pool, leased, excluded, origin)
+                drawn = await _drawn(wish, state, run.dataset.pool, leased, named, origin)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
                 raise
@@ -151,6 +153,14 @@ class SelectTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """Tasks that a wish names. excluded: sorted; first: distinct, in the wish's order."""
+
+    excluded: Tasks
+    first: Tasks
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """A draw, with what is believed of each drawn task."""
 
@@ -161,11 +171,11 @@ class Drawn:
     reused: int
 
 
-async def _drawn(wish: Wish, state: RunState, pool: Pool, leased: Tasks, excluded: Tasks, origin: Origin) -> Drawn:
+async def _drawn(wish: Wish, state: RunState, pool: Pool, leased: Tasks, named: Named, origin: Origin) -> Drawn:
     """Return a draw, made in a thread where it takes longer than the event loop may be held up."""
     if is_quick(wish, state, pool, leased):
-        return draw(wish, state, pool, leased, excluded, origin)
-    return await asyncio.to_thread(draw, wish, state, pool, leased, excluded, origin)
+        return draw(wish, state, pool, leased, named, origin)
+    return await asyncio.to_thread(draw, wish, state, pool, leased, named, origin)
 
 
 def is_quick(wish: Wish, state: RunState, pool: Pool, leased: Tasks) -> bool:
@@ -177,7 +187,7 @@ def is_quick(wish: Wish, state: RunState, pool: Pool, leased: Tasks) -> bool:
     return is_ordinary and looked_at <= QUICK_NUMBERS
 
 
-def draw(wish: Wish, state: RunState, pool: Pool, leased: Tasks, excluded: Tasks, origin: Origin) -> Drawn:
+def draw(wish: Wish, state: RunState, pool: Pool, leased: Tasks, named: Named, origin: Origin) -> Drawn:
     """Return a draw that follows from its arguments alone.
 
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
@@ -188,7 +198,8 @@ def draw(wish: Wish, state: RunState, pool: Pool, leased: Tasks, excluded: Tasks
         count=wish.count,
         tags=wish.tags,
         quotas=wish.quotas,
-        exclude=excluded,
+        exclude=named.excluded,
+        first=named.first,
         uniform_share=wish.uniform_share,
         strategy=settings.strategy,
         target=settings.target,
@@ -218,8 +229,8 @@ def _selection(run: OpenRun, state: RunState, origin: Origin, drawn: Drawn, *, d
     )
 
 
-def check_wish(wish: Wish, dataset: OpenDataset) -> Tasks:
-    """Return the excluded tasks, sorted, once the wish is possible for this dataset.
+def check_wish(wish: Wish, dataset: OpenDataset) -> Named:
+    """Return the tasks that the wish names, once it is possible for this dataset.
 
     Raises:
         InvalidSelectionError: a tag or a task is unknown, or the quotas exceed the count.
@@ -234,14 +245,15 @@ def check_wish(wish: Wish, dataset: OpenDataset) -> Tasks:
     if not fit(wish.quotas, wish.count):
         asked = f"{wanted_in_all(wish.quotas, wish.count):g}"
         flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {wish.count}"))
-    excluded = dataset.ids.find(wish.exclude)
-    flaws += [
-        Flaw(("body", "exclude", place), f"no task {wish.exclude[place][:80]!r}")
-        for place in np.flatnonzero(excluded < 0).tolist()
-    ]
+    wanted = tuple(dict.fromkeys(wish.first))
+    excluded, first = dataset.ids.find(wish.exclude), dataset.ids.find(wanted)
+    for name, ids, found in (("exclude", wish.exclude, excluded), ("first", wanted, first)):
+        flaws += [
+            Flaw(("body", name, place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(found < 0).tolist()
+        ]
     if flaws:
         raise InvalidSelectionError("the selection is not possible", tuple(flaws[:20]))
-    return united(excluded)
+    return Named(united(excluded), first)
 
 
 def _again(previous: tuple[str, Selection], once: Once) -> Selection:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from bots_client import ResilientClient, Task
@@ -15,7 +17,7 @@ def service(tmp_path_factory):
 @pytest.fixture
 def dataset(service, request):
     """A dataset of 40 tasks on the live service."""
-    name = request.node.name[:100]
+    name = re.sub(r"\W", "-", request.node.name)[-100:].lstrip("-_")
     with ResilientClient(service.url).direct as bots:
         bots.create_dataset(name, [Task(task) for task in IDS])
     return name

@@ -1,6 +1,9 @@
 """Runs: made, read, changed, rewound, deleted; and the tasks that they have in flight."""
 
+from typing import Annotated
+
 import msgspec
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,8 +22,11 @@ from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
 from bots_service.usecases.describe_run import RunDescription
+from bots_service.usecases.read_leases import TOLD
 
 router = guarded_router(tags=["runs"])
+
+LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
 
 _PUT = msgspec.json.Decoder(RunRequest)
 _PATCH = msgspec.json.Decoder(SettingsRequest)
@@ -155,7 +161,9 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     responses={**answers_with(Leases), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
-async def read_leases(request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100) -> Response:
+async def read_leases(
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = TOLD
+) -> Response:
     """Return the tasks in flight by when their leases end, the soonest first."""
-    leased, groups = await use_cases_of(request).read_leases(dataset, run, limit)
+    leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)
     return json_response(Leases.of(leased, groups))

@@ -52,6 +52,7 @@ async def select_tasks(request: Request) -> Response:
         tags=wanted.tags,
         quotas=wanted.quotas,
         exclude=wanted.exclude,
+        first=wanted.first,
         uniform_share=wanted.uniform_share,
     )
     selection, dataset, again = await use_cases.select_tasks(wish, body.once())
