@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import SOON_MS, visiting
 from tests.browser.conftest import SOON_S, STEPS
@@ -72,19 +72,64 @@ def wait_for_run(service: ServiceProcess) -> None:
     pytest.fail("the replay did not begin")
 
 
-def test_the_tiles_tell_what_the_history_tells(browser: Browser, trained: ServiceProcess):
+def tiles_of(page: Page) -> dict[str, str]:
+    """Return what a run's tiles tell, by their names."""
+    names, values = (page.locator(f".tile {part}").all_inner_texts() for part in ("dt", "dd"))
+    return dict(zip(names, values, strict=True))
+
+
+def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
+    browser: Browser, trained: ServiceProcess
+):
     steps = history(trained.url, BOTS)
-    url = f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/outlooks"
-    uniform = httpx.get(url, params={"points": 2}).json()["outlooks"][-1]["uniform_effective_task_ratio"]
+    found, others = (sum(step["effective"] for step in course) for course in (steps, history(trained.url, UNIFORM)))
+    times = found / others  # as the demo's closing table has it: both runs tried as many tasks
+    saved = sum(step["rollouts"] for step in steps) * (times - 1)
     with visiting(browser, trained.url) as visit:
-        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        tiles = dict(
-            zip(page.locator(".tile dt").all_inner_texts(), page.locator(".tile dd").all_inner_texts(), strict=True)
-        )
-    ratio = recent_ratio(steps)
-    assert tiles[RATIO].startswith(f"{100 * ratio:.1f} %")
-    assert tiles["Times uniform"].startswith(f"{ratio / uniform:.2f}\N{MULTIPLICATION SIGN}")
+        tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{BOTS}"))
+        row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
+        assert f"{times:.2f}\N{MULTIPLICATION SIGN}" in row.inner_text()
+    assert tiles[RATIO].startswith(f"{100 * recent_ratio(steps):.1f} %")
+    assert tiles["Times uniform"].startswith(f"{times:.2f}\N{MULTIPLICATION SIGN}")
+    assert f"measured: run {UNIFORM}, {STEPS} steps" in tiles["Times uniform"]
+    assert tiles["Rollouts saved"].startswith(f"{saved / 1000:.1f}K")
     assert tiles["Step"].startswith(str(STEPS))
+
+
+def test_a_run_of_uniform_choice_claims_no_gain(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"))
+        row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=UNIFORM, exact=True))
+        assert "\N{MULTIPLICATION SIGN}" not in row.inner_text()
+    assert not {"Times uniform", "Rollouts saved"} & set(tiles)
+
+
+def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_advice_is_given(
+    browser: Browser, trained: ServiceProcess
+):
+    httpx.put(f"{trained.url}/datasets/bare", json={"tasks": [{"id": f"t{n}"} for n in range(40)]}).raise_for_status()
+    outcomes = [{"task": f"t{number}", "successes": number, "trials": 2} for number in range(3)]
+    report = {"dataset": "bare", "outcomes": outcomes}
+    httpx.post(f"{trained.url}/report", json=report).raise_for_status()
+    with visiting(browser, trained.url) as visit:
+        page = visit.open("datasets/bare/runs/default")
+        assert "modelled" in tiles_of(page)["Times uniform"]
+        assert f"fewer than {40 // 10} tasks a step" in page.get_by_role("note", name="Advice").inner_text()
+    httpx.delete(f"{trained.url}/datasets/bare").raise_for_status()
+
+
+def test_runs_are_compared_by_how_far_predictions_were_off_which_choosing_hard_tasks_does_not_spoil(
+    browser: Browser, trained: ServiceProcess
+):
+    bins = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/calibration").json()["bins"]
+    told = [one for one in bins if one["rollouts"]]
+    off = sum(one["rollouts"] * abs(one["mean_prediction"] - one["success_rate"]) for one in told)
+    error = off / sum(one["rollouts"] for one in told)
+    with visiting(browser, trained.url) as visit:
+        table = visit.open(f"datasets/{DATASET}").get_by_role("table", name="The runs in numbers")
+        assert "Calibration error" in table.inner_text()
+        row = table.get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
+        assert row.inner_text().endswith(f"{error:.3f}")
 
 
 def test_runs_are_compared_side_by_side_as_one_chooses(browser: Browser, trained: ServiceProcess):

@@ -20,7 +20,10 @@ export function comparisonCharts() {
     { wide: true },
   );
   const found = chart("Effective tasks found", "What the same number of rollouts brought: the steeper, the better.");
-  const capability = chart("Capability", "Where the model stands: 0 the weakest reference model, 1 the strongest.");
+  const capability = chart(
+    "Capability",
+    "Where the model stands along the reference models, fitted to the tasks that each run chose.",
+  );
 
   /** Draw them. courses: [{run, points}]. */
   function draw(courses) {

@@ -4,7 +4,7 @@ import { comparisonCharts } from "./comparison.js";
 import { element, fill, table } from "./dom.js";
 import { count, decimal, percent } from "./format.js";
 import { datasetHref, runHref } from "./overview.js";
-import { RECENT, recentMean, recentRatios } from "./series.js";
+import { RECENT, calibrationError, recentRatios } from "./series.js";
 import { get } from "./service.js";
 
 const MOST = 8; // runs at a time: as many as colours can tell apart
@@ -18,7 +18,7 @@ const COLUMNS = [
   { name: "Effective tasks", number: true },
   { name: "Rollouts", number: true },
   { name: "Success rate", number: true },
-  { name: "Brier score", number: true },
+  { name: "Calibration error", number: true },
 ];
 
 /** Return the view of a dataset. query: run, as often as there are runs to compare; without it the first ones. */
@@ -62,8 +62,12 @@ export function showDataset(dataset, query) {
 }
 
 async function course(run) {
-  const { points } = await get(["datasets", run.dataset, "runs", run.run, "curve"], { points: POINTS });
-  return { run, points };
+  const path = ["datasets", run.dataset, "runs", run.run];
+  const [{ points }, calibration] = await Promise.all([
+    get([...path, "curve"], { points: POINTS }),
+    get([...path, "calibration"]),
+  ]);
+  return { run, points, calibration };
 }
 
 function factsOf({ tasks, profiles, tags, description }) {
@@ -89,7 +93,7 @@ function chooser({ runs, next_cursor: more }, picked, choose) {
 }
 
 function inNumbers(courses) {
-  const rows = courses.map(({ run, points }) => [
+  const rows = courses.map(({ run, points, calibration }) => [
     element("a", { href: runHref(run.dataset, run.run) }, run.run),
     run.settings.strategy,
     count(run.step),
@@ -98,7 +102,7 @@ function inNumbers(courses) {
     count(run.totals.effective),
     count(run.totals.rollouts),
     decimal(run.totals.rollouts ? run.totals.successes / run.totals.rollouts : null),
-    decimal(recentMean(points, "brier")),
+    decimal(calibrationError(calibration)),
   ]);
   const label = "The runs in numbers";
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };

@@ -4,7 +4,7 @@ import { element, fill, isBeingRead } from "./dom.js";
 import { ago, count, factor, percent, tellTimes } from "./format.js";
 import { get } from "./service.js";
 import { sparkline } from "./sparkline.js";
-import { recentRatios } from "./series.js";
+import { baselineOf, measuredGain, modelledGain, recentRatios } from "./series.js";
 
 const MOST = 100; // datasets, and runs of each
 const POINTS = 60; // of a sparkline
@@ -54,14 +54,14 @@ export function showOverview() {
 
 /** Return what is known of runs' courses: {of}. A run's is asked for again when its step changed. */
 function courses() {
-  const known = new Map(); // run -> {version, points, uniform}
+  const known = new Map(); // run -> {version, points, outlooks}
 
   async function of(run) {
     const name = nameOf(run);
     const version = `${run.epoch}.${run.step}.${run.created_at}`;
     const had = known.get(name);
     const isSame = had?.version === version;
-    if (isSame && (had.uniform !== null || Date.now() - had.since > LOOKED_MS)) return [name, had];
+    if (isSame && (had.outlooks.length || Date.now() - had.since > LOOKED_MS)) return [name, had];
     const since = isSame ? had.since : Date.now();
     known.set(name, { version, since, ...(await course(run).catch(gone)) });
     return [name, known.get(name)];
@@ -69,7 +69,7 @@ function courses() {
   return { of };
 }
 
-const NOTHING = { points: [], uniform: null };
+const NOTHING = { points: [], outlooks: [] };
 
 /** A run that was deleted meanwhile is shown as nothing, and not at all the next time. */
 function gone(error) {
@@ -82,9 +82,9 @@ async function course(run) {
   const path = ["datasets", run.dataset, "runs", run.run];
   const [{ points }, { outlooks }] = await Promise.all([
     get([...path, "curve"], { points: POINTS }),
-    get([...path, "outlooks"], { points: 2 }),
+    get([...path, "outlooks"], { points: POINTS }),
   ]);
-  return { points, uniform: outlooks.at(-1)?.uniform_effective_task_ratio ?? null };
+  return { points, outlooks };
 }
 
 const nameOf = (run) => `${run.dataset}/${run.run}`;
@@ -110,7 +110,7 @@ function card(dataset, { runs, next_cursor: more }, known) {
 }
 
 function runsTable(runs, known) {
-  const rows = runs.map((run) => cells(run, known.get(nameOf(run))));
+  const rows = runs.map((run) => cells(run, known.get(nameOf(run)), gainOf(run, runs, known)));
   const head = element(
     "tr",
     {},
@@ -119,7 +119,17 @@ function runsTable(runs, known) {
   return element("table", {}, element("thead", {}, head), element("tbody", {}, rows));
 }
 
-function cells(run, { points, uniform }) {
+/** Return how many times uniform choice a run is, and how that is known. */
+function gainOf(run, runs, known) {
+  if (run.settings.strategy === "uniform") return { times: null, how: "the baseline" };
+  const baseline = baselineOf(run, runs);
+  const { points, outlooks } = known.get(nameOf(run));
+  return baseline
+    ? { ...measuredGain(points, known.get(nameOf(baseline)).points), how: `measured by run ${baseline.run}` }
+    : { ...modelledGain(points, outlooks), how: "modelled on the run's own belief" };
+}
+
+function cells(run, { points }, { times, how }) {
   const number = { class: "number" };
   const ratios = recentRatios(points);
   const ratio = ratios.at(-1) ?? null;
@@ -128,7 +138,7 @@ function cells(run, { points, uniform }) {
     {},
     element("th", { scope: "row" }, element("a", { href: runHref(run.dataset, run.run) }, run.run)),
     element("td", number, percent(ratio)),
-    element("td", number, factor(ratio !== null && uniform ? ratio / uniform : null)),
+    element("td", { ...number, title: how }, factor(times)),
     element("td", {}, sparkline(ratios)),
     element("td", number, count(run.step)),
     element("td", number, count(run.leased)),

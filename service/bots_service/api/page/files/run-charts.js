@@ -2,7 +2,7 @@
 
 import { SHARES, STEPS, chart, line } from "./charts.js";
 import { decimal, percent } from "./format.js";
-import { RECENT, recentRatios } from "./series.js";
+import { RECENT, calibrationError, recentRatios } from "./series.js";
 import { color } from "./themes.js";
 
 const BINS = 20;
@@ -12,7 +12,7 @@ const FROM_0_TO_1 = { range: [-0.04, 1.04], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1]
 export function runCharts() {
   const ratios = chart(
     "Effective task ratio",
-    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps; beside what uniform choice could expect, judged kindly.`,
+    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps; beside uniform choice.`,
     { wide: true },
   );
   const heat = chart(
@@ -25,33 +25,55 @@ export function runCharts() {
   );
   const capability = chart(
     "Capability",
-    "Where the model stands along the reference models: 0 the weakest, 1 the strongest.",
+    "Where the model stands along the reference models, fitted to the tasks reported lately.",
   );
   const errors = chart(
     "Prediction error",
-    "Brier score of the success rates predicted before each step; a coin has 0.25.",
+    "Brier score of the success rates predicted before each step. Tasks near one half bring it near 0.25, so it does not compare strategies.",
   );
 
-  function draw(run, points, outlooks, calibration) {
-    ratios.draw(() => ratioChart(points, outlooks), ratioGist(points, outlooks));
+  function draw(run, { reference_models: models }, { points, outlooks, calibration, measured }) {
+    const uniform = run.settings.strategy === "uniform" ? null : uniformOf(outlooks, measured);
+    ratios.draw(() => ratioChart(points, uniform), ratioGist(points, uniform));
     heat.draw(() => heatMap(outlooks, run.settings.target), heatGist(outlooks));
     belief.draw(() => calibrationChart(calibration), calibrationGist(calibration));
-    capability.draw(() => course(points, "capability", {}), last(points, "capability"));
+    const place = `${last(points, "capability")} ${capabilityWords(models)}.`;
+    capability.draw(() => course(points, "capability", {}), place);
     errors.draw(() => course(points, "brier", { rangemode: "tozero" }), last(points, "brier"));
   }
   return { nodes: [ratios.node, heat.node, belief.node, capability.node, errors.node], draw };
 }
 
-function ratioChart(points, outlooks) {
-  const steps = points.map((point) => point.last_step);
-  const each = points.map((point) => point.effective_task_ratio);
-  const uniform = {
+/** Say what the ends of the scale of capability are. models: the names of the reference models. */
+export function capabilityWords(models) {
+  if (!models.length) return "no reference models";
+  return models.length === 1 ? "1: the reference model" : `0: weakest, ${models.length - 1}: strongest reference`;
+}
+
+/** Return the line of uniform choice: {name, x, y, words}. */
+function uniformOf(outlooks, measured) {
+  if (measured)
+    return {
+      name: `run ${measured.name}`,
+      x: measured.points.map((point) => point.last_step),
+      y: recentRatios(measured.points),
+      words: (ratio) => `run ${measured.name}, which chooses uniformly, had ${ratio}`,
+    };
+  return {
+    name: "uniform choice, modelled",
     x: outlooks.map((outlook) => outlook.step),
     y: outlooks.map((outlook) => outlook.uniform_effective_task_ratio),
+    words: (ratio) => `uniform choice could expect ${ratio} by this run's belief`,
   };
+}
+
+function ratioChart(points, uniform) {
+  const steps = points.map((point) => point.last_step);
+  const each = points.map((point) => point.effective_task_ratio);
+  const paint = { paint: color("other"), dash: "dash", hovertemplate: "%{y:.1%}" };
   const traces = [
     line("step by step", { x: steps, y: each }, { paint: color("faint"), width: 1, hoverinfo: "skip" }),
-    line("uniform choice, expected", uniform, { paint: color("other"), dash: "dash", hovertemplate: "%{y:.1%}" }),
+    ...(uniform ? [line(uniform.name, uniform, paint)] : []),
     line(
       "this run",
       { x: steps, y: recentRatios(points) },
@@ -61,10 +83,9 @@ function ratioChart(points, outlooks) {
   return { traces, layout: { xaxis: STEPS, yaxis: SHARES, height: 320, showlegend: true } };
 }
 
-function ratioGist(points, outlooks) {
+function ratioGist(points, uniform) {
   if (!points.length) return "No step has closed yet.";
-  const uniform = outlooks.at(-1)?.uniform_effective_task_ratio;
-  const beside = uniform === undefined ? "" : `; uniform choice could expect ${percent(uniform)}`;
+  const beside = uniform?.y.length ? `; ${uniform.words(percent(uniform.y.at(-1)))}` : "";
   return `${percent(recentRatios(points).at(-1))} after step ${points.at(-1).last_step}${beside}.`;
 }
 
@@ -144,14 +165,10 @@ function calibrationChart({ bins }) {
   return { traces: [diagonal, dots], layout };
 }
 
-function calibrationGist({ steps, bins }) {
-  const rollouts = bins.reduce((sum, bin) => sum + bin.rollouts, 0);
-  if (!rollouts) return "Nothing was predicted yet.";
-  const off = bins.reduce(
-    (sum, bin) => (bin.rollouts ? sum + bin.rollouts * Math.abs(bin.mean_prediction - bin.success_rate) : sum),
-    0,
-  );
-  return `Over the last ${steps} steps predictions were off by ${decimal(off / rollouts)} on average.`;
+function calibrationGist(calibration) {
+  const off = calibrationError(calibration);
+  if (off === null) return "Nothing was predicted yet.";
+  return `Over the last ${calibration.steps} steps predictions were off by ${decimal(off)} on average.`;
 }
 
 function course(points, name, yaxis) {

@@ -5,8 +5,8 @@ import { actions } from "./actions.js";
 import { element, fill } from "./dom.js";
 import { compact, count, decimal, factor, percent } from "./format.js";
 import { datasetHref, runHref } from "./overview.js";
-import { runCharts } from "./run-charts.js";
-import { recent, recentMean, rolloutsSaved, sums } from "./series.js";
+import { capabilityWords, runCharts } from "./run-charts.js";
+import { baselineOf, calibrationError, measuredGain, modelledGain, recent, sums } from "./series.js";
 import { get } from "./service.js";
 import { tasksTable } from "./tasks.js";
 
@@ -18,6 +18,7 @@ const OUTLOOKS = 240; // columns of the heat map: more than a chart of this widt
 export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
   const tiles = element("dl", { class: "tiles" });
+  const advice = element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true });
   const charts = runCharts();
   const tasks = tasksTable(path);
   const doings = activity(path);
@@ -30,22 +31,31 @@ export function showRun(dataset, run, caller) {
     element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
     acts.node,
   );
-  const node = element("div", { class: "grid" }, heading, tiles, ...charts.nodes, tasks.node, ...doings.nodes);
+  const node = element("div", { class: "grid" }, heading, advice, tiles, ...charts.nodes, tasks.node, ...doings.nodes);
   let shown = "";
   let changedAt = 0;
 
   async function refresh() {
-    const [now, row] = await Promise.all([get(path), get(["datasets", dataset])]);
-    const version = `${now.epoch}.${now.seq}.${now.leased}.${now.created_at}`;
+    const [now, row, { runs }] = await Promise.all([
+      get(path),
+      get(["datasets", dataset]),
+      get(["datasets", dataset, "runs"], { limit: 100 }),
+    ]);
+    const baseline = baselineOf(now, runs);
+    const version = `${now.epoch}.${now.seq}.${now.leased}.${now.created_at}.${baseline?.seq}`;
     if (version !== shown) changedAt = Date.now();
     if (Date.now() - changedAt < SETTLED_MS) {
-      const [{ points }, { outlooks }, calibration] = await Promise.all([
+      const [{ points }, { outlooks }, calibration, uniform] = await Promise.all([
         get([...path, "curve"], { points: POINTS }),
         get([...path, "outlooks"], { points: OUTLOOKS }),
         get([...path, "calibration"]),
+        baseline && get(["datasets", dataset, "runs", baseline.run, "curve"], { points: POINTS }),
       ]);
-      fill(tiles, ...tilesOf(now, points, outlooks));
-      charts.draw(now, points, outlooks, calibration);
+      const measured = uniform && { name: baseline.run, points: uniform.points };
+      advice.hidden = !now.advice.length;
+      fill(advice, ...now.advice.map((text) => element("p", { class: "soft" }, text)));
+      fill(tiles, ...tilesOf(now, row, { points, outlooks, calibration, measured }));
+      charts.draw(now, row, { points, outlooks, calibration, measured });
       acts.refresh(now);
       shown = version;
     }
@@ -58,23 +68,32 @@ export function showRun(dataset, run, caller) {
   return { node, trail, refresh };
 }
 
-function tilesOf(run, points, outlooks) {
+function tilesOf(run, { reference_models: models }, { points, outlooks, calibration, measured }) {
   const { ratio, steps } = recent(points).at(-1) ?? { ratio: null, steps: 0 };
-  const uniform = outlooks.at(-1)?.uniform_effective_task_ratio ?? null;
-  const gain = ratio !== null && uniform ? ratio / uniform : null;
-  const brier = recentMean(points, "brier");
   return [
     tile("Effective task ratio", percent(ratio), `last ${count(steps)} steps`, "lead"),
-    tile("Times uniform", factor(gain), `uniform: ${percent(uniform)} expected`, "lead"),
-    tile(
-      "Rollouts saved",
-      compact(rolloutsSaved(points, outlooks)),
-      `beside ${compact(sums(points, "rollouts").at(-1))} spent; a cautious estimate`,
-    ),
+    ...(run.settings.strategy === "uniform" ? [] : gains(points, outlooks, measured)),
     tile("Step", count(run.step), run.epoch ? `${count(run.epoch)} times rewound` : `${run.settings.strategy}`),
-    tile("Capability", decimal(run.capability, 2), "0 weakest, 1 strongest reference"),
-    tile("Prediction error", decimal(brier), "Brier score; a coin has 0.250"),
+    tile("Capability", decimal(run.capability, 2), capabilityWords(models)),
+    tile(
+      "Calibration error",
+      decimal(calibrationError(calibration)),
+      `of predicted success rates, last ${count(calibration.steps)} steps`,
+    ),
     tile("In flight", count(run.leased), run.pending ? `${count(run.pending)} tasks of the open step` : "tasks"),
+  ];
+}
+
+/** Return what selecting gained. By a run that chooses uniformly where there is one, else by this run's belief. */
+function gains(points, outlooks, measured) {
+  const { times, saved, steps } = measured ? measuredGain(points, measured.points) : modelledGain(points, outlooks);
+  const how = measured
+    ? `measured: run ${measured.name}, ${count(steps)} steps`
+    : "modelled on this run's belief; no run chooses uniformly";
+  const spent = compact(sums(points, "rollouts").at(-1));
+  return [
+    tile("Times uniform", factor(times), how, "lead"),
+    tile("Rollouts saved", compact(saved), `${measured ? "measured" : "modelled"}; beside ${spent} spent`),
   ];
 }
 

@@ -44,23 +44,48 @@ export function uniformAt(outlooks, step) {
   return found;
 }
 
+const total = (points, value) => points.reduce((sum, point) => sum + value(point), 0);
+
 /**
- * Return how many more rollouts uniform choice would have needed for as many effective tasks, by the belief.
- * Null where no outlook says what uniform choice could expect.
+ * Return the run of uniform choice that another run of its dataset is measured against: of several the one that was
+ * made at nearly the same time. Null where there is none, or the run chooses uniformly itself.
  */
-export function rolloutsSaved(points, outlooks) {
-  if (!outlooks.length || !points.length) return null;
-  return points.reduce((saved, point) => {
-    const uniform = uniformAt(outlooks, point.last_step);
-    if (!point.reported || !uniform) return saved;
-    return saved + (point.effective / uniform - point.reported) * (point.rollouts / point.reported);
-  }, 0);
+export function baselineOf(run, runs) {
+  if (run.settings.strategy === "uniform") return null;
+  const apart = (other) => Math.abs(new Date(other.created_at) - new Date(run.created_at));
+  const uniform = runs.filter((other) => other.settings.strategy === "uniform" && other.totals.reported > 0);
+  return uniform.toSorted((one, other) => apart(one) - apart(other))[0] ?? null;
 }
 
-/** Return a mean over the rollouts of the last RECENT steps, null without any. name: of a property of points. */
-export function recentMean(points, name) {
-  const last = points.at(-1)?.last_step ?? 0;
-  const told = points.filter((point) => point.last_step > last - RECENT && point[name] !== null);
-  const rollouts = told.reduce((sum, point) => sum + point.rollouts, 0);
-  return rollouts ? told.reduce((sum, point) => sum + point[name] * point.rollouts, 0) / rollouts : null;
+/** Return what a run gained over another run, on the steps that both have closed. Both are points of curves. */
+export function measuredGain(points, baseline) {
+  const steps = Math.min(points.at(-1)?.last_step ?? 0, baseline.at(-1)?.last_step ?? 0);
+  const [own, other] = [points, baseline].map((course) => course.filter((point) => point.last_step <= steps));
+  const ratio = total(other, (point) => point.effective) / total(other, (point) => point.reported);
+  return { ...gain(own, () => ratio), steps };
+}
+
+/** Return what a run gained over what uniform choice could expect by its own belief. */
+export function modelledGain(points, outlooks) {
+  const known = outlooks.length ? points : [];
+  return { ...gain(known, (point) => uniformAt(outlooks, point.last_step)), steps: points.at(-1)?.last_step ?? 0 };
+}
+
+/**
+ * Return how many times as many tasks were effective as uniform choice would have found, and how many rollouts more it
+ * would have needed for as many; null where uniform choice would have found none.
+ */
+function gain(points, uniform) {
+  const expected = total(points, (point) => point.reported * uniform(point));
+  if (!expected) return { times: null, saved: null };
+  const times = total(points, (point) => point.effective) / expected;
+  return { times, saved: total(points, (point) => point.rollouts) * (times - 1) };
+}
+
+/** Return by how much predicted success rates were off, on average over the rollouts of /calibration; null without any. */
+export function calibrationError({ bins }) {
+  const told = bins.filter((bin) => bin.rollouts > 0);
+  const rollouts = total(told, (bin) => bin.rollouts);
+  const off = total(told, (bin) => bin.rollouts * Math.abs(bin.mean_prediction - bin.success_rate));
+  return rollouts ? off / rollouts : null;
 }
