@@ -12,7 +12,6 @@ import pytest
 from bots_client import Client
 from tests.trainers.hosts import (
     FORGETTING,
-    SHOWN_URL,
     blocks,
     create_pool,
     evidence_of,
@@ -65,8 +64,8 @@ class Host:
         """Return the next batch of Trinity's tasks."""
         return asyncio.run(self.scheduler.read())
 
-    def feed_back(self, batch, rewards, *, turns: int = 1) -> None:
-        """Finish a step in which each rollout of a task had such a reward."""
+    def feed_back(self, batch, rewards, *, turns: int = 1, accuracy: float | None = None):
+        """Finish a step in which each rollout of a task had such a reward; return the operator's metrics."""
         experience = importlib.import_module("trinity.common.experience")
         self.steps += 1
         experiences = [
@@ -75,6 +74,7 @@ class Host:
                 tokens=[1, 2, 3],
                 reward=reward,
                 info={"task_index": task.index},
+                metrics={} if accuracy is None else {"accuracy": accuracy},
             )
             for number, task in enumerate(batch)
             for run, reward in enumerate(rewards[task.raw_task["id"]])
@@ -83,6 +83,7 @@ class Host:
         kept, metrics = asyncio.run(self.operator.process(experiences))
         assert kept == experiences
         self.scheduler.feedback(metrics)
+        return metrics
 
 
 @pytest.fixture
@@ -100,14 +101,14 @@ def hosting(tmp_path):
             selector.selector.client.close()
 
 
-def configured(folder: Path, *datasets: str, rows=ROWS, operator: str = COUNTER, **kwargs):
+def configured(folder: Path, *datasets: str, rows=ROWS, operator: str = COUNTER, args=None, **kwargs):
     """Return a configuration with a taskset for each dataset."""
     write_lines(folder / "rows" / "train.jsonl", rows)
     config = importlib.import_module("trinity.common.config")
     options = {"rollouts": ROLLOUTS, "id_key": "id", **kwargs}
     whole = config.Config()
     whole.buffer.batch_size, whole.buffer.total_epochs = BATCH, 9
-    whole.data_processor.experience_pipeline.operators = [config.OperatorConfig(name=operator)]
+    whole.data_processor.experience_pipeline.operators = [config.OperatorConfig(name=operator, args=args or {})]
     whole.buffer.explorer_input.tasksets = [
         config.TasksetConfig(
             name=dataset,
@@ -167,11 +168,35 @@ def test_a_rollout_of_several_turns_counts_once(bots: Client, hosting):
     assert evidence_of(bots, "turns", IDS) == dict.fromkeys(BEST[:BATCH], (1, 3))
 
 
+def test_a_group_is_effective_if_its_rewards_differ_and_trinity_logs_the_share(bots: Client, hosting):
+    create_pool(bots, "effective", IDS, first=BEST)
+    host = hosting("effective")
+    metrics = host.feed_back(host.read(), {BEST[0]: [0.5] * 4, BEST[1]: [0.2, 0.4], BEST[2]: [1.0] * 4})
+    totals = bots.run("effective").totals
+    assert (totals.reported, totals.effective) == (3, 1)
+    assert metrics["bots/effective_task_ratio"] == 1 / 3
+
+
+def test_a_metric_can_say_what_a_success_is(bots: Client, hosting):
+    create_pool(bots, "success", IDS, first=BEST)
+    host = hosting("success", args={"success": "accuracy"})
+    host.feed_back(host.read(), {task: [1.2, 1.0] for task in BEST[:BATCH]}, accuracy=1.0)
+    assert evidence_of(bots, "success", IDS) == dict.fromkeys(BEST[:BATCH], (2, 0))
+    assert bots.run("success").totals.effective == BATCH
+
+
+def test_tasks_that_the_taskset_lacks_are_never_selected(bots: Client, hosting):
+    create_pool(bots, "fewer", IDS)
+    host = hosting("fewer", rows=ROWS[:6])
+    assert sorted(ids(host.read()) + ids(host.read())) == sorted(IDS[:6])
+
+
 def test_with_trinitys_own_operator_the_configured_number_of_rollouts_counts(bots: Client, hosting):
     create_pool(bots, "own", IDS, first=BEST)
     host = hosting("own", operator="pass_rate_calculator")
     host.feed_back(host.read(), {task: [1.0, 0.0] for task in BEST[:BATCH]})
     assert evidence_of(bots, "own", IDS) == dict.fromkeys(BEST[:BATCH], (ROLLOUTS / 2, ROLLOUTS / 2))
+    assert bots.run("own").totals.effective == BATCH
 
 
 def test_a_mean_that_is_not_finite_is_evidence_of_nothing(bots: Client, hosting):
@@ -244,7 +269,7 @@ def test_the_page_is_what_trinity_loads_and_trains_with(bots: Client, hosting, t
     monkeypatch.chdir(tmp_path)
     run_blocks("trinity.md", bots.url)
     [shown] = blocks("trinity.md", "yaml")
-    Path("config.yaml").write_text(shown.replace(SHOWN_URL, bots.url))
+    Path("config.yaml").write_text(shown.replace("http://bots.example.com:8000", bots.url))
     config = importlib.import_module("trinity.common.config").load_config("config.yaml")
     validators = importlib.import_module("trinity.common.config_validator")
     validators.BufferConfigValidator()._check_explorer_input(config)

@@ -3,6 +3,7 @@
 Both are named by their dotted path in Trinity's configuration; docs/trainers/trinity.md shows it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
 
+SMALLEST = 1e-9  # difference of rewards that makes a gradient, as the service has it
+
 
 class ServiceSelector(BaseSelector):
     """Selects the rows of a taskset whose tasks the service chose.
 
     Its options stand in `data_selector.kwargs`:
-        dataset: of the service, with the taskset's tasks.
+        dataset: of the service; made of the taskset's tasks, if it is missing.
         rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows better where some were lost.
         id_key: the column with the tasks' ids; without it the ids are the row numbers, "0" first.
         url: of the service; default BOTS_URL.
@@ -40,6 +43,7 @@ class ServiceSelector(BaseSelector):
         self.row_of = {task: row for row, task in enumerate(self.ids)}
         client = ResilientClient(options.pop("url", None))
         self.selector = Selector(client, options.pop("dataset"), ids=self.ids, **options)
+        self.selector.register()
 
     def get_indices(self, batch_size: int, return_extra_info: bool = False) -> Any:
         """Return the rows to train on next; with their selection if extra information is asked for."""
@@ -47,20 +51,29 @@ class ServiceSelector(BaseSelector):
         rows = [self.row_of[task] for task in selection.ids]
         return (rows, {"selection_id": selection.selection_id}) if return_extra_info else rows
 
-    def feedback(self, indices: Sequence[int], values: Sequence[float], rollouts: Sequence[int] | None = None) -> None:
+    def feedback(
+        self,
+        indices: Sequence[int],
+        values: Sequence[float],
+        rollouts: Sequence[int] | None = None,
+        effective: Sequence[bool] | None = None,
+    ) -> None:
         """Report what a batch showed and close its step.
 
         Args:
             indices: rows.
-            values: mean reward of each, in the run's reward range; one that is not finite is evidence of nothing.
+            values: mean of each, in the run's reward range; one that is not finite is evidence of nothing.
             rollouts: behind each mean, from `RolloutCounter`; default: the option.
+            effective: whether the rewards of each differ, from `RolloutCounter`; default: whether the mean lies between
+                0 and 1, as Trinity's own `selection/valid_ratio` has it.
 
         Raises:
             ValueError: there are not as many values as rows.
         """
         counts = [self.rollouts] * len(indices) if rollouts is None else rollouts
-        for row, value, count in zip(indices, values, counts, strict=True):
-            self.selector.observe(self.ids[row], [value] * count)
+        differ = [0 < value < 1 for value in values] if effective is None else effective
+        for row, value, count, differs in zip(indices, values, counts, differ, strict=True):
+            self.selector.observe(self.ids[row], [value] * count, effective=differs)
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -74,16 +87,43 @@ class ServiceSelector(BaseSelector):
 
 
 class RolloutCounter(PassRateCalculator):
-    """Trinity's `pass_rate_calculator`, which also says how many rollouts stand behind each mean reward."""
+    """Trinity's `pass_rate_calculator`, which also says what a mean hides: how many rollouts, and whether they differ.
+
+    Its metrics have `bots/effective_task_ratio`, the share of the tasks whose rewards differ.
+
+    Args:
+        success: the metric of an experience that says how far the task was solved, in [0, 1]; None: its reward.
+    """
+
+    def __init__(self, success: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.success = success
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, Any]]:
-        """Return the experiences as they are, and the metrics with `rollouts` beside `indices` and `values`."""
+        """Return the experiences as they are, and the metrics with `rollouts` and `effective` beside `indices`."""
         exps, metrics = super().process(exps)
-        runs: dict[tuple[int, int], set[str]] = {}
+        groups: dict[tuple[int, int], list[Experience]] = {}
         for exp in exps:
             place = exp.info["task_index"]
-            # A rollout of several turns is several experiences.
-            runs.setdefault((place["taskset_id"], place["index"]), set()).add(exp.eid.rid)
+            groups.setdefault((place["taskset_id"], place["index"]), []).append(exp)
         for taskset, metric in metrics[SELECTOR_METRIC].items():
-            metric["rollouts"] = [len(runs[taskset, row]) for row in metric["indices"]]
+            of_tasks = [groups[taskset, row] for row in metric["indices"]]
+            # A rollout of several turns is several experiences.
+            metric["rollouts"] = [len({exp.eid.rid for exp in group}) for group in of_tasks]
+            metric["effective"] = [_differ(group) for group in of_tasks]
+            if self.success is not None:
+                metric["values"] = [_mean(group, self.success) for group in of_tasks]
+        if groups:
+            metrics["bots/effective_task_ratio"] = sum(map(_differ, groups.values())) / len(groups)
         return exps, metrics
+
+
+def _differ(group: Sequence[Experience]) -> bool:
+    rewards = [float(exp.reward) for exp in group]
+    return max(rewards) - min(rewards) > SMALLEST
+
+
+def _mean(group: Sequence[Experience], metric: str) -> float:
+    """Return the mean of a metric; NaN where an experience lacks it."""
+    values = [float((exp.metrics or {}).get(metric, math.nan)) for exp in group]
+    return math.fsum(values) / len(values)
