@@ -250,6 +250,23 @@ async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_datase
     await there.assert_is_a_replay()
 
 
+async def test_a_published_state_that_knows_newer_tasks_serves_where_sql_can_not_say_whether_it_is_the_newest(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+):
+    here, there = replicas
+    await there.opened()
+    await here.use.append_tasks(POOL, stream(block(40, 2)), never)
+    await here.report(outcome("t41"))
+
+    async def away(*_: object) -> None:
+        raise StorageUnavailableError("the database did not answer")
+
+    monkeypatch.setattr(there.use.report_outcomes.journal, "head", away)
+    selection = await there.select(42)
+    assert (selection.seq, selection.degraded) == (1, True)
+    assert sorted(selection.tasks.tolist()) == list(range(42))
+
+
 async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await here.report(outcome("t1"))
