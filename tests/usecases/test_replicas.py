@@ -9,26 +9,21 @@ from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
 from bots_service.errors import (
-    BusyError,
     DamagedStateError,
-    InvalidOutcomesError,
     StorageUnavailableError,
-    UnknownDatasetError,
     UnknownRunError,
 )
 from bots_service.ports.hot_records import Published
 from bots_service.ports.records import Draft, Head, Once, RunRow
 from bots_service.stores import memory_stores
-from bots_service.usecases.dataset_builder import DatasetHeader
 from bots_service.usecases.follow_replicas import FollowReplicas
 from bots_service.usecases.open_run import OpenRun
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
-from tests.usecases.backups import exported, imported
 from tests.usecases.replicas import Replica
-from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
+from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
 async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Replica, Replica]):
@@ -85,20 +80,6 @@ async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple
         assert (settings.forgetting, settings.target, settings.reward_range) == (0.3, 0.7, (-1.0, 1.0))
 
 
-async def test_tasks_appended_here_are_known_there(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await there.select(1)
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    grown.tags[:] = [("new",), ("new",)]
-    await here.use.append_tasks(POOL, stream(grown), never)
-    assert sorted((await there.select(2, tags=("new",))).tasks.tolist()) == [40, 41]
-    assert (await there.report(outcome("t40"))).tally.reported == 1
-    await here.assert_is_a_replay()
-    with pytest.raises(InvalidOutcomesError):
-        await there.report(outcome("t99"))
-
-
 async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_here(replicas: tuple[Replica, Replica]):
     here, there = replicas
     before = await here.opened()
@@ -119,13 +100,6 @@ def _draft(replica: Replica, run, task: int) -> Draft:
     return Draft(Report(evidence, None, None), run.dataset.pool.profiles)
 
 
-async def test_tasks_retired_here_are_no_longer_selected_there(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await there.select(1)
-    await here.use.retire_tasks(POOL, [f"t{number}" for number in range(35)], None)
-    assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
-
-
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await there.report(outcome("t1"))
@@ -139,27 +113,6 @@ async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tup
     await here.use.delete_run(POOL, "side", None)
     with pytest.raises(UnknownRunError):
         await there.report(outcome("t1"), run="side")
-
-
-async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await there.report(outcome("t1"))
-    await here.use.delete_dataset(POOL, None)
-    with pytest.raises(UnknownDatasetError):
-        await there.select(1)
-    await here.use.import_dataset(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
-    assert len((await there.select(9)).tasks) == 9
-    assert (await there.report(outcome("t1"))).seq == 1
-
-
-async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgotten(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await there.select(1)
-    await here.use.delete_dataset(POOL, None)
-    await there.opened()
-    await there.follow()  # so it knows that the run is gone, and has the dataset still open
-    await here.use.import_dataset(POOL, DatasetHeader(HEADER.reference_models, "other"), stream(block(0, 9)), never)
-    assert len((await there.select(9)).tasks) == 9
 
 
 async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tuple[Replica, Replica], world: World):
@@ -235,38 +188,6 @@ async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
         await here.follow()
 
 
-async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_dataset_anew(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer
-):
-    here, there = replicas
-    await there.opened()  # with the tasks of now, and not used until others reported more
-    grown = block(40, 2)
-    grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
-    await here.use.append_tasks(POOL, stream(grown), never)
-    await here.report(outcome("t41"), outcome("t2"))
-    assert sorted((await there.select(42)).tasks.tolist()) == list(range(42))
-    repeated = await here.select(3, key="again")
-    assert repeated.reused == 3
-    await there.assert_is_a_replay()
-
-
-async def test_a_published_state_that_knows_newer_tasks_serves_where_sql_can_not_say_whether_it_is_the_newest(
-    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
-):
-    here, there = replicas
-    await there.opened()
-    await here.use.append_tasks(POOL, stream(block(40, 2)), never)
-    await here.report(outcome("t41"))
-
-    async def away(*_: object) -> None:
-        raise StorageUnavailableError("the database did not answer")
-
-    monkeypatch.setattr(there.use.report_outcomes.journal, "head", away)
-    selection = await there.select(42)
-    assert (selection.seq, selection.degraded) == (1, True)
-    assert sorted(selection.tasks.tolist()) == list(range(42))
-
-
 async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_here(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await here.report(outcome("t1"))
@@ -332,14 +253,6 @@ async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
     await world.assert_is_a_replay()
 
 
-async def test_tasks_retired_at_once_by_two_are_refused_once(replicas: tuple[Replica, Replica]):
-    calls = [replica.use.retire_tasks(POOL, [f"t{place}"], None) for place, replica in enumerate(replicas)]
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    assert [isinstance(one, BusyError) for one in done].count(True) == 1
-    await replicas[0].use.retire_tasks(POOL, ["t0", "t1"], None)
-    assert (await replicas[1].select(38)).reused == 0
-
-
 async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ):
@@ -384,27 +297,3 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
     monkeypatch.setattr(there.hot.states, "newest", damaged)
     await there.follow()
     assert (await there.state("side")).seq == 1
-
-
-@pytest.mark.parametrize("whole", [True, False])
-async def test_a_run_that_an_import_brings_back_older_is_the_older_one_on_both(
-    replicas: tuple[Replica, Replica], *, whole: bool
-):
-    here, there = replicas
-    await here.put_run("side")
-    await here.report(outcome("t1"), run="side")
-    backup = await exported(here, None if whole else "side")
-    for step in range(3):
-        await replicas[step % 2].report(outcome(f"t{step}"), run="side")  # what the backup lacks
-    await there.select(2, "side")
-    if whole:
-        await here.use.delete_dataset(POOL, None)
-    else:
-        await here.use.delete_run(POOL, "side", None)
-    await imported(here, backup)
-    for replica in (there, here):
-        assert (await replica.select(1, "side")).seq == 1
-        assert (await replica.state("side")).seq == 1
-    assert (await there.report(outcome("t7"), run="side")).seq == 2
-    await there.assert_is_a_replay("side")
-    await here.assert_is_a_replay("side")
