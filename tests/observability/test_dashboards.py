@@ -12,6 +12,7 @@ from tests.observability.dashboards import DASHBOARDS, METRIC, ROOT, VARIABLE, p
 from tests.observability.load import ASTRAY, RUNS
 from tests.observability.prometheus import SOON_S, Prometheus
 from tests.serving import ServiceProcess
+from tools.dashboards.training import CAME, TIMES
 
 COLUMNS = 24
 KINDS = {"timeseries", "stat", "table", "barchart", "heatmap"}
@@ -98,6 +99,18 @@ def test_every_metric_exists(prometheus: Prometheus, services: list[ServiceProce
 def test_a_panel_is_not_empty(prometheus: Prometheus, expression: str):
     values = prometheus.query(filled_in(expression)).values()
     assert any(map(math.isfinite, values))
+
+
+def test_the_gain_is_measured_by_the_run_that_chooses_uniformly_which_has_none_itself(prometheus: Prometheus):
+    def came(run: str) -> str:
+        return filled_in(CAME.replace("$run", run))
+
+    gains = prometheus.query(filled_in(TIMES))
+    assert len(gains) == len(ALL_RUNS) - 1
+    assert not any("other" in str(labels) for labels in gains)  # it chooses uniformly
+    # In one question, so that both sides look at the same two minutes.
+    (apart,) = prometheus.query(f"({filled_in(TIMES)}) - ({came('default')}) / scalar({came('other')})").values()
+    assert apart == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "series", "label"), questions())

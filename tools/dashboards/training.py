@@ -15,11 +15,17 @@ GAIN: Steps = ((None, "red"), (1.0, "orange"), (1.2, "green"))
 
 UNIFORM = newest("uniform_effective_task_ratio")
 RATIO = share("effective_tasks", "reported_tasks")
-USUAL_UNIFORM = f"avg_over_time(({UNIFORM} > 0)[$__range:])"
-SAVED = (
-    f"{grown('rollouts', '$__range')}"
-    f" * ({share('effective_tasks', 'reported_tasks', '$__range')} / {USUAL_UNIFORM} - 1)"
+CAME = share("effective_tasks", "reported_tasks", "$__range")
+# Runs of the dataset that choose uniformly, chosen above the dashboard or not; and what they came to, all together.
+BASELINES = 'max by (run) (bots_run_info{dataset="$dataset", strategy="uniform"})'
+MEASURED = " / ".join(
+    f'sum(sum by (run) (increase(bots_{name}_total{{dataset="$dataset"}}[$__range])) * {BASELINES})'
+    for name in ("effective_tasks", "reported_tasks")
 )
+MODELLED = f"avg_over_time(({UNIFORM} > 0)[$__range:])"
+# A run that chooses uniformly gains nothing over itself.
+TIMES = f"(({CAME}) / on () group_left () ({MEASURED}) or ({CAME}) / {MODELLED}) unless on (run) {BASELINES}"
+SAVED = f"{grown('rollouts', '$__range')} * (({TIMES}) - 1)"
 # One of them where replicas don't agree yet, or Prometheus would refuse to answer.
 STRATEGY = f"on (run) group_left (strategy) topk by (run) (1, max by (run, strategy) (bots_run_info{{{OF}}}))"
 
@@ -38,9 +44,10 @@ GAINS = Row(
         ),
         Panel(
             "Against uniform choice",
-            {"{{run}}": f"{RATIO} / ({UNIFORM} > 0)"},
-            "How many times as many tasks teach as uniform choice could expect by the evidence so far. Near 1 selecting"
-            " no longer pays: nearly all tasks are of use, or none. Below 1: look at the calibration.",
+            {"{{run}}": TIMES},
+            "Over the time shown: how many times as many tasks are effective. Measured by the dataset's runs of"
+            " strategy uniform; without any, modelled on the run's belief. Near 1 selecting no longer pays: nearly all"
+            " tasks are of use, or none.",
             "suffix: times",
             kind="stat",
             height=5,
@@ -49,8 +56,8 @@ GAINS = Row(
         Panel(
             "Rollouts saved",
             {"{{run}}": SAVED},
-            "Over the time shown: how many rollouts more uniform choice would have needed for as many effective tasks."
-            " Below 0 it would have needed fewer: look at the calibration.",
+            "Over the time shown: how many rollouts more uniform choice would have needed for as many effective tasks,"
+            " measured or modelled as in the panel before. Below 0: look at the calibration.",
             "short",
             kind="stat",
             height=5,
