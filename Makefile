@@ -18,7 +18,7 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages screenshots soak check bench clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak check bench clean \
 	setup test-tools toolchains chromium constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations check-api
 
@@ -78,6 +78,18 @@ chromium:
 	@command -v chromium >/dev/null || { echo "Installing Chromium"; apt-get -qq update && \
 		apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || { \
 		echo "Chromium is needed, and root to install it: apt-get install chromium" >&2; exit 1; }
+
+# Whatever else a machine has, our lower bounds are tried as they stand: an environment of its own, made anew each time.
+LOWEST := build/lowest
+LOWEST_TESTS := tests/core tests/storage tests/metrics tests/api tests/client tests/cli/test_cli_service.py
+
+test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with the lowest versions that we allow
+	rm -rf $(LOWEST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable '.[tracing]'
+	$(BIN)/uv pip freeze --quiet --python $(LOWEST) --exclude-editable >$(LOWEST)/pins.txt
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraint $(LOWEST)/pins.txt --group test --group servers
+	$(LOWEST)/bin/python -m pytest --ignore tests/api/test_schemathesis.py \
+		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal $(LOWEST_TESTS))
 
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py \

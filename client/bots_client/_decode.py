@@ -196,8 +196,8 @@ def _boolean(value: Any, place: str) -> bool:
 
 
 def _moment(value: Any, place: str) -> datetime:
-    text = _text(value, place)
     try:
+        text = _text(value, place)
         return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)  # Z: from Python 3.11
     except ValueError as error:
         raise _unfit(value, place, "a time") from error

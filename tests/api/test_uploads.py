@@ -17,7 +17,7 @@ from bots_service.api.task_formats import parquet_bounds
 from bots_service.api.task_formats.ndjson import read_ndjson
 from bots_service.api.task_formats.parquet import block_of_batch
 from tests.api.conftest import serving
-from tests.api.pools import MODELS, make_dataset, report, require_problem, solved, tasks
+from tests.api.pools import MODELS, report, require_problem, solved, tasks
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 PARQUET = {"Content-Type": "application/vnd.apache.parquet"}
@@ -83,12 +83,13 @@ async def test_the_query_may_say_what_the_file_does_not(http):
     ],
 )
 async def test_parquet_writers_may_choose_among_alike_types(http, kinds):
-    rows = tasks(20)
-    described = await make_dataset(http)
+    # Not every pyarrow writes a list of fixed size that is null.
+    rows = [task for task in tasks(20) if "reference_pass_rates" in task]
+    plain = await http.put("/datasets/guru", json={"reference_models": MODELS, "tasks": rows})
     body = parquet(table_of(rows, **kinds), {"reference_models": MODELS})
     answer = await http.put("/datasets/other", content=body, headers=PARQUET)
     assert answer.status_code == 201, answer.text
-    assert answer.json()["digest"] == described["digest"]  # k/16 is exact in float32 too
+    assert answer.json()["digest"] == plain.json()["digest"]  # k/16 is exact in float32 too
 
 
 async def test_parquet_needs_only_ids(http):

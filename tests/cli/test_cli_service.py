@@ -11,6 +11,7 @@ import pytest
 
 from bots_client import Client
 from tests.cli.running import BOTS, CommandLine, clean_environment
+from tests.servers import wait_until
 
 SOON_S = 60.0
 
@@ -78,6 +79,7 @@ def test_the_log_is_json_or_for_people_as_an_option_says(serving, tmp_path):
     _, url = serving("--port", "0", "--log-format", "json", "--log-level", "debug")
     with Client(url) as client:
         client.version()
+    wait_until(lambda: '"request"' in (tmp_path / "said").read_text())  # it is written once the answer is on its way
     greeting, *lines = (tmp_path / "said").read_text().splitlines()
     assert greeting.startswith("BOTS listens on ")
     told = [json.loads(line) for line in lines]
