@@ -116,3 +116,12 @@ def test_no_key_in_the_place_of_a_name_gets_into_a_line(tmp_path: Path):
     }
     assert not API_KEY.search(written)
     assert OPERATOR.encode() not in written
+
+
+def test_the_console_shows_what_a_terminal_would_act_on(tmp_path: Path):
+    with running_service(tmp_path, log_format="console") as service, httpx.Client(base_url=service.url) as http:
+        ask(http, "GET", "/datasets/red%1B%5B31m%E2%80%AEtxt/runs/%0Aforged")
+    text = service.log.read_text()
+    assert not [line for line in text.splitlines() if not line.isprintable()]
+    assert "red\\x1b[31m\\u202etxt" in text
+    assert "\\nforged" in text

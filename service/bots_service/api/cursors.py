@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from bots_service.api.parameters import NAME
+from bots_service.api.parameters import NAME, whole
 from bots_service.errors import Flaw, InvalidInputError
 
 # JSON numbers of this size are exact everywhere, and no index, step or seq comes near.
@@ -16,7 +16,7 @@ Number = Annotated[int, Meta(ge=0, le=2**53)]
 class AfterName(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of a list by name begins behind this one."""
 
-    name: Annotated[str, Meta(pattern=NAME)]
+    name: Annotated[str, whole(NAME)]
 
 
 class AfterNumber(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,8 @@
 """JSON into typed values, with refusals that say where and what."""
 
+import json
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +35,27 @@ def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str |
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
         raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
+
+
+def decode_plain(decoder: msgspec.json.Decoder[Value], body: bytes) -> Value:
+    """Return the typed value of a body in which no object names anything twice: msgspec would take the last of them.
+
+    Raises:
+        InvalidInputError: it does, or is JSON of another shape.
+        MalformedBodyError: it is not JSON.
+    """
+    value = decode(decoder, body)
+    json.loads(body, object_pairs_hook=_once_each)
+    return value
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)[:SHOWN]
+        raise InvalidInputError("the body names something twice", (Flaw(("body", twice), "it is given twice"),))
+    return found
 
 
 def flaw_of(message: str, where: tuple[str | int, ...]) -> Flaw:

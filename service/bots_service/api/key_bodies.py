@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from bots_service.api.answers import moment
+from bots_service.api.parameters import whole
 from bots_service.ports.keys import KeyRow, Scope
 from bots_service.usecases.authenticate import Caller
 from bots_service.usecases.create_key import KeyWish
@@ -13,8 +14,8 @@ from bots_service.usecases.create_key import KeyWish
 CENTURY_S = 100 * 366 * 86400.0
 
 # No control characters, which could play tricks with a terminal.
-KeyName = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
-Pattern = Annotated[str, Meta(pattern="^[A-Za-z0-9._*?-]{1,128}$")]
+KeyName = Annotated[str, whole("^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
+Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}$")]
 
 
 class RateLimitRequest(Struct, frozen=True, forbid_unknown_fields=True):

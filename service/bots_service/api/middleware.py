@@ -78,7 +78,7 @@ class RequestScope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                finish_headers(MutableHeaders(scope=message), request_id)
             await send(message)
 
         span = self._span(scope)
@@ -104,6 +104,16 @@ class RequestScope:
         if self._tracer is None or scope["path"] in PROBES:
             return None
         return self._tracer.request(scope["method"], Headers(scope=scope))
+
+
+def finish_headers(headers: MutableHeaders, request_id: str) -> None:
+    """Put on an answer what every answer carries; what a route said of caching stays.
+
+    Answers are for their callers alone: no proxy and no browser may keep them, or take them for something else.
+    """
+    headers["X-Request-Id"] = request_id
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers.setdefault("Cache-Control", "no-store")
 
 
 def request_id_of(scope: Scope) -> str:

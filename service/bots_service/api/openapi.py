@@ -105,6 +105,17 @@ def _content(kind: type, other_media: Media | None) -> dict[str, Any]:
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
 
 
+def end_patterns(schema: Any) -> None:
+    """Write the end of patterns as everybody but Python does, by a dollar sign."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            end_patterns(part)
+
+
 def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
     """Return the application's OpenAPI document.
 
@@ -118,6 +129,7 @@ def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
         # Before Python 3.13 a docstring has its indentation; the document must be the same from any.
         if "description" in schema:
             schema["description"] = inspect.cleandoc(schema["description"])
+        end_patterns(schema)
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     refusals = documented(UnauthenticatedError, ForbiddenError, RateLimitedError)

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.bodies import JSON
 from bots_service.api.line import Buffer, Line
-from bots_service.api.middleware import request_id_of
+from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.pace import Pace
 from bots_service.api.problems import answer_error
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
@@ -57,7 +57,7 @@ class Refusal:
         error = self._line.refusal()
         self._tell(error)
         response = await answer_error(Request(scope), error)
-        response.headers["X-Request-Id"] = request_id_of(scope)
+        finish_headers(response.headers, request_id_of(scope))
         self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
         await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
 

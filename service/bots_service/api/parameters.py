@@ -4,6 +4,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import Path, Query
+from msgspec import Meta
 from starlette.requests import Request
 
 from bots_service.errors import Flaw, InvalidInputError
@@ -31,6 +32,11 @@ KEYED: dict[str, Any] = {
 }
 
 _KEY = re.compile(KEY_PATTERN.removesuffix("$"))
+
+
+def whole(pattern: str) -> Meta:
+    """Return a pattern that a text must match to its very end: Python's "$" lets a last line feed pass."""
+    return Meta(pattern=pattern.removesuffix("$") + r"\Z")
 
 
 # Read by hand, both of them: FastAPI's dependencies would cost the hot routes more than all the rest of the API code.

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from bots_service.api.parameters import NAME
+from bots_service.api.parameters import NAME, whole
 from bots_service.core.run_settings import CapabilityRule, Strategy
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome
@@ -12,7 +12,7 @@ from bots_service.usecases.report_outcomes import Outcome
 MAX_OUTCOMES = 65_536
 MAX_IDS = 100_000
 
-Name = Annotated[str, Meta(pattern=NAME)]
+Name = Annotated[str, whole(NAME)]
 TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
 Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 Share = Annotated[float, Meta(gt=0, le=1)]
@@ -80,7 +80,7 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run starts: another run, at a step that closed there (left out: as it stands)."""
+    """Where a run starts: another run, at a step that closed there (left out: the last)."""
 
     run: Name
     step: Annotated[int, Meta(ge=0, le=2**53)] | None = None

@@ -5,9 +5,11 @@ import ctypes
 import gc
 import logging
 import sys
+from io import StringIO
+from typing import TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from bots_service.settings import Settings
 
@@ -45,7 +47,8 @@ def set_up_logs(settings: Settings) -> None:
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
         else [
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+            show_escapes,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=shown_traceback),
         ]
     )
     shared: list[Processor] = [
@@ -60,6 +63,26 @@ def set_up_logs(settings: Settings) -> None:
         cache_logger_on_first_use=True,
     )
     _set_up_libraries_logs(max(level, logging.WARNING), shared, rendering)
+
+
+def show_escapes(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Return the line with what a terminal would act on, or show in another order, written as an escape.
+
+    Callers choose request ids, names and parts of messages.
+    """
+    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def shown_traceback(stream: TextIO, error: ExcInfo) -> None:
+    """Write a traceback, line by line, with the same escapes."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write("\n".join(map(printable, text.getvalue().split("\n"))))
+
+
+def printable(text: str) -> str:
+    """Return the text with each character that is not printable (control and bidirectional ones) as in repr()."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def _set_up_libraries_logs(level: int, shared: list[Processor], rendering: list[Processor]) -> None:

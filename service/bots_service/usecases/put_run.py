@@ -25,7 +25,7 @@ Start = tuple[Parent, Fork, int]  # of a fork, as `Runs.put` wants it
 
 @dataclass(frozen=True, slots=True)
 class ForkFrom:
-    """Where a run shall start: another run of the dataset, at a step that closed there (None: as it stands)."""
+    """Where a run shall start: another run of the dataset, at a step that closed there (None: the last)."""
 
     run: str
     step: int | None = None

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from bots_service.api.answers import encode, json_response
 from bots_service.api.backup_bodies import ImportAnswer, PruneAnswer, Pruned, PruneRequest
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
-from bots_service.api.decoding import decode
+from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, NAME, DatasetName, use_cases_of
@@ -96,6 +96,6 @@ async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun 
 async def prune(request: Request) -> Response:
     """Remove journal entries that are old enough and that stored states stand for, as the service does every hour."""
     body = Body(request, {JSON: CONTROL_LIMIT})
-    asked = decode(_PRUNE, await body.whole())
+    asked = decode_plain(_PRUNE, await body.whole())
     pruned = await use_cases_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
     return json_response(PruneAnswer(asked.dry_run, list(map(Pruned.of, pruned))))

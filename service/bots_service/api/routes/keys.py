@@ -11,7 +11,7 @@ from bots_service.api.answers import encode, json_response
 from bots_service.api.audit import tell_audit
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
-from bots_service.api.decoding import decode
+from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.key_bodies import ApiKey, ApiKeys, KeyRequest, NewApiKey, WhoAmI
 from bots_service.api.openapi import answers_with, reads
@@ -47,7 +47,7 @@ async def create_key(request: Request) -> Response:
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
-    wish = decode(_CREATE, await body.whole()).wish()
+    wish = decode_plain(_CREATE, await body.whole()).wish()
 
     def without_key(row: KeyRow) -> tuple[int, bytes]:
         return 201, encode(NewApiKey.told(row, None))

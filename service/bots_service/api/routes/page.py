@@ -21,7 +21,6 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",  # kept, but asked for again: a newer service has another page
     "Vary": "Accept-Encoding",
 }

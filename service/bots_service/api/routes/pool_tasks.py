@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from bots_service.api.answers import Appended, Retired, encode, json_response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
-from bots_service.api.decoding import decode
+from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import DatasetName, use_cases_of
@@ -71,7 +71,7 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     scope = f"DELETE /datasets/{dataset}/tasks"
-    ids = decode(_RETIRE, await body.whole()).ids
+    ids = decode_plain(_RETIRE, await body.whole()).ids
 
     def answer(row: DatasetRow) -> Retired:
         return Retired(row.name, row.retired, row.live)

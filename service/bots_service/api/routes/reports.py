@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from bots_service.api.answers import json_response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
-from bots_service.api.decoding import decode
+from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.direct_route import DirectRoute
 from bots_service.api.named import tell_names
 from bots_service.api.openapi import answers_with, reads
@@ -21,6 +21,9 @@ from bots_service.ports.keys import Scope
 from bots_service.usecases.report_outcomes import News
 
 router = guarded_router(tags=["training"], route_class=DirectRoute)
+
+# To look for names that are given twice costs a report of 160 outcomes 0.1 of its 3 ms; one of 4096, 3 of its 10 ms.
+PLAIN_BYTES = 8 * 1024
 
 _REPORT = msgspec.json.Decoder(ReportRequest)
 
@@ -42,7 +45,8 @@ async def report_outcomes(request: Request) -> Response:
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
-    report = decode(_REPORT, await body.whole())
+    text = await body.whole()
+    report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
     tell_names(request, {"dataset": report.dataset, "run": report.run})
     require_dataset(request, report.dataset)
     news = News(

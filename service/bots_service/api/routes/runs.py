@@ -10,7 +10,7 @@ from starlette.responses import Response
 from bots_service.api.answers import Run, Runs, encode, json_response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
-from bots_service.api.decoding import decode
+from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.lease_answers import Leases
 from bots_service.api.openapi import answers_with, reads
@@ -50,7 +50,7 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     scope = f"PUT /datasets/{dataset}/runs/{run}"
-    wanted = decode(_PUT, await body.whole())
+    wanted = decode_plain(_PUT, await body.whole())
 
     async def act() -> Response:
         keep = kept(scope, body, rendered)
@@ -105,7 +105,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     scope = f"PATCH /datasets/{dataset}/runs/{run}"
-    values = decode(_PATCH, await body.whole()).given()
+    values = decode_plain(_PATCH, await body.whole()).given()
 
     async def act() -> Response:
         described, again = await use_cases.change_settings(dataset, run, values, body.once())
@@ -126,7 +126,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     scope = f"POST /datasets/{dataset}/runs/{run}/rewind"
-    step = decode(_REWIND, await body.whole()).step
+    step = decode_plain(_REWIND, await body.whole()).step
 
     async def act() -> Response:
         described, again = await use_cases.rewind_run(dataset, run, step, body.once())

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from bots_service.api.answers import json_response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
-from bots_service.api.decoding import decode
+from bots_service.api.decoding import decode_plain
 from bots_service.api.direct_route import DirectRoute
 from bots_service.api.named import tell_names
 from bots_service.api.openapi import answers_with, reads
@@ -42,7 +42,7 @@ async def select_tasks(request: Request) -> Response:
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
-    wanted = decode(_SELECT, await body.whole())
+    wanted = decode_plain(_SELECT, await body.whole())
     tell_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     require_dataset(request, wanted.dataset)
     wish = Wish(
