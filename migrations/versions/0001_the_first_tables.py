@@ -166,9 +166,16 @@ def upgrade() -> None:
         sa.Column("revoked_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
     )
+    op.create_table(
+        "write_probe",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("written_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_write_probe"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("write_probe")
     op.drop_table("api_keys")
     op.drop_table("outlooks")
     op.drop_table("snapshots")

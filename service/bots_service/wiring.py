@@ -20,7 +20,7 @@ from bots_service.storage.sql_answers import SqlAnswers
 from bots_service.storage.sql_backup_exports import SqlExports
 from bots_service.storage.sql_backup_imports import SqlImports
 from bots_service.storage.sql_datasets import SqlDatasets
-from bots_service.storage.sql_health import SqlHealth
+from bots_service.storage.sql_health import SqlHealth, SqlWriteHealth
 from bots_service.storage.sql_journal import SqlJournal
 from bots_service.storage.sql_keys import SqlKeys
 from bots_service.storage.sql_outlooks import SqlOutlooks
@@ -172,7 +172,7 @@ def use_cases(
     return UseCases(
         datasets=p.datasets,
         answers=SqlAnswers(database),
-        readiness=Readiness({"sql": SqlHealth(database), **hot.health}),
+        readiness=Readiness({"sql": SqlHealth(database), "sql_writes": SqlWriteHealth(database), **hot.health}),
         keys=p.keys,
         authenticate=Authenticate(p.known_keys, hot.limits, p.metrics.caches.keys, admin_digest(settings)),
         create_key=CreateKey(p.keys, p.known_keys),

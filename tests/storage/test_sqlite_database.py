@@ -17,7 +17,7 @@ from bots_service.core.state import fresh_state
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.ports.records import SnapshotRow
 from bots_service.storage.sql_datasets import STAGE_LIFETIME_S, SqlDatasets
-from bots_service.storage.sql_health import SqlHealth
+from bots_service.storage.sql_health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth
 from bots_service.storage.sqlite_database import SqliteDatabase
 from tests.storage import made
 from tests.storage.contracts.hot import Clock
@@ -104,7 +104,28 @@ async def test_appends_that_could_not_be_committed_are_told_so_and_may_come_agai
 async def test_health_does_not_wait_for_a_writer_that_hangs(stores: Stores):
     stores.database.write(lambda _connection: time.sleep(0.5))
     with pytest.raises(StorageUnavailableError, match=r"did not answer in 0\.05 s"):
-        await SqlHealth(stores.database, timeout_s=0.05).check()
+        await SqlWriteHealth(stores.database, timeout_s=0.05).check()
+    assert await SqlHealth(stores.database).check() == {"sql": "ok"}
+
+
+async def test_a_row_is_written_now_and_then_and_at_each_look_once_that_failed(stores: Stores):
+    looks = iter((0.0, 0.5, WRITE_EVERY_S, 3 * WRITE_EVERY_S, 3 * WRITE_EVERY_S + 0.5))
+    health = SqlWriteHealth(stores.database, clock=lambda: next(looks))
+    written = text("SELECT written_at FROM write_probe")
+
+    async def last() -> float:
+        return float(await stores.database.read(lambda connection: connection.scalar(written)))
+
+    seen = []
+    for _ in range(3):
+        assert await health.check() == {"sql_writes": "ok"}
+        seen.append(await last())
+    assert seen[0] == seen[1] < seen[2]
+    await stores.database.write(lambda connection: connection.exec_driver_sql("PRAGMA query_only = ON").close())
+    with pytest.raises(StorageUnavailableError):
+        await health.check()
+    assert await health.check() == {"sql_writes": "ok"}  # by another connection
+    assert await last() > seen[2]
 
 
 async def test_a_reader_that_failed_reads_again(stores: Stores):

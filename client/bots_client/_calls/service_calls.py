@@ -11,7 +11,7 @@ def version() -> Call[Version]:
 
 
 def is_ready() -> Call[None]:
-    """Tell whether the service can record reports now; False also when it cannot be reached."""
+    """Tell whether the service wants requests now, degraded or not; False also when it cannot be reached."""
     return Call("GET", path("readyz"), nothing, retried=False)
 
 

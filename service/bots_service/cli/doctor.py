@@ -47,7 +47,7 @@ def of_service(url: str) -> Iterator["Finding"]:
     try:
         with connected(url, attempts=1) as client:
             theirs = client.version()
-            is_ready = client.is_ready()
+            status, checks = readiness_of(client.url)
     except CommandError as error:
         yield problem("service", str(error), "")
     except BotsClientError as error:
@@ -57,16 +57,28 @@ def of_service(url: str) -> Iterator["Finding"]:
             yield problem("service", client_line(error), "is that the service? --url and BOTS_URL say where it is")
     else:
         yield from compared(theirs, where=client.url)
-        if is_ready:
+        wrong = [f"{part}: {said}" for part, said in checks.items() if said != "ok"]
+        if status == "ready":
             yield ok("service readiness", "it can do its work now")
         else:
-            yield problem("service readiness", "it can't do its work now", "look at what /readyz answers")
-            return
+            said = f"it is {status} ({'; '.join(wrong) or 'no part is wrong'})"
+            yield problem("service readiness", said, "docs/operations.md says what goes on without each part")
         try:
             with connected(url, attempts=1) as client:
                 yield from of_runs(client)
         except BotsClientError as error:
             yield warning("runs", client_line(error), "")
+
+
+def readiness_of(url: str) -> tuple[str, dict[str, str]]:
+    """Return what /readyz says: the status, and what each part said last."""
+    import httpx
+
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/readyz", timeout=5).json()
+        return answer["status"], answer["checks"]
+    except (httpx.HTTPError, LookupError, TypeError, ValueError):  # a balancer that keeps probes to itself, say
+        return "unknown: /readyz does not answer", {}
 
 
 def of_runs(client: "Client") -> Iterator["Finding"]:

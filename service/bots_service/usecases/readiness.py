@@ -37,9 +37,10 @@ class Ready:
 class Readiness:
     """Looks at each part again and again; remembers what it saw.
 
-    While one part answers this process is ready, if degraded: selects go on from Redis without SQL, and all goes on
-    from SQL without Redis. The parts are shared by all replicas, so that taking those out of the balancer whose
-    database is away would take out every one, with the selects that they can still answer.
+    While one part answers this process is ready, if degraded: selects go on from Redis without SQL, and from SQL where
+    nothing can be written to it; all goes on from SQL without Redis. The parts are shared by all replicas, so that
+    taking those out of the balancer whose database is away would take out every one, with the selects that they can
+    still answer.
     """
 
     def __init__(self, parts: Mapping[str, Health]) -> None:
