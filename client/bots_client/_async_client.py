@@ -137,6 +137,7 @@ class AsyncClient:
 
     create_dataset = method(dataset_calls.create_dataset, _send)
     upload_dataset = method(dataset_calls.upload_dataset, _send)
+    upload_tasks = method(dataset_calls.upload_tasks, _send)
     append_tasks = method(dataset_calls.append_tasks, _send)
     retire_tasks = method(dataset_calls.retire_tasks, _send)
     dataset = method(dataset_calls.dataset, _send)

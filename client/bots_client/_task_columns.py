@@ -80,6 +80,20 @@ class TaskColumns:
             return _hash_of(row, self.id_columns)
         return BETWEEN.join(_part_of(value_at(row, column), column) for column in self.id_columns)
 
+    def task(self, row: Row, number: int = 0) -> Task:
+        """Return a row's task.
+
+        Args:
+            row: names -> values.
+            number: the row's, from 0; the id where `id_from` is "row".
+
+        Raises:
+            InvalidRequestError: there is no id, or a pass rate is no number.
+        """
+        rates = [_rate_of(value_at(row, column), column) for column in self.references]
+        tags = dict.fromkeys(tag for column in self.tags for tag in _tags_of(value_at(row, column), column))
+        return Task(self.id_of(row, number), rates, list(tags))
+
     def tasks(self, rows: Iterable[Row], *, first: int = 0) -> Iterator[Task]:
         """Yield the task of each row.
 
@@ -92,9 +106,7 @@ class TaskColumns:
         """
         for number, row in enumerate(rows, first):
             try:
-                rates = [_rate_of(value_at(row, column), column) for column in self.references]
-                tags = dict.fromkeys(tag for column in self.tags for tag in _tags_of(value_at(row, column), column))
-                yield Task(self.id_of(row, number), rates, list(tags))
+                yield self.task(row, number)
             except InvalidRequestError as error:
                 raise InvalidRequestError(f"row {number}: {error}") from error
 
@@ -150,7 +162,7 @@ def _plain(value: Any, column: str) -> Any:
         return _plain(value.tolist(), column)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(inner, column) for inner in value]
-    raise InvalidRequestError(f"{column} is {_shown(value)}, of which no hash is defined")
+    raise InvalidRequestError(f"{column} is {_shown(value)}, which is neither text, number, list nor mapping")
 
 
 def _rate_of(value: Any, column: str) -> float | None:

@@ -6,7 +6,8 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
-from bots_service.cli.task_files import Columns, FileTask, read_tasks
+from bots_client import Task, TaskColumns
+from bots_service.cli.task_files import Read, Source, read_tasks
 
 TASKS = [
     ("007", 0.25, 0.875, "math", "easy"),
@@ -15,7 +16,7 @@ TASKS = [
     ("ünïcode", 0.5, 0.5, "code", "code"),
 ]
 NAMES = ["problem", "weak", "strong", "domain", "level"]
-COLUMNS = Columns("problem", ("weak", "strong"), ("domain", "level"))
+COLUMNS = TaskColumns("problem", references=["weak", "strong"], tags=["domain", "level"])
 ARGUMENTS = ["--id", "problem", "--reference", "weak", "--reference", "strong", "--tag", "domain", "--tag", "level"]
 
 
@@ -29,6 +30,11 @@ def write_files(folder, rows, names):
     return files
 
 
+def tasks_in(*files, columns=COLUMNS, **how):
+    """Return all tasks of some files."""
+    return [task for batch in read_tasks(Source.of(list(files), columns, **how), Read()) for task in batch]
+
+
 def test_all_kinds_of_files_make_the_same_dataset(bots, tmp_path):
     files = write_files(tmp_path, [row for row in TASKS if "\n" not in row[0]], NAMES)
     made = []
@@ -36,37 +42,159 @@ def test_all_kinds_of_files_make_the_same_dataset(bots, tmp_path):
         arguments = ["--name", f"kind-{place}", *ARGUMENTS, "--json"]
         made.append(bots("datasets", "import", file.name, *arguments).json)
     assert len({one["digest"] for one in made}) == 1
-    assert made[0]["tags"] == {"math": 2, "easy": 1, "code": 1}
+    assert made[0]["tags"] == {"domain=math": 2, "level=easy": 1, "domain=code": 1, "level=code": 1}
     assert made[0]["reference_models"] == ["weak", "strong"]
 
 
-def test_all_kinds_of_files_are_read_alike(tmp_path):
-    expected = [
-        FileTask(name, [weak, strong], list(dict.fromkeys(tag for tag in tags if tag)))
+def expected(names=NAMES[3:]):
+    return [
+        Task(name, [weak, strong], [f"{column}={tag}" for column, tag in zip(names, tags, strict=True) if tag])
         for name, weak, strong, *tags in TASKS
     ]
-    for file in write_files(tmp_path, TASKS, NAMES):
-        assert [task for batch, _ in read_tasks(file, COLUMNS) for task in batch] == expected, file.suffix
+
+
+def packed(files):
+    """Compress the files, and write the JSON Lines once more as an array; return what was written."""
+    table_csv, lines, _ = files
+    array = lines.with_name("array.json")
+    array.write_text(json.dumps([json.loads(line) for line in lines.read_text("utf-8").splitlines()]), "utf-8")
+    made = [array]
+    for file in (table_csv, lines, array):
+        for suffix, codec in (("gz", "gzip"), ("zst", "zstd")):
+            made.append(file.with_name(f"{file.name}.{suffix}"))
+            made[-1].write_bytes(pyarrow.compress(file.read_bytes(), codec=codec, asbytes=True))
+    return made
+
+
+def test_all_kinds_of_files_are_read_alike(tmp_path):
+    files = write_files(tmp_path, TASKS, NAMES)
+    for file in [*files, *packed(files)]:
+        assert tasks_in(file) == expected(), file.name
 
 
 def test_a_long_file_comes_in_pieces_in_order(tmp_path):
     rows = [(f"task-{number}", number % 17 / 16, "x" * 50) for number in range(30_000)]
     for file in write_files(tmp_path, rows, ["id", "rate", "text"]):
-        batches = list(read_tasks(file, Columns(references=("rate",))))
-        shares = [share for _, share in batches]
-        assert len(batches) > 1
+        read = Read()
+        batches, shares = [], []
+        for batch in read_tasks(Source.of([file, file], TaskColumns(references=["rate"]), file_in_id=True), read):
+            batches.append(batch)
+            shares.append(read.share)
+        assert len(batches) > 2
         assert shares == sorted(shares)
         assert shares[-1] == pytest.approx(1)
-        assert [(task.id, *task.reference_pass_rates) for batch, _ in batches for task in batch] == [
-            row[:2] for row in rows
+        assert [(task.id, *task.reference_pass_rates) for batch in batches for task in batch] == [
+            (f"pool:{row[0]}", row[1]) for row in rows * 2
         ]
 
 
 def test_numbers_are_ids_and_lists_are_tags(tmp_path):
     file = tmp_path / "pool.parquet"
     parquet.write_table(pyarrow.table({"id": [1, 2], "tags": [["a", "b"], []]}), file)
-    ((tasks, _),) = read_tasks(file, Columns(tags=("tags",)))
-    assert tasks == [FileTask("1", [], ["a", "b"]), FileTask("2")]
+    assert tasks_in(file, columns=TaskColumns(tags=["tags"])) == [Task("1", [], ["a", "b"]), Task("2", [], [])]
+
+
+def guru(count, source):
+    """A table as the paper's data has it: LLM360/guru-RL-92k."""
+    message = pyarrow.struct([("content", pyarrow.string()), ("role", pyarrow.string())])
+    kinds = {
+        "data_source": pyarrow.string(),
+        "prompt": pyarrow.list_(message),
+        "ability": pyarrow.string(),
+        "apply_chat_template": pyarrow.bool_(),
+        "qwen2.5_7b_pass_rate": pyarrow.float64(),
+        "qwen3_30b_pass_rate": pyarrow.float64(),
+        "extra_info": pyarrow.struct([("index", pyarrow.int64()), ("level", pyarrow.int64())]),
+        "reward_model": pyarrow.struct([("ground_truth", pyarrow.string()), ("style", pyarrow.string())]),
+    }
+    rows = [
+        {
+            "data_source": source,
+            "prompt": [{"content": f"{source} {number}?", "role": "user"}],
+            "ability": source.partition("__")[0],
+            "apply_chat_template": True,
+            "qwen2.5_7b_pass_rate": number % 16 / 16,
+            "qwen3_30b_pass_rate": None if number % 9 == 8 else (number % 16 + 1) / 16,
+            "extra_info": {"index": number, "level": number % 5},
+            "reward_model": {"ground_truth": str(number), "style": "rule"},
+        }
+        for number in range(count)
+    ]
+    return pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(list(kinds.items())))
+
+
+RATES = ["qwen2.5_7b_pass_rate", "qwen3_30b_pass_rate"]
+
+
+@pytest.fixture
+def train(tmp_path):
+    """A folder with two files of the paper's kind, both of which count from 0."""
+    folder = tmp_path / "train"
+    folder.mkdir()
+    for source in ("math__deepscaler", "codegen__leetcode2k"):
+        parquet.write_table(guru(50, source), folder / f"{source}.parquet")
+    (folder / "README.md").write_text("no data")
+    return folder
+
+
+def test_the_paper_s_data_is_imported_with_one_command(bots, train):
+    ids = ["--id", "data_source", "--id", "extra_info.index"]
+    rates = [part for rate in RATES for part in ("--reference", rate)]
+    done = bots("datasets", "import", train, *ids, *rates, "--tag", "ability", "--tag", "extra_info.level", "--json")
+    made = done.json
+    assert (made["name"], made["tasks"], made["reference_models"]) == ("train", 100, RATES)
+    assert made["tags"]["ability=math"] == made["tags"]["ability=codegen"] == 50
+    assert made["tags"]["extra_info.level=3"] == 20
+    assert done.err == "columns not used: apply_chat_template, prompt, reward_model\n"
+    shown = bots("tasks", "train", "--search", "math__deepscaler:17", "--json").json
+    assert [task["id"] for task in shown["tasks"]] == ["math__deepscaler:17"]
+
+
+def test_ids_come_from_rows_from_files_and_from_content(train):
+    files = sorted(train.glob("*.parquet"))
+    code, math = (parquet.read_table(file).to_pylist() for file in files)
+    by_row = TaskColumns(id_from="row")
+    assert [task.id for task in tasks_in(*files, columns=by_row)] == [str(row) for row in range(100)]
+    in_file = [task.id for task in tasks_in(train, columns=by_row, file_in_id=True)]
+    assert in_file[49:51] == ["codegen__leetcode2k:49", "math__deepscaler:0"]
+    by_content = TaskColumns(["prompt", "reward_model.ground_truth"], "content")
+    # What a trainer computes of its own rows, in whatever order.
+    assert {task.id for task in tasks_in(train, columns=by_content)} == {
+        by_content.id_of(row) for row in [*math, *code]
+    }
+
+
+def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
+    line = bots("datasets", "import", train, "--name", "repeats", "--id", "extra_info.index").assert_one_line(1)
+    assert "row 51 of all: '0' is the id of task 0 already" in line
+    assert "--file-in-id" in line
+    done = bots(
+        "datasets", "import", train, "--name", "repeats", "--id", "extra_info.index", "--skip-repeats", "--json"
+    )
+    assert done.json["tasks"] == 50
+    assert "50 of 100 rows left out: their ids came before" in done.err
+
+
+def test_a_dry_run_shows_tasks_and_sends_none(bots, train):
+    shown = bots("datasets", "import", train, "--id-from", "row", "--tag", "ability", "--dry-run", "--json").json
+    assert shown["tasks"] == 100
+    assert shown["first"][0] == {"id": "0", "tags": ["ability=codegen"]}
+    done = bots("datasets", "import", train, "--name", "none", "--id-from", "row", "--dry-run")
+    assert "100 tasks, of which these are the first; none was sent" in done.out
+    bots("datasets", "show", "none").assert_one_line(1)
+
+
+def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, tmp_path):
+    (tmp_path / "grown.jsonl").write_text('{"reference_models": ["w"]}\n{"id": "a", "reference_pass_rates": [0.5]}\n')
+    (tmp_path / "more.jsonl").write_text('{"id": "b", "reference_pass_rates": [0.25], "tags": ["t"]}\n')
+    bots.ok("datasets", "import", "grown.jsonl")
+    assert bots("datasets", "append", "grown", "more.jsonl", "--json").json["added"] == 1
+    assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 1}
+
+
+def test_rows_of_a_csv_file_count_where_no_column_is_wanted(tmp_path):
+    (tmp_path / "a.csv").write_text("problem,weak\nx,0.5\n,often\n")
+    assert tasks_in(tmp_path / "a.csv", columns=TaskColumns(id_from="row")) == [Task("0", [], []), Task("1", [], [])]
 
 
 def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
@@ -83,16 +211,21 @@ def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
         ("a.csv", "id,weak\nx,0.5\n", ["--reference", "strong"], "no column 'strong'; the columns are id, weak"),
         ("a.jsonl", '{"id": "x"}\n', ["--tag", "level"], "no column 'level'; the columns are id"),
         ("a.csv", "id,weak\nx,0.5\n,1\n", [], "a.csv: row 2: there is no id"),
+        ("a.jsonl", '{"id": "x", "reference_pass_rates": [1], "a": 1}\n', [], "it has a column reference_pass_rates"),
+        ("a.json", '[{"id": "x"}, 3]', [], "a.json: row 2 is no JSON object"),
+        ("a.json", '[{"id": "x"}', [], "a.json: it is no JSON"),
+        ("a.jsonl.gz", "id", [], "a.jsonl.gz: "),
+        ("a.jsonl.zst", "id", [], "a.jsonl.zst: "),
         ("a.csv", "id,weak\nx,often\n", ["--reference", "weak"], "invalid value 'often'"),
         ("a.csv", "id,weak\nx\n", [], "Expected 2 columns, got 1"),
         ("a.csv", "", [], "a.csv: Empty CSV file"),
         ("a.csv", "id\n", [], "a.csv: there are no rows"),
         ("a.jsonl", '{"id": "x"}\n{"id"\n', ["--tag", "id"], "a.jsonl: row 2 is no JSON"),
         ("a.jsonl", "[1]\n", ["--tag", "id"], "a.jsonl: row 1 is no JSON object"),
-        ("a.jsonl", '{"id": 1.5}\n', ["--tag", "id"], "a.jsonl: row 1: the id is 1.5"),
+        ("a.jsonl", '{"id": 1.5}\n', ["--tag", "id"], "a.jsonl: row 1: id is 1.5, which is no id"),
         ("a.jsonl", '{"id": 1, "w": "0.5"}\n', ["--reference", "w"], "row 1: w is '0.5', not a number"),
         ("a.parquet", "PAR1", ["--tag", "id"], "a.parquet: "),
-        ("a.txt", "id\n", [], "must end with one of .csv, .jsonl, .ndjson, .parquet"),
+        ("a.txt", "id\n", [], "must end with one of .csv, .json, .jsonl, .ndjson, .parquet (.gz, .zst)"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line_with_its_place(bots, tmp_path, file, content, arguments, says):

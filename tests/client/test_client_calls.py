@@ -224,7 +224,7 @@ def test_every_call_is_in_the_table():
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
 
-    assert described - {call[0] for call in CALLS} == {"upload_dataset", "tasks_arrow"}  # tested among the streams
+    assert described - {call[0] for call in CALLS} == {"upload_dataset", "upload_tasks", "tasks_arrow"}  # streamed
 
 
 def test_a_dataset_is_read_in_full(serve, connect):

@@ -53,6 +53,18 @@ def test_a_file_is_streamed_and_its_progress_told(serve, connect, pool):
     assert told == [(CHUNK_BYTES, size), (2 * CHUNK_BYTES, size), (size, size)]
 
 
+def test_tasks_of_a_file_are_appended_streamed(serve, connect, pool):
+    server = serve(answer({"dataset": "guru", "added": 2, "tasks": 5}))
+
+    change = connect(server).upload_tasks("guru", pool)
+
+    (request,) = server.received
+    assert (change.added, change.tasks) == (2, 5)
+    assert (request.method, request.target) == ("POST", "/datasets/guru/tasks")
+    assert (request.headers["content-type"], request.body) == (NDJSON, pool.read_bytes())
+    assert request.headers["idempotency-key"]
+
+
 @pytest.mark.parametrize(
     ("name", "media_type"), [("p.jsonl", NDJSON), ("p.PARQUET", "application/vnd.apache.parquet"), ("p.ndjson", NDJSON)]
 )

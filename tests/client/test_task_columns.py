@@ -103,7 +103,7 @@ def test_a_row_of_the_paper_s_data_becomes_a_task():
         (TaskColumns(), {"id": 1.5}, "row 3: id is 1.5, which is no id"),
         (TaskColumns(), {"id": True}, "row 3: id is True, which is no id"),
         (TaskColumns("a", "content"), {"b": 1}, "row 3: there is no a"),
-        (TaskColumns("a", "content"), {"a": b"x"}, "row 3: a is b'x', of which no hash is defined"),
+        (TaskColumns("a", "content"), {"a": b"x"}, "row 3: a is b'x', which is neither text"),
         (TaskColumns(id_from="row", references=["r"]), {"r": "0.5"}, "row 3: r is '0.5', not a number"),
         (TaskColumns(id_from="row", references=["r"]), {"r": True}, "row 3: r is True, not a number"),
         (TaskColumns(id_from="row", references=["r"]), {"r": [0, 2]}, r"row 3: r is \[0, 2\], not rewards in \[0, 1\]"),

@@ -30,7 +30,8 @@ def create_dataset(
 
     Args:
         name: letters, digits, ".", "_" and "-".
-        tasks: the pool; for more than some 100,000 tasks use `upload_dataset`.
+        tasks: the pool, such as `TaskColumns(...).tasks(rows)` makes of rows; for more than some 100,000 tasks use
+            `upload_dataset`.
         reference_models: names of the models whose pass rates the tasks carry, in the order of the rates.
         description: for people.
 
@@ -67,17 +68,36 @@ def upload_dataset(
         ConflictError: it exists with another content.
         OSError: the file cannot be read.
     """
-    upload = Upload(source, None, on_progress) if callable(source) else file_upload(source, on_progress)
-    if media_type is None:
-        media_type = None if callable(source) else _MEDIA_TYPES.get(Path(source).suffix.lower())
-    if media_type is None:
-        raise InvalidRequestError(f"pass media_type=, one of {', '.join(sorted(set(_MEDIA_TYPES.values())))}")
     params = [("reference_model", model) for model in strings(reference_models, name="reference_models")]
     if description:
         params.append(("description", description))
-    headers = {**key_header(None), "Content-Type": media_type}
-    where = path("datasets", name)
-    return Call("PUT", where, into(Dataset), tuple(params), upload, headers, deadline_s)
+    upload, headers = _streamed(source, media_type, on_progress)
+    return Call("PUT", path("datasets", name), into(Dataset), tuple(params), upload, headers, deadline_s)
+
+
+def upload_tasks(
+    dataset: str,
+    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+    *,
+    media_type: str | None = None,
+    on_progress: Progress | None = None,
+    deadline_s: float = UPLOAD_DEADLINE_S,
+) -> Call[PoolChange]:
+    """Add tasks to a dataset from NDJSON or Parquet, streamed: all, or none if one is refused.
+
+    Args:
+        dataset: its name.
+        source: as of `upload_dataset`.
+        media_type: as of `upload_dataset`.
+        on_progress: as of `upload_dataset`.
+        deadline_s: for the whole upload with its retries.
+
+    Raises:
+        ConflictError: one of the ids exists already; nothing was added.
+        OSError: the file cannot be read.
+    """
+    upload, headers = _streamed(source, media_type, on_progress)
+    return Call("POST", path("datasets", dataset, "tasks"), into(PoolChange), (), upload, headers, deadline_s)
 
 
 def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
@@ -112,6 +132,18 @@ def datasets(*, limit: int | None = None) -> Pages[Dataset]:
 def delete_dataset(name: str) -> Call[None]:
     """Delete a dataset with its runs and their journals, for ever."""
     return written("DELETE", path("datasets", name), nothing)
+
+
+def _streamed(
+    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]], media_type: str | None, on_progress: Progress | None
+) -> tuple[Upload, dict[str, str]]:
+    """Return an upload and its headers."""
+    upload = Upload(source, None, on_progress) if callable(source) else file_upload(source, on_progress)
+    if media_type is None:
+        media_type = None if callable(source) else _MEDIA_TYPES.get(Path(source).suffix.lower())
+    if media_type is None:
+        raise InvalidRequestError(f"pass media_type=, one of {', '.join(sorted(set(_MEDIA_TYPES.values())))}")
+    return upload, {**key_header(None), "Content-Type": media_type}
 
 
 def _pool(tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`bots datasets`: pools of tasks."""
 
-import re
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,64 +9,119 @@ import typer
 
 from bots_service.cli.confirm import confirm
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.output import count, moment, sheet, show, table, tasks_told
+from bots_service.cli.output import count, moment, number, sheet, show, table, tasks_told
 
 if TYPE_CHECKING:
     from bots_client import Dataset as Described
-    from bots_service.cli.task_files import Columns
+    from bots_client import Task
+    from bots_service.cli.task_files import Read, Source
+
+
+class IdSource(StrEnum):
+    """What an id is made of; the values are those of the client's `TaskColumns`."""
+
+    COLUMNS = "columns"
+    CONTENT = "content"
+    ROW = "row"
+
 
 app = typer.Typer(help="Make, list, change and delete datasets.", no_args_is_help=True)
 
-File = Annotated[
-    Path, typer.Argument(help="CSV, JSON Lines or Parquet.", exists=True, dir_okay=False, show_default=False)
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        help="CSV, JSON, JSON Lines or Parquet; a folder stands for its files by name.",
+        metavar="FILE...",
+        exists=True,
+        show_default=False,
+    ),
 ]
-Id = Annotated[str, typer.Option("--id", help="Column with the ids.", metavar="COLUMN")]
+Id = Annotated[
+    list[str] | None,
+    typer.Option("--id", help='Column of the id; several are joined by ":".', metavar="COLUMN", show_default="id"),
+]
+IdFrom = Annotated[
+    IdSource,
+    typer.Option(help="The values of the --id columns, a hash of them, or the row's number from 0 over all files."),
+]
+FileInId = Annotated[
+    bool, typer.Option("--file-in-id", help='Begin each id with its file\'s name, as in "math:17"; rows count anew.')
+]
+SkipRepeats = Annotated[bool, typer.Option("--skip-repeats", help="Leave out rows whose id came before.")]
 References = Annotated[
     list[str] | None,
-    typer.Option("--reference", help="Column with a reference model's pass rates, weakest first.", metavar="COLUMN"),
+    typer.Option(
+        "--reference",
+        help="Column with a reference model's pass rates, or lists of its rewards; weakest first.",
+        metavar="COLUMN",
+    ),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="Column whose values become tags.", metavar="COLUMN")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Column whose values become tags, as in level=hard.", metavar="COLUMN"),
+]
 TAGS_SHOWN = 20
+TASKS_SHOWN = 5
 
 
 @app.command("import")
 def import_(
-    file: File,
+    files: Files,
+    *,
     name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's")] = None,
-    id_: Id = "id",
+    id_: Id = None,
+    id_from: IdFrom = IdSource.COLUMNS,
+    file_in_id: FileInId = False,
+    skip_repeats: SkipRepeats = False,
     reference: References = None,
     tag: Tags = None,
     description: Annotated[str, typer.Option(help="For people.", show_default=False)] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read everything, show the first tasks, send none.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a dataset of a file, streamed.
+    """Make a dataset of files, streamed.
 
-    A .jsonl or .parquet file that is as the service reads it (id, reference_pass_rates, tags) needs no columns named.
+    COLUMN may lead into a column, as extra_info.index does. A .jsonl or .parquet file that is as the service reads it
+    (id, reference_pass_rates, tags) needs no columns named.
     """
-    from bots_service.cli.upload import import_file
+    from bots_service.cli.task_files import name_of
+    from bots_service.cli.upload import import_source
 
-    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem)
+    source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
+    name = name or name_of(files)
+    if dry_run:
+        show_dry_run(source, as_json=as_json)
+        return
     with connected(url) as client:
-        dataset = import_file(client, name, file, columns_of(id_, reference, tag), description)
+        dataset, read = import_source(client, name, source, description)
+    tell_left_out(read)
     show(dataset, lambda: sheet(described(dataset)), as_json=as_json)
 
 
 @app.command()
 def append(
     dataset: Dataset,
-    file: File,
-    id_: Id = "id",
+    files: Files,
+    *,
+    id_: Id = None,
+    id_from: IdFrom = IdSource.COLUMNS,
+    file_in_id: FileInId = False,
+    skip_repeats: SkipRepeats = False,
     reference: References = None,
     tag: Tags = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add the tasks of a file to a dataset: all, or none if one is refused."""
-    from bots_service.cli.upload import append_file
+    """Add the tasks of files to a dataset: all, or none if one is refused."""
+    from bots_service.cli.upload import append_source
 
+    source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
     with connected(url) as client:
-        change = append_file(client, dataset, file, columns_of(id_, reference, tag))
+        change, read = append_source(client, dataset, source)
+    tell_left_out(read)
     said = f"{tasks_told(change.added)} added to {dataset}; it has {count(change.tasks)} now"
     show(change, lambda: said, as_json=as_json)
 
@@ -126,11 +181,54 @@ def delete(
     show({"deleted": dataset}, lambda: f"{dataset} is deleted", as_json=as_json)
 
 
-def columns_of(id_: str, references: list[str] | None, tags: list[str] | None) -> "Columns":
-    """Return the columns that the options name."""
-    from bots_service.cli.task_files import Columns
+def source_of(
+    files: list[Path],
+    id_: list[str] | None,
+    id_from: IdSource,
+    references: list[str] | None,
+    tags: list[str] | None,
+    *,
+    file_in_id: bool,
+    skip_repeats: bool,
+) -> "Source":
+    """Return the files that a command names, and how their rows become tasks."""
+    from bots_client import TaskColumns
+    from bots_service.cli.task_files import Source
 
-    return Columns(id_, tuple(references or ()), tuple(tags or ()))
+    ids = "id" if not id_ else id_[0] if len(id_) == 1 else tuple(id_)
+    columns = TaskColumns(ids, id_from.value, tuple(references or ()), tuple(tags or ()))
+    return Source.of(files, columns, file_in_id=file_in_id, skip_repeats=skip_repeats)
+
+
+def show_dry_run(source: "Source", *, as_json: bool) -> None:
+    """Write how many tasks there are, and the first of them."""
+    from rich.console import Group
+
+    from bots_service.cli.task_files import Read, read_tasks
+
+    read, tasks, first = Read(), 0, list["Task"]()
+    for batch in read_tasks(source, read):
+        tasks += len(batch)
+        first += batch[: TASKS_SHOWN - len(first)]
+    tell_left_out(read)
+    rows = (
+        (task.id, ", ".join(number(rate) for rate in task.reference_pass_rates) or "-", ", ".join(task.tags) or "-")
+        for task in first
+    )
+    said = f"{tasks_told(tasks)}, of which these are the first; none was sent"
+    show(
+        {"tasks": tasks, "first": [task.as_wire() for task in first]},
+        lambda: Group(table("id  reference pass rates  tags", rows), said),
+        as_json=as_json,
+    )
+
+
+def tell_left_out(read: "Read") -> None:
+    """Say on stderr what of the files is in no task."""
+    if read.repeats:
+        sys.stderr.write(f"{count(read.repeats)} of {count(read.rows)} rows left out: their ids came before\n")
+    if read.unused:
+        sys.stderr.write(f"columns not used: {', '.join(sorted(read.unused))}\n")
 
 
 def described(dataset: "Described") -> dict[str, str]:

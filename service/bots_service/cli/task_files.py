@@ -1,198 +1,146 @@
-"""Read tasks from CSV, JSON Lines and Parquet, a batch at a time, so that millions need no memory."""
+"""Tasks made of the rows of files."""
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from decimal import Decimal
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from bots_service.cli.failures import CommandError
+from bots_service.cli.row_files import Batch, Wanted, files_of, kind_of, read_rows, stem_of
 
-BATCH = 10_000  # rows: some MB, and a progress bar that moves
-CSV_BLOCK = 2**20  # bytes, of which pyarrow reads some 32 ahead; a longer row is refused
+if TYPE_CHECKING:
+    from bots_client import Task, TaskColumns
 
-Lists = dict[str, list[Any]]  # column -> values
+OWN = {"id", "reference_pass_rates", "tags"}  # the columns of a file that the service reads as it is
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """Which columns make a task.
+class Source:
+    """Files, and how their rows become tasks.
 
-    id: its id; references: pass rates, a reference model each, weakest first; tags: values become tags.
+    file_in_id: put the file's name in front of each id, and number the rows of each file from 0.
+    skip_repeats: leave out rows whose id came before.
     """
 
-    id: str = "id"
-    references: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
+    files: list[Path]
+    columns: "TaskColumns"
+    file_in_id: bool = False
+    skip_repeats: bool = False
 
-    def wanted(self, file: Path, existing: list[str]) -> list[str]:
-        """Return the columns to read.
+    @classmethod
+    def of(
+        cls, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
+    ) -> "Source":
+        """Return the source that a command names: files, and folders of files."""
+        return cls(files_of(paths), columns, file_in_id, skip_repeats)
+
+    @property
+    def wanted(self) -> Wanted:
+        """The columns to read."""
+        return Wanted(self.columns.named, frozenset(self.columns.references) - {*self.columns.id_columns})
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one file as the service itself reads it, which is sent as it is.
 
         Raises:
-            CommandError: one of them does not exist.
+            CommandError: it can't be read.
         """
-        named = [self.id, *self.references, *self.tags]
-        missing = [column for column in named if column not in existing]
-        if missing:
-            told = ", ".join(map(repr, missing))
-            raise CommandError(f"{file}: no column {told}; the columns are {', '.join(existing) or 'none'}")
-        return list(dict.fromkeys(named))
+        (file, *more), changed = self.files, self.file_in_id or self.skip_repeats
+        return not (more or changed) and self._has_defaults and is_own(file)
+
+    @property
+    def _has_defaults(self) -> bool:
+        columns = self.columns
+        return (columns.id, columns.id_from) == ("id", "columns") and not columns.references and not columns.tags
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Some rows of a file.
+@dataclass(slots=True)
+class Read:
+    """How far the files were read. share: of their bytes; unused: columns that were not wanted."""
 
-    lists: the values of each wanted column; first: number of the first row, from 1.
-    share_read: how much of the file is read, in [0, 1].
-    """
-
-    lists: Lists
-    first: int
-    share_read: float
+    rows: int = 0
+    repeats: int = 0
+    share: float = 0.0
+    unused: set[str] = field(default_factory=set)
 
 
-class FileTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A task as a file has it, and as the service reads it."""
+def read_tasks(source: Source, read: Read) -> Iterator[list["Task"]]:
+    """Yield the tasks in batches.
 
-    id: str
-    reference_pass_rates: list[float | None] = []
-    tags: list[str] = []
-
-
-def read_tasks(file: Path, columns: Columns) -> Iterator[tuple[list[FileTask], float]]:
-    """Yield the tasks in batches, each with the share of the file that is read.
+    Args:
+        source: the files.
+        read: told how far they were read; begins anew with each call.
 
     Raises:
-        CommandError: the file is of no known kind, broken, empty, or lacks a column or an id.
-        OSError: it cannot be read.
+        CommandError: a file is broken or empty, or lacks a column or an id.
+        OSError: one can't be read.
     """
-    import pyarrow
-
-    read, rows = reader_of(file), 0
-    try:
-        for batch in read(file, columns):
-            tasks = list(tasks_of(file, batch, columns))
-            rows += len(tasks)
-            yield tasks, batch.share_read
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise CommandError(f"{file}: {error}") from error
-    if rows == 0:
-        raise CommandError(f"{file}: there are no rows")
-
-
-def reader_of(file: Path) -> Callable[[Path, Columns], Iterator[Batch]]:
-    """Return what reads the file, by its name."""
-    readers = {".csv": read_csv, ".jsonl": read_json_lines, ".ndjson": read_json_lines, ".parquet": read_parquet}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
-        raise CommandError(f"{file}: the name must end with one of {', '.join(readers)}")
-    return reader
+    sizes, done, seen = [file.stat().st_size for file in source.files], 0, set[str]()
+    read.rows, read.repeats, read.share = 0, 0, 0.0
+    for file, size in zip(source.files, sizes, strict=True):
+        before = read.rows
+        for batch in read_rows(file, source.wanted):
+            _require_rates_wanted(file, batch, source)
+            tasks = list(_tasks_of(file, batch, source, before))
+            read.rows += len(tasks)
+            read.unused |= batch.unused
+            if source.skip_repeats:
+                first_of = {task.id: task for task in reversed(tasks)}
+                tasks = [task for task in tasks if first_of[task.id] is task and task.id not in seen]
+                seen.update(first_of)
+                read.repeats = read.rows - len(seen)
+            read.share = (done + batch.share_read * size) / max(sum(sizes), 1)
+            yield tasks
+        if read.rows == before:
+            raise CommandError(f"{file}: there are no rows")
+        done += size
 
 
-def read_csv(file: Path, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a CSV file with a header line."""
-    import pyarrow
-    from pyarrow import csv
+def _tasks_of(file: Path, batch: Batch, source: Source, before: int) -> Iterator["Task"]:
+    from bots_client import InvalidRequestError
 
-    size = max(file.stat().st_size, 1)
-    # Problem texts hold newlines.
-    parsing = csv.ParseOptions(newlines_in_values=True)
-    with csv.open_csv(file, parse_options=parsing) as header:
-        wanted = columns.wanted(file, header.schema.names)
-    types = dict.fromkeys(wanted, pyarrow.string()) | dict.fromkeys(columns.references, pyarrow.float64())
-    types[columns.id] = pyarrow.string()  # "007" is no number
-    converting = csv.ConvertOptions(column_types=types, include_columns=wanted, strings_can_be_null=False)
-    first = 1
-    reading = csv.ReadOptions(block_size=CSV_BLOCK)
-    with csv.open_csv(file, reading, parsing, converting) as batches:
-        for blocks, batch in enumerate(batches, 1):
-            yield Batch(_lists(batch), first, min(blocks * CSV_BLOCK / size, 1.0))
-            first += batch.num_rows
-
-
-def read_parquet(file: Path, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a Parquet file."""
-    from pyarrow import parquet
-
-    first = 1
-    with parquet.ParquetFile(file) as opened:
-        wanted = columns.wanted(file, opened.schema_arrow.names)
-        total = max(opened.metadata.num_rows, 1)
-        for batch in opened.iter_batches(BATCH, columns=wanted):
-            yield Batch(_lists(batch), first, (first - 1 + batch.num_rows) / total)
-            first += batch.num_rows
-
-
-def read_json_lines(file: Path, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a file with a JSON object a line."""
-    size, first = max(file.stat().st_size, 1), 1
-    wanted: list[str] | None = None
-    with file.open("rb") as opened:
-        while rows := list(_some_objects(file, opened, first)):
-            if wanted is None:
-                wanted = columns.wanted(file, list(dict.fromkeys(name for row in rows for name in row)))
-            yield Batch({name: [row.get(name) for row in rows] for name in wanted}, first, opened.tell() / size)
-            first += len(rows)
-
-
-def _some_objects(file: Path, opened: Any, first: int) -> Iterator[dict[str, Any]]:
-    rows = 0
-    while rows < BATCH and (line := opened.readline()):
-        if not line.strip():
-            continue
+    first = batch.first if source.file_in_id else before + batch.first
+    for place, row in enumerate(batch.rows):
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise CommandError(f"{file}: row {first + rows} is no JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise CommandError(f"{file}: row {first + rows} is no JSON object")
-        yield row
-        rows += 1
+            task = source.columns.task(row, first + place)
+        except InvalidRequestError as error:
+            raise CommandError(f"{file}: row {batch.first + place + 1}: {error}") from error
+        yield replace(task, id=f"{stem_of(file)}:{task.id}") if source.file_in_id else task
 
 
-def _lists(batch: Any) -> Lists:
-    return {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+def _require_rates_wanted(file: Path, batch: Batch, source: Source) -> None:
+    """Refuse to lose pass rates without a word."""
+    if "reference_pass_rates" in batch.unused and not source.columns.references:
+        raise CommandError(
+            f"{file}: it has a column reference_pass_rates, which is read only from one file with no columns but "
+            f"{', '.join(sorted(OWN))} and without options for columns; or name columns of pass rates by --reference"
+        )
 
 
-def tasks_of(file: Path, batch: Batch, columns: Columns) -> Iterator[FileTask]:
-    """Yield the task of each row."""
-    ids = batch.lists[columns.id]
-    references = [batch.lists[name] for name in columns.references]
-    tags = [batch.lists[name] for name in columns.tags]
-    for place, value in enumerate(ids):
-        try:
-            rates = [rate_of(values[place], name) for values, name in zip(references, columns.references, strict=True)]
-            found = dict.fromkeys(tag for values in tags for tag in tags_of(values[place]))
-            yield FileTask(id_of(value), rates, list(found))
-        except ValueError as error:
-            raise CommandError(f"{file}: row {batch.first + place}: {error}") from error
+def is_own(file: Path) -> bool:
+    """Say whether a file is as the service itself reads it: no columns but its own, or lines of such tasks."""
+    if file.suffix.lower() == ".parquet":
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(file) as opened:
+            return "id" in opened.schema_arrow.names and OWN.issuperset(opened.schema_arrow.names)
+    if file.suffix.lower() not in (".jsonl", ".ndjson") or kind_of(file) is None:
+        return False
+    first = next(iter(read_rows(file, Wanted(()))), None)
+    # The first line may say what the whole is.
+    tasks = [] if first is None else [row for row in first.rows if row.keys() - {"reference_models", "description"}]
+    return bool(tasks) and all(OWN.issuperset(row) for row in tasks)
 
 
-def id_of(value: object) -> str:
-    """Return a task's id: a text or a whole number."""
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise ValueError("there is no id" if value in (None, "") else f"the id is {value!r}, not a text")
+def name_of(paths: list[Path]) -> str:
+    """Return the name of a dataset that is made of files: the file's, or the folder's.
 
-
-def rate_of(value: object, name: str) -> float | None:
-    """Return a pass rate; None where there is none."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError(f"{name} is {value!r}, not a number")
-    rate = float(value)
-    return None if rate != rate else rate  # noqa: PLR0124 - NaN is how Parquet files say "not measured"
-
-
-def tags_of(value: object) -> Iterator[str]:
-    """Yield the tags in a cell: none, one, or a list of them."""
-    for tag in value if isinstance(value, list) else [value]:
-        if tag not in (None, ""):
-            yield str(tag)
+    Raises:
+        CommandError: there are several.
+    """
+    if len(paths) > 1:
+        raise CommandError("several files need a name for their dataset; pass --name")
+    (path,) = paths
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else stem_of(path))

@@ -1,4 +1,4 @@
-"""Send the tasks of a file to the service as they are read, with a progress bar."""
+"""Send the tasks of files to the service as they are read, with a progress bar."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,60 +7,97 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bots_service.cli.failures import CommandError
 from bots_service.cli.output import console
-from bots_service.cli.task_files import Columns, read_tasks, reader_of
+from bots_service.cli.task_files import Read, Source, read_tasks
 
 if TYPE_CHECKING:
-    from bots_client import Client, Dataset, PoolChange
+    from bots_client import Client, Dataset, InvalidRequestError, PoolChange
 
 NDJSON = "application/x-ndjson"
-SENT = 0.99  # of the way: the rest is the service's
-Advance = Callable[[float, int], None]  # share of the file that is sent, rows (0: not known)
+Advance = Callable[[float, int], None]  # share of the files that is sent, rows (0: not known)
 
 
-def import_file(client: "Client", name: str, file: Path, columns: Columns, description: str) -> "Dataset":
-    """Make a dataset of a file."""
-    reader_of(file)
-    with progress_bar(file.name) as advance:
-        if columns == Columns() and file.suffix.lower() != ".csv":
-            # Already as the service reads it: ids, reference_pass_rates, tags.
-            return client.upload_dataset(
-                name, file, description=description, on_progress=lambda sent, total: advance(sent / (total or 1), 0)
-            )
-        return client.upload_dataset(
+def import_source(client: "Client", name: str, source: Source, description: str) -> tuple["Dataset", Read]:
+    """Make a dataset of files; return it, and what was read."""
+    read = Read()
+    with progress_bar(name) as advance, _told_repeats():
+        upload, told = _upload(source, read, advance)
+        made = client.upload_dataset(
             name,
-            lambda: ndjson(file, columns, advance),
-            media_type=NDJSON,
-            reference_models=columns.references,
+            upload,
+            media_type=None if isinstance(upload, Path) else NDJSON,
+            reference_models=source.columns.references,
             description=description,
+            on_progress=told,
         )
+    return made, read
 
 
-def append_file(client: "Client", name: str, file: Path, columns: Columns) -> "PoolChange":
-    """Add the tasks of a file to a dataset, all or none."""
-    from bots_client import Task
-
-    with progress_bar(file.name) as advance:
-        tasks = []
-        for batch, share in read_tasks(file, columns):
-            tasks += [Task(task.id, task.reference_pass_rates, task.tags) for task in batch]
-            advance(share, len(tasks))
-        return client.append_tasks(name, tasks)
+def append_source(client: "Client", dataset: str, source: Source) -> tuple["PoolChange", Read]:
+    """Add the tasks of files to a dataset, all or none; return what changed, and what was read."""
+    read = Read()
+    with progress_bar(dataset) as advance, _told_repeats():
+        upload, told = _upload(source, read, advance)
+        media_type = None if isinstance(upload, Path) else NDJSON
+        change = client.upload_tasks(dataset, upload, media_type=media_type, on_progress=told)
+    return change, read
 
 
-def ndjson(file: Path, columns: Columns, advance: Advance) -> Iterator[bytes]:
-    """Yield the tasks of a file as NDJSON."""
-    rows, encoder = 0, msgspec.json.Encoder()
-    for tasks, share in read_tasks(file, columns):
+def _upload(
+    source: Source, read: Read, advance: Advance
+) -> tuple[Path | Callable[[], Iterator[bytes]], Callable[[int, int | None], None] | None]:
+    """Return what is sent, and what is told of a file that is sent as it is."""
+    if source.is_own:
+        return source.files[0], lambda sent, total: advance(sent / (total or 1), 0)
+    return (lambda: ndjson(source, read, advance)), None
+
+
+def ndjson(source: Source, read: Read, advance: Advance) -> Iterator[bytes]:
+    """Yield the tasks of files as NDJSON."""
+    encoder = msgspec.json.Encoder()
+    for tasks in read_tasks(source, read):
         yield encoder.encode_lines(tasks)
-        rows += len(tasks)
-        advance(share, rows)
+        advance(read.share, read.rows)
+    advance(1.0, read.rows)
+
+
+@contextmanager
+def _told_repeats() -> Iterator[None]:
+    """Say how ids can be made to differ where the service finds that they don't."""
+    from bots_client import InvalidRequestError
+
+    try:
+        yield
+    except InvalidRequestError as error:
+        if error.detail != "task ids must differ":
+            raise
+        raise CommandError(_repeated(error)) from error
+
+
+def _repeated(error: "InvalidRequestError") -> str:
+    (flaw,) = error.errors
+    row = next((part for part in flaw.loc if isinstance(part, int)), 0)
+    return (
+        f"row {row + 1} of all: {flaw.msg} (counted from 0); make the ids of several columns (--id A --id B), of the "
+        "files too (--file-in-id) or of the content (--id-from content), or leave such rows out (--skip-repeats)"
+    )
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Advance]:
-    """Show progress on stderr where that is a terminal; gives what moves it."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    """Show progress on stderr where that is a terminal; gives what moves it.
+
+    Once all is sent, the bar says so, and only that something goes on: how long the service will take isn't known.
+    """
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
@@ -68,14 +105,19 @@ def progress_bar(title: str) -> Iterator[Advance]:
         TaskProgressColumn(),
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        TimeRemainingColumn(),
     )
     terminal = console(stderr=True)
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        bar = progress.add_task(title, total=1.0, state="")
+        bar = progress.add_task(title, total=1.0, state="", left="left")
 
         def advance(share: float, rows: int) -> None:
             read = f"{rows:,} rows" if rows else ""
-            state = read if share < 1 else f"{read}, the service checks them".lstrip(", ")
-            progress.update(bar, completed=share * SENT, state=state)
+            if share < 1:
+                progress.update(bar, total=1.0, completed=share, state=read, left="left")
+            else:
+                state = f"{read} sent; the service checks and stores them".lstrip()
+                progress.update(bar, total=None, state=state, left="")
 
         yield advance
