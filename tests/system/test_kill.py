@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import httpx
 import numpy as np
@@ -158,7 +158,7 @@ def test_after_any_kill_the_state_is_a_replay_of_exactly_the_acknowledged_report
     assert sorted(report.seq for report in reports) == list(range(1, len(reports) + 1))
     assert len(reports) > ROUNDS * REPORTERS
     assert (run["seq"], run["step"], run["epoch"]) == (state.seq, state.step, 0)
-    assert run["totals"]["rollouts"] == state.totals.rollouts
+    assert run["totals"] == asdict(state.totals)
     assert run["capability"] == state.belief.capability
     alpha, beta = state.belief.of_tasks(pool, np.arange(TASKS, dtype=np.int32))
     assert believed == {str(task): (alpha[task], beta[task]) for task in range(TASKS)}

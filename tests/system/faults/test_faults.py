@@ -4,6 +4,7 @@ import os
 import random
 import threading
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import httpx
@@ -59,7 +60,7 @@ def assert_settled(made: Cluster, account: Account, folder: Path) -> None:
             wait_until(lambda client=client: client.run("pool").seq == state.seq, SETTLED_S)  # type: ignore[misc]
             run = client.run("pool")
         assert (run.step, run.epoch, run.capability) == (state.step, 0, state.belief.capability)
-        assert run.totals.rollouts == state.totals.rollouts
+        assert asdict(run.totals) == asdict(state.totals)
         assert beliefs(url) == wanted
     assert published(made) == encode_state(state)
     with psycopg.connect(made.database_url) as connection:
