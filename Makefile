@@ -18,7 +18,7 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak check bench clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench clean \
 	setup test-tools toolchains chromium constraints \
 	check-format check-lint check-types check-imports check-sizes check-migrations check-api
 
@@ -94,6 +94,9 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py \
 		tests/trainers/test_ms_swift.py tests/trainers/test_grpo_cpu.py)
+
+soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 check: check-format check-lint check-types check-imports check-sizes check-migrations check-api ## Check format, style, types, imports, sizes, migrations, the API
 

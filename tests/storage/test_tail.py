@@ -4,7 +4,7 @@ from bots_service.core.entries import Entry
 from bots_service.storage.tail import ENTRY_BYTES, Tail
 from tests.storage import made
 
-SIZE = ENTRY_BYTES + 4 * (4 + 8 + 8)  # of an entry about 4 tasks
+SIZE = ENTRY_BYTES + 4 * (4 + 8 + 8 + 1)  # of an entry about 4 tasks
 
 
 def entry(seq: int) -> Entry:
