@@ -24,13 +24,14 @@ def job(url, tmp_path_factory):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     with Client(url) as client:
         client.create_dataset("ranks", tiny.TASKS)
+        client.create_run("ranks", "halves")
         script = [str(ROOT / "tests/trainers/two_ranks.py"), url, str(folder)]
         ended = subprocess.run(
             [*command, *script], env=environment, capture_output=True, text=True, timeout=200, check=False
         )
         assert ended.returncode == 0, ended.stderr[-4000:]
         seen = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
-        yield seen, client.run("ranks"), list(client.journal("ranks"))
+        yield seen, client.run("ranks"), list(client.journal("ranks")), list(client.history("ranks", "halves"))
 
 
 def test_all_ranks_hear_what_rank_zero_was_answered(job):
@@ -63,3 +64,9 @@ def test_each_group_is_reported_once_and_the_run_rewound_once(job):
     assert (run.step, run.epoch) == (STEPS, 1)
     assert (run.totals.reported, run.totals.rollouts) == (STEPS * GROUPS, STEPS * GROUPS * GENERATIONS)
     assert Counter(entry.kind for entry in journal) == {"report": STEPS + STEPS - 1, "rewind": 1}
+
+
+def test_groups_that_lie_on_two_ranks_are_reported_whole_and_once(job):
+    whole, of_one_rank = job[3]
+    assert (whole.reported, whole.effective, whole.rollouts) == (2, 2, 2 * GENERATIONS)
+    assert of_one_rank.rollouts == 1, "a rank that cannot tell its rollouts holds up nobody"

@@ -10,7 +10,8 @@ from datasets import Dataset
 from trl import GRPOConfig
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations.torch import from_rank_zero
+from bots_client.integrations.rewards import flush, reports_groups
+from bots_client.integrations.torch import from_rank_zero, to_rank_zero
 from bots_client.integrations.trl import SelectedGRPOTrainer
 from tests.trainers import tiny
 
@@ -53,6 +54,7 @@ def main(url: str, folder: Path) -> None:
     )
     trainer.train()
     first = {"heard": heard, "scored": list(scored), "asked": client.health.selects, "sent": client.health.reports}
+    report_half_a_group(Selector(client, "ranks", "halves", ids=tiny.IDS, rank=rank), rank)
     scored.clear()
     trainer.train(resume_from_checkpoint=str(folder / "out" / "checkpoint-1"))
     (folder / f"rank-{rank}.json").write_text(json.dumps(first | {"scored_again": scored}))
@@ -61,6 +63,19 @@ def main(url: str, folder: Path) -> None:
     # Not by returning: torch 2.13 may then hang for ever. Whoever holds gloo's group last joins its thread with the GIL
     # in hand, and the thread wants the GIL to let go of a tensor.
     os._exit(0)
+
+
+def report_half_a_group(selector: Selector, rank: int) -> None:
+    """Score rollouts of two tasks: rank 0 solves its halves of both groups, and rank 1 fails; then lack a column."""
+
+    @reports_groups(selector, gather=to_rank_zero)
+    def solved(completions: list[str], **_columns: object) -> list[float]:
+        return [float(rank == 0)] * len(completions)
+
+    solved(["x"] * GENERATIONS, task_id=[tiny.IDS[0], tiny.IDS[1]] * (GENERATIONS // 2))
+    flush()
+    solved(["x"], **({"task_id": [tiny.IDS[2]]} if rank else {}))
+    flush()
 
 
 def failure_heard(rank: int) -> str:

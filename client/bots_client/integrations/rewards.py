@@ -19,6 +19,8 @@ __all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
 P = ParamSpec("P")
 R = TypeVar("R")
 Origin = TypeVar("Origin")
+Rollout = tuple[str, str, float]  # its task, the id of its selection, its reward
+Gather = Callable[[list[Rollout]], list[Rollout]]
 
 GATHER_S = 1.0  # a step of 8192 rollouts from 8 processes then makes some hundred journal entries, not 8192
 
@@ -31,6 +33,7 @@ def reports_groups(
     task_column: str = "task_id",
     selection_column: str = "selection_id",
     tasks_per_step: int | None = None,
+    gather: Gather = list,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions of a batch: `(prompts, completions, **columns) -> list of rewards`.
 
@@ -39,23 +42,32 @@ def reports_groups(
     Decorate one function, the one that tells success; coroutine functions stay such.
 
     Args:
-        selector: of the job; each rank's reports its own part.
+        selector: of the job.
         task_column: the column with the task's id.
         selection_column: the column with the id of its selection, as `SelectedTasks` gives it; without one the
             selector knows.
         tasks_per_step: closes the step only after so many tasks, for trainers that score group by group; None: each
             call closes one.
+        gather: brings the rollouts of all ranks to one of them, where groups lie on several ranks:
+            `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
     tail = Tail(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
 
-    def take(result: object, columns: Mapping[str, Any]) -> None:
+    def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
         tasks = [str(task) for task in _required(columns, task_column)]  # a column of numbers holds no texts
         selections = columns.get(selection_column)
         if selections is None:
             selections = [""] * len(tasks)
-        rollouts = list(zip(tasks, selections, _numbers(result), strict=True))
-        if rollouts:
-            tail.add(rollouts)
+        return list(zip(tasks, selections, _numbers(result), strict=True))
+
+    def take(result: object, columns: Mapping[str, Any]) -> None:
+        own: list[Rollout] = []
+        try:
+            own = rollouts_of(result, columns)
+        finally:  # with none, if it came to that: the other ranks would wait for ever
+            rollouts = gather(own)
+            if rollouts:
+                tail.add(rollouts)
 
     return lambda function: looked_at(function, take)
 
@@ -182,9 +194,7 @@ def observe_groups(
     return applied
 
 
-def _observe_calls(
-    selector: Selector, tasks_per_step: int, open_tasks: list[int], calls: list[list[tuple[str, str, float]]]
-) -> None:
+def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int], calls: list[list[Rollout]]) -> None:
     for call in calls:
         tasks, selections, rewards = zip(*call, strict=True)
         open_tasks[0] += observe_groups(selector, tasks, rewards, selections)

@@ -36,6 +36,18 @@ def from_rank_zero(ask: Callable[[], T]) -> T:
     return answer
 
 
+def to_rank_zero(things: Sequence[T]) -> list[T]:
+    """Return the things of all ranks on rank 0, in the order of the ranks, and none on the others; all must call it.
+
+    Without an initialised process group they are those that were given.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return list(things)
+    of_ranks: list[list[T]] = [[] for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather_object(of_ranks, list(things))
+    return [] if torch.distributed.get_rank() else [thing for of_rank in of_ranks for thing in of_rank]
+
+
 def _send(answer: object, failure: str | None) -> None:
     torch.distributed.broadcast_object_list([answer, failure], src=0)
 
