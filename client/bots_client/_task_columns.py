@@ -123,7 +123,7 @@ def value_at(row: Row, column: str) -> Any:
     cut = len(column)
     while (cut := column.rfind(".", 0, cut)) > 0:
         inner = row.get(column[:cut])
-        if isinstance(inner, Mapping):
+        if isinstance(inner, dict | Mapping):
             return value_at(inner, column[cut + 1 :])
     return None
 
@@ -133,7 +133,7 @@ def _part_of(value: object, column: str) -> str:
         return value
     if value is None or value == "":
         raise InvalidRequestError(f"there is no {column}")
-    if not isinstance(value, bool) and isinstance(value, Integral):
+    if not isinstance(value, bool) and isinstance(value, int | Integral):
         return str(int(value))
     raise InvalidRequestError(f"{column} is {_shown(value)}, which is no id: neither a text nor a whole number")
 
@@ -149,15 +149,16 @@ def _hash_of(row: Row, columns: tuple[str, ...]) -> str:
 
 def _plain(value: Any, column: str) -> Any:
     """Return a value as every reader of the same data has it: 1.0 is 1, an array a list, what is empty left out."""
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, str | int):
         return value
+    if isinstance(value, float):  # before the kinds that are told by abstract classes, which is slower
+        return int(value) if value.is_integer() else value if value == value else None  # noqa: PLR0124 - NaN
     if isinstance(value, Mapping):
         return {str(name): _plain(inner, column) for name, inner in value.items() if inner is not None}
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real | Decimal):
-        number = float(value)
-        return int(number) if number.is_integer() else number if number == number else None  # noqa: PLR0124 - NaN
+        return _plain(float(value), column)
     if hasattr(value, "tolist"):  # numpy's
         return _plain(value.tolist(), column)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
