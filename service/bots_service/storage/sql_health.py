@@ -5,13 +5,12 @@ from collections.abc import Callable
 from time import monotonic, time
 from typing import Any
 
-from alembic.migration import MigrationContext
 from sqlalchemy import Connection, bindparam, select, update
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.storage.database import Database, Job, Result
 from bots_service.storage.insert_missing import insert_missing
-from bots_service.storage.migrate import head, is_new_enough
+from bots_service.storage.migrate import head, is_new_enough, revision_of
 from bots_service.storage.tables import runs, write_probe
 
 TIMEOUT_S = 2.0  # a database that takes longer counts as not answering
@@ -37,7 +36,7 @@ class SqlHealth:
                 while versions are exchanged one by one, the old ones go on.
             StorageUnavailableError: it can't be read.
         """
-        revision = await _within(self._timeout_s, self._database.read, _revision)
+        revision = await _within(self._timeout_s, self._database.read, revision_of)
         if not is_new_enough(revision):
             said = f"the tables are at revision {revision or 'none'}, not {head()}; run `bots migrate`"
             raise OutdatedTablesError(said)
@@ -87,10 +86,6 @@ async def _within(seconds: float, verb: Callable[[Job[Result]], asyncio.Future[R
             return await verb(job)
     except TimeoutError as error:
         raise StorageUnavailableError(f"the database did not answer in {seconds:g} s") from error
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 def _look(connection: Connection) -> None:
