@@ -115,6 +115,10 @@ JOURNAL_ENTRY: dict[str, Any] = {
     "hidden": True,
     "time": "2026-01-02T03:04:05Z",
 }
+LEASES: dict[str, Any] = {
+    "leased": 33,
+    "leases": [{"expires_at": "2026-01-02T03:04:05Z", "tasks": 32, "first": ["math-17", "math-4"]}],
+}
 SNAPSHOT: dict[str, Any] = {
     "seq": 13,
     "epoch": 0,
