@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 from bots_client._async_client import AsyncClient
 from bots_client._backup_models import Imported, ImportedRun, PrunedRun, Pruning
-from bots_client._chart_models import Calibration, CalibrationBin, Curve, CurvePoint
+from bots_client._chart_models import Calibration, CalibrationBin, Curve, CurvePoint, Outlook, Outlooks
 from bots_client._client import Client
 from bots_client._errors import (
     AuthenticationError,
@@ -79,6 +79,8 @@ __all__ = [
     "NewApiKey",
     "NotFoundError",
     "Outcome",
+    "Outlook",
+    "Outlooks",
     "PoolChange",
     "Problem",
     "PrunedRun",

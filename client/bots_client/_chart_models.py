@@ -36,6 +36,27 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What was expected of the pool after a step.
+
+    uniform_effective_task_ratio: what uniform choice could expect then, in [0, 1].
+    distribution: the tasks' shares by expected success probability, in equal bins from 0 to 1.
+    """
+
+    step: int
+    uniform_effective_task_ratio: float
+    distribution: tuple[float, ...] = ()
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlooks:
+    """What was expected of the pool as training went on, in order."""
+
+    outlooks: tuple[Outlook, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationBin:
     """Rollouts whose predicted success rate lay between `low` and `high`; the means are None where there were none."""
 

@@ -159,6 +159,7 @@ class Client:
     snapshots = method(run_calls.snapshots, _each)
     curve = method(chart_calls.curve, _send)
     calibration = method(chart_calls.calibration, _send)
+    outlooks = method(chart_calls.outlooks, _send)
 
     select = method(step_calls.select, _send)
     report = method(step_calls.report, _send)

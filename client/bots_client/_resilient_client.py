@@ -269,6 +269,23 @@ class ResilientClient:
         """Return the tasks that a run has in flight, those selected last first; none if the service cannot tell."""
         return self._here.run(dataset, run).in_flight(self._report_deadline_s)
 
+    def uniform_effective_task_ratio(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> float | None:
+        """Return the effective task ratio that uniform choice could expect, by what the service expected last.
+
+        Training goes on without it, so it is asked for once and never raises, also with on_error="raise".
+
+        Args:
+            dataset: the pool.
+            run: by whose belief.
+            spent_s: how much of a report's time is used up already; it takes no more than the rest.
+
+        Returns:
+            None: the service has not looked at the run yet, is away, or cannot tell in that time.
+        """
+        here = self._here
+        with here.tally.timed("report_seconds"):
+            return here.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
+
     def complain(self, error: Exception) -> None:
         """Raise an error with on_error="raise", else log it once."""
         if self._raises:

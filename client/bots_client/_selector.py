@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
@@ -14,6 +15,7 @@ from bots_client._step_models import Receipt, Selection
 
 Share = Callable[[Callable[[], Selection]], Selection]
 SELECTIONS = 1024  # that may be in flight; beyond it the oldest is forgotten, its evidence then counts as of today
+EXPECTED_EVERY = 10  # closed steps: what uniform choice could expect moves slowly
 FORMAT = 2  # of `Selector.state_dict`
 
 
@@ -135,6 +137,8 @@ class Selector:
         self._process = Flight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
+        self._uniform: float | None = None
+        self._expected_at: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_process"}
@@ -216,6 +220,7 @@ class Selector:
         Returns:
             None if nothing was observed, or the report waits for the service.
         """
+        begun = time.monotonic()
         observed = self._flight.take()
         teaches = any(not outcome.is_aborted for _, outcomes in observed for outcome in outcomes)
         receipt = None
@@ -226,6 +231,8 @@ class Selector:
             )
         if observed:
             self._closed = receipt
+        if receipt is not None and receipt.closed:
+            self._expect(begun)
         return receipt
 
     def close_step(self) -> Receipt | None:
@@ -239,12 +246,13 @@ class Selector:
         if self.client.health.is_away:
             self._closed = None
             return None
-        bots = self.client.direct
+        bots, begun = self.client.direct, time.monotonic()
         try:
             run = bots.run(self.dataset, self.run)
             if run.settings.tasks_per_step is not None:
                 last = bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
                 self._closed = next(last, self._closed)
+                self._expect(begun)
                 return None
         except BotsClientError as error:
             self.client.complain(error)
@@ -253,6 +261,7 @@ class Selector:
             return None
         receipt = self.client.report(self.dataset, [], run=self.run, close_step=True)
         self._closed = receipt
+        self._expect(begun)
         return receipt
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
@@ -318,7 +327,8 @@ class Selector:
     def metrics(self) -> dict[str, float]:
         """Return numbers of the last step for W&B or TensorBoard, under names that begin with "bots/".
 
-        What is not known is left out: while the service is away, nothing tells the effective task ratio.
+        What is not known is left out: while the service is away, nothing tells the effective task ratio. What uniform
+        choice could expect is modelled by the run's belief; rank 0 asks for it after a closed step, once in ten.
         """
         values: dict[str, float | None] = {}
         if self._selection is not None:
@@ -328,8 +338,26 @@ class Selector:
             values["bots/effective_task_ratio"] = self._closed.effective_task_ratio
             values["bots/capability"] = self._closed.capability
             values["bots/step"] = self._closed.step
+            values["bots/uniform_effective_task_ratio"] = self._uniform
+            if self._uniform and self._closed.effective_task_ratio is not None:
+                values["bots/times_uniform"] = self._closed.effective_task_ratio / self._uniform
         known = {name: float(value) for name, value in values.items() if value is not None}
         return {**known, **self.client.health.as_metrics()}
+
+    def _expect(self, begun: float) -> None:
+        """Ask after a closed step what uniform choice could expect, unless that was asked lately.
+
+        Args:
+            begun: when the step was reported, by the monotonic clock; the report's deadline counts from there.
+        """
+        if self.rank != 0 or self._closed is None:
+            return
+        step, at = self._closed.step, self._expected_at
+        if at is not None and at <= step < at + EXPECTED_EVERY:
+            return
+        self._expected_at = step
+        spent_s = time.monotonic() - begun
+        self._uniform = self.client.uniform_effective_task_ratio(self.dataset, self.run, spent_s=spent_s)
 
     @property
     def _flight(self) -> Flight:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bots_client import Calibration, CalibrationBin, Curve, CurvePoint, NotFoundError, ServiceError
+from bots_client import Calibration, CalibrationBin, Curve, CurvePoint, NotFoundError, Outlook, Outlooks, ServiceError
 from tests.client.scripted_server import answer, problem
 
 POINT: dict[str, Any] = {
@@ -41,6 +41,16 @@ def test_a_calibration_is_read_in_full(serve, connect):
     assert found == Calibration(steps=3, bins=(CalibrationBin(**EMPTY), CalibrationBin(**BIN)))
 
 
+def test_outlooks_are_read_in_full(serve, connect):
+    told = {"step": 3, "uniform_effective_task_ratio": 0.5, "distribution": [0.25, 0.75], "time": POINT["time"]}
+
+    found = connect(serve(answer({"outlooks": [told]}))).outlooks("guru")
+
+    time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    outlook = Outlook(step=3, uniform_effective_task_ratio=0.5, distribution=(0.25, 0.75), time=time)
+    assert found == Outlooks(outlooks=(outlook,))
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "more", "target"),
     [
@@ -48,10 +58,12 @@ def test_a_calibration_is_read_in_full(serve, connect):
         ("curve", ("guru", "r1"), {"points": 7}, "r1/curve?points=7"),
         ("calibration", ("guru",), {}, "default/calibration"),
         ("calibration", ("guru", "r1"), {"steps": 9}, "r1/calibration?steps=9"),
+        ("outlooks", ("guru",), {}, "default/outlooks"),
+        ("outlooks", ("guru", "r1"), {"points": 1}, "r1/outlooks?points=1"),
     ],
 )
 def test_a_chart_is_asked_for_where_it_is_and_as_large_as_wanted(serve, connect, name, arguments, more, target):
-    server = serve(answer({"points": [], "steps": 0, "bins": []}))
+    server = serve(answer({"points": [], "steps": 0, "bins": [], "outlooks": []}))
 
     getattr(connect(server), name)(*arguments, **more)
 

@@ -88,7 +88,8 @@ class Connection:
             self._breaker.succeeded()  # it is there, and says no
             raise
         except BotsClientError as error:
-            self._note_failure(error)
+            if call.retried or error.status is None:  # "busy now" to a single attempt is no outage
+                self._note_failure(error)
             raise
         except Exception as error:  # no thread to be had, no file handle, a flaw of ours: training goes on
             failure = ServiceError(f"{call.asked} failed: {error!r}")

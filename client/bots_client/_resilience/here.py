@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bots_client._call import Call
-from bots_client._calls import run_calls
+from bots_client._calls import chart_calls, run_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError
 from bots_client._resilience.breaker import Breaker
@@ -163,6 +163,18 @@ class RunHere:
             self._connection.complain(error)
             return []
         return [task for lease in reversed(leases.leases) for task in lease.first]
+
+    def uniform_effective_task_ratio(self, seconds: float) -> float | None:
+        """Return what uniform choice could expect by the newest outlook; None if the service cannot tell at once."""
+        if not self._connection.is_there():
+            return None
+        call = replace(chart_calls.outlooks(*self.name, points=1), retried=False)
+        try:
+            outlooks = self._connection.ask(call, seconds).outlooks
+        except BotsClientError as error:
+            self._connection.complain(error)
+            return None
+        return outlooks[-1].uniform_effective_task_ratio if outlooks else None
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return where the run stands, as JSON values."""

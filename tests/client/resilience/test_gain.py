@@ -1,0 +1,162 @@
+"""What selecting gains over uniform choice: told with the metrics, and never paid for by training."""
+
+import threading
+import time
+
+import httpx
+import pytest
+
+from bots_client import Health, Selector
+from bots_client._selector import EXPECTED_EVERY
+from tests.client.resilience.worlds import IDS
+from tests.client.scripted_server import answer, drop, problem, stay_silent
+
+GAIN = {"bots/uniform_effective_task_ratio", "bots/times_uniform"}
+SOON_S = 30.0
+
+
+def before(service, instead=None):
+    """Return what a server does that hands each request on to the service; to outlooks, something else instead."""
+
+    def act(server, connection):
+        request = server.received[-1]
+        if instead is not None and "/outlooks" in request.target:
+            instead(server, connection)
+            return
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        reply = httpx.request(request.method, service.url + request.target, headers=headers, content=request.body)
+        answer(reply.content, reply.status_code)(server, connection)
+
+    return act
+
+
+def train(selector, steps=1):
+    """Do some steps in which half of the tasks teach."""
+    for _ in range(steps):
+        for place, task in enumerate(selector.next(4).ids):
+            selector.observe(task, [1, place % 2])
+        selector.step()
+
+
+def wait_for_outlook(bots, dataset):
+    """Return the newest, once the service has looked at the run."""
+    give_up = time.monotonic() + SOON_S
+    while not (found := bots.outlooks(dataset, points=1).outlooks) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    return found[-1]
+
+
+def asked(server):
+    return [request.target for request in server.received if "/outlooks" in request.target]
+
+
+def test_the_gain_is_the_last_steps_ratio_over_what_uniform_choice_could_expect(connect, service, dataset):
+    selector = Selector(connect(service), dataset, ids=IDS)
+    selector.next(1)
+    outlook = wait_for_outlook(selector.client.direct, dataset)
+    assert not GAIN & selector.metrics().keys()
+
+    train(selector)
+
+    expected = selector.client.direct.outlooks(dataset).outlooks
+    metrics = selector.metrics()
+    assert outlook in expected
+    assert metrics["bots/uniform_effective_task_ratio"] in {one.uniform_effective_task_ratio for one in expected}
+    assert metrics["bots/times_uniform"] == (2 / 4) / metrics["bots/uniform_effective_task_ratio"]
+
+
+def test_a_run_that_the_service_has_not_looked_at_yet_has_none(connect, serve, service, dataset):
+    selector = Selector(connect(serve(before(service, answer({"outlooks": []})))), dataset, ids=IDS)
+
+    train(selector)
+
+    assert selector.metrics()["bots/effective_task_ratio"] == 2 / 4
+    assert not GAIN & selector.metrics().keys()
+
+
+def test_a_pool_in_which_uniform_choice_expects_nothing_is_no_division_by_0(connect, serve, service, dataset):
+    nothing = answer({"outlooks": [{"step": 0, "uniform_effective_task_ratio": 0.0}]})
+    selector = Selector(connect(serve(before(service, nothing))), dataset, ids=IDS)
+
+    train(selector)
+
+    assert selector.metrics()["bots/uniform_effective_task_ratio"] == 0
+    assert "bots/times_uniform" not in selector.metrics()
+
+
+def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, service, dataset):
+    server = serve(before(service))
+    selector = Selector(connect(server), dataset, ids=IDS)
+    follower = Selector(selector.client, dataset, ids=IDS, rank=1)
+
+    train(follower, 2)
+    assert asked(server) == []
+    train(selector, EXPECTED_EVERY)
+    assert asked(server) == [f"/datasets/{dataset}/runs/default/outlooks?points=1"]
+    train(selector)
+    assert len(asked(server)) == 2
+
+
+def test_a_step_that_is_closed_on_the_reports_of_others_has_it(connect, service, dataset):
+    selector = Selector(connect(service), dataset, ids=IDS)
+    chosen = selector.next(2)
+    wait_for_outlook(selector.client.direct, dataset)
+    worker = Selector(connect(service), dataset, ids=IDS, rank=1)
+    for task in chosen.ids:
+        worker.observe(task, [1, 0], selection=chosen)
+    worker.step()
+
+    selector.close_step()
+
+    assert selector.metrics().keys() >= GAIN
+
+
+@pytest.mark.parametrize(
+    ("instead", "is_away", "on_error"),
+    [
+        (stay_silent, True, "continue"),
+        (problem(503), False, "continue"),
+        (problem(404), False, "continue"),
+        (problem(500), False, "raise"),
+    ],
+    ids=["silent", "busy", "unknown", "broken"],
+)
+def test_a_service_that_cannot_tell_fails_no_step_and_takes_no_longer_than_a_report(
+    connect, serve, service, dataset, instead, is_away, on_error
+):
+    server = serve(before(service, instead))
+    changes: list[Health] = []
+    bots = connect(server, report_deadline_s=1.0, on_error=on_error, on_change=changes.append)
+    selector = Selector(bots, dataset, ids=IDS)
+
+    begun = time.monotonic()
+    train(selector)
+    took_s = time.monotonic() - begun
+
+    assert took_s < 3  # 1 s for the report, the rest for a loaded machine
+    assert len(asked(server)) == 1
+    assert (selector.metrics()["bots/step"], selector.metrics()["bots/effective_task_ratio"]) == (1, 2 / 4)
+    assert not GAIN & selector.metrics().keys()
+    assert [health.is_away for health in changes[:1]] == [True] * is_away
+
+
+def test_while_the_service_is_away_it_is_neither_asked_for_nor_told(connect, serve, service, dataset):
+    gone = threading.Event()
+    there = before(service)
+
+    def act(server, connection):
+        (drop if gone.is_set() else there)(server, connection)
+
+    server = serve(act)
+    selector = Selector(connect(server, select_deadline_s=1.0, report_deadline_s=1.0), dataset, ids=IDS)
+    selector.next(1)
+    wait_for_outlook(selector.client.direct, dataset)
+    train(selector)
+    assert selector.metrics().keys() >= GAIN
+    looks = len(asked(server))
+    gone.set()
+
+    train(selector, EXPECTED_EVERY + 1)
+
+    assert not GAIN & selector.metrics().keys()
+    assert len(asked(server)) == looks
