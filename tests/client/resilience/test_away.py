@@ -78,7 +78,7 @@ def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, 
     assert selector.metrics().keys() >= OF_THE_LAST_STEP
     own_service.process.send_signal(signal.SIGSTOP if hangs else signal.SIGKILL)
     first, *others = trained(selector, SOON_S, until=lambda: bots.health.local_selects)
-    assert (first > 2) is hangs  # it costs a deadline: a connection that is refused needs not all of it
+    assert not hangs or first > 2  # it costs a deadline; a refused connection, random waits that may end sooner
     others += trained(selector, 5)  # a look at a service that hangs takes 4 s
     assert not OF_THE_LAST_STEP & selector.metrics().keys()
     if hangs:

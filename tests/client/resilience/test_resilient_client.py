@@ -125,7 +125,7 @@ from bots_client import ResilientClient
 bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, select_deadline_s=0.2)
 ids = [str(n) for n in range(10**6)]
 child = os.fork()
-print(bots.select("guru", 1, ids=ids).ids[0], flush=True)
+os.write(1, f"{{bots.select('guru', 1, ids=ids).ids[0]}}\\n".encode())
 if not child:
     os._exit(0)
 os.waitpid(child, 0)

