@@ -61,7 +61,8 @@ class LocalPool:
             exclude: not these, unless there are no others.
         """
         chosen: list[str] = []
-        unwanted = set(exclude)
+        excluded = frozenset(exclude)
+        unwanted = set(excluded)
         for _ in range(2 * len(self.ids)):  # twice through the deck has seen all
             if len(chosen) == count:
                 return chosen
@@ -69,5 +70,5 @@ class LocalPool:
             if task not in unwanted:
                 chosen.append(task)
                 unwanted.add(task)
-        wanted = [task for task in self.ids if task not in set(exclude)] or self.ids
+        wanted = [task for task in self.ids if task not in excluded] or self.ids
         return chosen + [wanted[place % len(wanted)] for place in range(count - len(chosen))]

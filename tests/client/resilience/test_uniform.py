@@ -56,6 +56,20 @@ def test_choices_go_on_through_the_pool_without_repeating(ids, count):
     assert len(set(chosen)) == len(chosen)
 
 
+def test_a_choice_goes_through_what_is_not_wanted_once_however_many_there_are():
+    class Counted(list):
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            return super().__iter__()
+
+    unwanted = Counted(["a", "b"])
+    LocalPool([f"t{n}" for n in range(50)], "seed").choose(60, unwanted)
+
+    assert unwanted.times == 1
+
+
 def test_the_same_seed_chooses_the_same():
     ids = [f"t{n}" for n in range(1000)]
 
