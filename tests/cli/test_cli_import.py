@@ -192,6 +192,14 @@ def test_tasks_as_the_service_reads_them_are_appended_with_all_they_have(bots, t
     assert bots("datasets", "show", "grown", "--json").json["tags"] == {"t": 1}
 
 
+def test_tasks_without_pass_rates_are_appended_to_a_dataset_that_has_references(bots, tmp_path):
+    (tmp_path / "measured.csv").write_text("problem,weak,strong\na,0.25,0.5\n")
+    (tmp_path / "more.csv").write_text("problem\nb\nc\n")
+    bots.ok("datasets", "import", "measured.csv", "--id", "problem", "--reference", "weak", "--reference", "strong")
+    assert bots("datasets", "append", "measured", "more.csv", "--id", "problem", "--json").json["added"] == 2
+    assert bots("datasets", "show", "measured", "--json").json["tasks"] == 3
+
+
 def test_rows_of_a_csv_file_count_where_no_column_is_wanted(tmp_path):
     (tmp_path / "a.csv").write_text("problem,weak\nx,0.5\n,often\n")
     assert tasks_in(tmp_path / "a.csv", columns=TaskColumns(id_from="row")) == [Task("0", [], []), Task("1", [], [])]

@@ -57,7 +57,7 @@ def ndjson(source: Source, read: Read, advance: Advance) -> Iterator[bytes]:
     """Yield the tasks of files as NDJSON."""
     encoder = msgspec.json.Encoder()
     for tasks in read_tasks(source, read):
-        yield encoder.encode_lines(tasks)
+        yield encoder.encode_lines([task.as_wire() for task in tasks])
         advance(read.share, read.rows)
     advance(1.0, read.rows)
 
