@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -178,6 +179,8 @@ def _rate_of(value: Any, column: str) -> float | None:
         return None
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise InvalidRequestError(f"{column} is {_shown(value)}, not a number")
+    if abs(plain) > sys.float_info.max:  # JSON has no infinity, and null would make it unknown
+        raise InvalidRequestError(f"{column} is {_shown(plain)}, not a finite number")
     return plain
 
 
