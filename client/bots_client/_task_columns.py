@@ -155,7 +155,8 @@ def _plain(value: Any, column: str) -> Any:
     if isinstance(value, float):  # before the kinds that are told by abstract classes, which is slower
         return int(value) if value.is_integer() else value if value == value else None  # noqa: PLR0124 - NaN
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner, column) for name, inner in value.items() if inner is not None}
+        plain = {str(name): _plain(inner, column) for name, inner in value.items()}
+        return {name: inner for name, inner in plain.items() if inner is not None}
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real | Decimal):

@@ -233,6 +233,8 @@ def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
         ("a.jsonl", '{"id": 1.5}\n', ["--tag", "id"], "a.jsonl: row 1: id is 1.5, which is no id"),
         ("a.jsonl", '{"id": 1, "w": "0.5"}\n', ["--reference", "w"], "row 1: w is '0.5', not a number"),
         ("a.csv", "id,weak\nx,0.5\ny,inf\n", ["--reference", "weak"], "row 2: weak is inf, not a finite number"),
+        ("a.csv", "id,level\nx,3\n", ["--id-from", "content"], "convert the file to Parquet or JSON Lines"),
+        ("a.csv.gz", "", ["--id-from", "content"], "a.csv.gz: no ids from the content of CSV"),
         ("a.parquet", "PAR1", ["--tag", "id"], "a.parquet: "),
         ("a.txt", "id\n", [], "must end with one of .csv, .json, .jsonl, .ndjson, .parquet (.gz, .zst)"),
     ],

@@ -53,6 +53,8 @@ def test_a_content_id_does_not_depend_on_what_read_the_row():
         {"value": [{"a": 1, "b": [0.5, 2]}]},
         {"value": ({"b": np.array([0.5, 2.0]), "a": np.int64(1), "c": None},)},
         {"value": [{"b": [0.5, 2.0], "a": 1.0}], "other": 3},
+        {"value": [{"b": [0.5, 2.0], "a": 1, "c": float("nan")}]},
+        {"value": [{"b": [0.5, 2.0], "a": 1, "c": np.float32("nan")}]},
     ]
     assert len({columns.id_of(row) for row in same}) == 1
     assert columns.id_of({"value": [{"a": 1, "b": [2, 0.5]}]}) != columns.id_of(same[0])

@@ -32,8 +32,20 @@ class Source:
     def of(
         cls, paths: list[Path], columns: "TaskColumns", *, file_in_id: bool = False, skip_repeats: bool = False
     ) -> "Source":
-        """Return the source that a command names: files, and folders of files."""
-        return cls(files_of(paths), columns, file_in_id, skip_repeats)
+        """Return the source that a command names: files, and folders of files.
+
+        Raises:
+            CommandError: a file is of no known kind, or is CSV where its content is to be the id.
+        """
+        files = files_of(paths)
+        for file in files:
+            if columns.id_from == "content" and kind_of(file) == ".csv":
+                raise CommandError(
+                    f"{file}: no ids from the content of CSV, which does not say whether 3 is a number or a text, so "
+                    "that your trainer may compute others; convert the file to Parquet or JSON Lines with what your "
+                    "trainer reads it with, and give both that file"
+                )
+        return cls(files, columns, file_in_id, skip_repeats)
 
     @property
     def wanted(self) -> Wanted:
