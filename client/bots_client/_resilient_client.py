@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from bots_client._call import Call
 from bots_client._calls import step_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError, InvalidRequestError
@@ -16,6 +17,7 @@ from bots_client._resilience.spools import spool_folder
 from bots_client._retry import Deadline
 from bots_client._step_models import Receipt, Selection
 
+T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="ResilientClient")
 
 
@@ -285,6 +287,14 @@ class ResilientClient:
         here = self._here
         with here.tally.timed("report_seconds"):
             return here.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
+
+    def _told(self, call: Call[T], dataset: str, run: str) -> T | None:
+        """Return what the service answers of a run, in a report's time; None if it is away, or cannot tell."""
+        try:
+            return self._here.run(dataset, run).told(call, self._report_deadline_s)
+        except BotsClientError as error:
+            self.complain(error)
+            return None
 
     def complain(self, error: Exception) -> None:
         """Raise an error with on_error="raise", else log it once."""

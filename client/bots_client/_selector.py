@@ -7,9 +7,10 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
 
-from bots_client._errors import BotsClientError, InvalidRequestError
+from bots_client._calls import run_calls
+from bots_client._errors import InvalidRequestError
 from bots_client._inputs import Outcome, joined, strings
-from bots_client._models import HistoryStep
+from bots_client._models import HistoryStep, Run
 from bots_client._resilient_client import ResilientClient
 from bots_client._step_models import Receipt, Selection
 
@@ -243,19 +244,15 @@ class Selector:
         Returns:
             None if nothing was reported since the last one, or the service is away.
         """
-        if self.client.health.is_away:
-            self._closed = None
+        begun = time.monotonic()
+        run = self.client._told(run_calls.run(self.dataset, self.run), self.dataset, self.run)
+        if run is None:
+            if self.client.health.is_away:
+                self._closed = None
             return None
-        bots, begun = self.client.direct, time.monotonic()
-        try:
-            run = bots.run(self.dataset, self.run)
-            if run.settings.tasks_per_step is not None:
-                last = bots.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
-                self._closed = next(last, self._closed)
-                self._expect(begun)
-                return None
-        except BotsClientError as error:
-            self.client.complain(error)
+        if run.settings.tasks_per_step is not None:
+            self._closed = self._last_of(run) or self._closed
+            self._expect(begun)
             return None
         if not run.pending:
             return None
@@ -263,6 +260,12 @@ class Selector:
         self._closed = receipt
         self._expect(begun)
         return receipt
+
+    def _last_of(self, run: Run) -> HistoryStep | None:
+        """Return the last step that a run closed; None if it closed none, or the service cannot tell."""
+        pages = run_calls.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
+        page = None if pages.next_call is None else self.client._told(pages.next_call, self.dataset, self.run)
+        return None if page is None else next(iter(pages.take(page)), None)
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
         """Return where the run stands and what is in flight, as JSON values, for the trainer's checkpoint.

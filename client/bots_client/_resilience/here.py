@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bots_client._call import Call
 from bots_client._calls import chart_calls, run_calls
@@ -27,6 +27,8 @@ from bots_client._step_models import Receipt, SelectedTask, Selection
 
 MOST_LEASES = 1000  # of a run, and tasks of each, that are asked for; what the service tells at most
 DELIVERY_SHARE = 0.5  # of a selection's deadline may go to reports that wait
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,14 @@ class RunHere:
         if not self._connection.is_there():
             return []
         return register(self._connection, *self.name, ids)
+
+    def told(self, call: Call[T], seconds: float) -> T | None:
+        """Return what the service answers; None if it is away.
+
+        Raises:
+            BotsClientError: it goes away now, or refuses.
+        """
+        return self._connection.ask(call, seconds) if self._connection.is_there() else None
 
     def in_flight(self, seconds: float) -> list[str]:
         """Return the tasks that the service has in flight, those selected last first; none if it cannot tell."""

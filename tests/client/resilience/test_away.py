@@ -95,6 +95,22 @@ def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, 
     assert run.totals.rollouts == 8 * bots.health.reports
 
 
+def test_closing_a_step_waits_once_for_a_service_that_hangs(own_service, connect):
+    bots = connect(own_service, report_deadline_s=1.0)
+    selector = Selector(bots, "guru", ids=IDS)
+    bots.report("guru", [Outcome.counts("t1", 1, 2)], close_step=False)
+    own_service.process.send_signal(signal.SIGSTOP)
+    took = []
+    for _ in range(3):
+        begun = time.monotonic()
+        assert selector.close_step() is None
+        took.append(time.monotonic() - begun)
+
+    assert bots.health.is_away
+    assert took[0] < 5, "half the plain client's deadline"
+    assert max(took[1:]) < AT_ONCE_S / 2
+
+
 @pytest.mark.usefixtures("quick_looks")
 def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
     before = set(watchers())
