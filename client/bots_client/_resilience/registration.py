@@ -83,21 +83,27 @@ def _completed(connection: Connection, dataset: str, ids: Sequence[str]) -> list
 
 
 def _add(connection: Connection, dataset: str, missing: Sequence[str]) -> None:
-    try:
-        for begin in range(0, len(missing), AT_A_TIME):
-            part = missing[begin : begin + AT_A_TIME]
+    added, conflict = 0, None
+    for begin in range(0, len(missing), AT_A_TIME):
+        part = missing[begin : begin + AT_A_TIME]
+        try:
             connection.ask(dataset_calls.append_tasks(dataset, map(Task, part)), UPLOAD_S)
-    except ConflictError as error:
+            added += len(part)
+        except ConflictError as error:  # some are retired, or another process of this job was quicker
+            conflict = error
+    if added:
+        logger.warning("%d of the trainer's tasks were added to dataset %s", added, dataset)
+    held = frozenset(_held(connection, dataset)) if conflict else frozenset(missing)
+    left_out = [task for task in missing if task not in held]
+    if left_out:
         logger.warning(
             "%d of the trainer's tasks, such as %r, are not in dataset %s and were not added; they are never selected"
             " until they are: %s",
-            len(missing),
-            missing[0],
+            len(left_out),
+            left_out[0],
             dataset,
-            error,
+            conflict,
         )
-    else:
-        logger.warning("%d of the trainer's tasks were added to dataset %s", len(missing), dataset)
 
 
 def _held(connection: Connection, dataset: str) -> Iterator[str]:

@@ -68,6 +68,28 @@ def test_tasks_that_the_dataset_lacks_are_added(pool, monkeypatch, caplog):
     assert "30 of the trainer's tasks were added" in caplog.text
 
 
+def test_what_another_process_added_meanwhile_is_not_called_missing(pool, monkeypatch, caplog):
+    monkeypatch.setattr(registration, "AT_A_TIME", 7)
+    pool(IDS[:10]).register()
+    selector = pool(IDS)
+    caplog.clear()
+    listed = registration._held
+
+    def overtaken(connection, dataset):
+        monkeypatch.setattr(registration, "_held", listed)
+        held = list(listed(connection, dataset))
+        selector.client.direct.append_tasks(dataset, [Task(task) for task in IDS[10:17]])
+        return held
+
+    monkeypatch.setattr(registration, "_held", overtaken)
+    selector.register()
+
+    assert held(selector) == IDS
+    assert [record.getMessage() for record in caplog.records] == [
+        f"23 of the trainer's tasks were added to dataset {selector.dataset}"
+    ]
+
+
 def test_pass_rates_that_were_imported_stay(pool):
     selector = pool(IDS)
     bots = selector.client.direct
