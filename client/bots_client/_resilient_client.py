@@ -11,6 +11,7 @@ from bots_client._calls import step_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError, InvalidRequestError
 from bots_client._inputs import Outcome
+from bots_client._lease_models import Lease
 from bots_client._resilience.health import Health
 from bots_client._resilience.here import Here, How
 from bots_client._resilience.spools import spool_folder
@@ -267,8 +268,11 @@ class ResilientClient:
         """
         self._here.run(dataset, run).load(saved, Deadline(self._report_deadline_s, time.monotonic))
 
-    def in_flight(self, dataset: str, run: str = "default") -> list[str]:
-        """Return the tasks that a run has in flight, those selected last first; none if the service cannot tell."""
+    def in_flight(self, dataset: str, run: str = "default") -> list[Lease]:
+        """Return what a run has in flight, selected last first; nothing if the service cannot tell.
+
+        A lease names at most 1000 of its tasks.
+        """
         return self._here.run(dataset, run).in_flight(self._report_deadline_s)
 
     def uniform_effective_task_ratio(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> float | None:

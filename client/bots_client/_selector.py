@@ -1,21 +1,19 @@
 """`Selector`: what a trainer says at each step, with no word of HTTP."""
 
 import os
-import threading
 import time
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
 
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError
+from bots_client._flight import Flight
 from bots_client._inputs import Outcome, joined, strings
 from bots_client._models import HistoryStep, Run
 from bots_client._resilient_client import ResilientClient
 from bots_client._step_models import Receipt, Selection
 
 Share = Callable[[Callable[[], Selection]], Selection]
-SELECTIONS = 1024  # that may be in flight; beyond it the oldest is forgotten, its evidence then counts as of today
 EXPECTED_EVERY = 10  # closed steps: what uniform choice could expect moves slowly
 FORMAT = 2  # of `Selector.state_dict`
 
@@ -23,65 +21,6 @@ FORMAT = 2  # of `Selector.state_dict`
 def alone(ask: Callable[[], Selection]) -> Selection:
     """Ask, as a job of one process does."""
     return ask()
-
-
-class Flight:
-    """What is under way in one process: selections, and what was observed of them. Safe to share between threads."""
-
-    def __init__(self, selected: Mapping[str, set[str]] | None = None, *, first: Iterable[str] = ()) -> None:
-        self.process = os.getpid()
-        self._lock = threading.Lock()
-        self._selected: OrderedDict[str, set[str]] = OrderedDict(selected or {})
-        self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
-        self._first = list(first)
-
-    @property
-    def tasks(self) -> set[str]:
-        """The tasks of all selections that are under way."""
-        with self._lock:
-            return set().union(*self._selected.values())
-
-    def take_first(self, count: int) -> list[str]:
-        """Return tasks that are to be handed out before any others; they no longer are."""
-        with self._lock:
-            taken, self._first = self._first[:count], self._first[count:]
-            return taken
-
-    def pass_over(self, tasks: Collection[str]) -> None:
-        """Do not hand these out before others."""
-        with self._lock:
-            self._first = [task for task in self._first if task not in tasks]
-
-    def in_fork(self) -> "Flight":
-        """Return that of a forked process: its parent reports what was observed, and its lock may be held for ever."""
-        return Flight(self._selected)
-
-    def begin(self, selection: Selection) -> None:
-        """Note a selection."""
-        if selection.is_local:
-            return
-        with self._lock:
-            self._selected[selection.selection_id] = set(selection.ids)
-            while len(self._selected) > SELECTIONS:
-                self._selected.popitem(last=False)
-
-    def note(self, outcome: Outcome, selection: str | None) -> None:
-        """Note an outcome; if no selection is named, of the oldest in flight that has its task."""
-        with self._lock:
-            if selection is None:
-                selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
-            self._observed[selection].append(outcome)
-
-    def take(self) -> list[tuple[str, list[Outcome]]]:
-        """Return what was observed, by selection, oldest first; it is no longer in flight."""
-        with self._lock:
-            observed, self._observed = self._observed, defaultdict(list)
-            for selection, outcomes in observed.items():
-                left = self._selected.get(selection, set())
-                left -= {outcome.task for outcome in outcomes}
-                if not left:
-                    self._selected.pop(selection, None)
-            return list(observed.items())
 
 
 class Selector:
@@ -277,8 +216,9 @@ class Selector:
         saved, in_flight = None, list[str]()
         if self.rank == 0:
             saved = self.client.save_checkpoint(self.dataset, self.run)
-            mine = self._flight.tasks
-            in_flight = [task for task in self.client.in_flight(self.dataset, self.run) if task in mine]
+            flight, mine = self._flight, self._flight.tasks
+            leased = (task for lease in self.client.in_flight(self.dataset, self.run) for task in flight.whole(lease))
+            in_flight = [task for task in dict.fromkeys(leased) if task in mine]
         about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
         return {**about, "saved": saved, "in_flight": in_flight}
 
@@ -317,9 +257,8 @@ class Selector:
                 )
                 return
         known = set(self.ids)
-        first = dict.fromkeys(
-            [*state["in_flight"], *self.client.in_flight(self.dataset, self.run)]
-        )  # before it rewinds
+        leases = self.client.in_flight(self.dataset, self.run)  # before it rewinds
+        first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = Flight(first=[task for task in first if task in known])
         self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 

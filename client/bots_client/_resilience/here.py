@@ -13,6 +13,7 @@ from bots_client._call import Call
 from bots_client._calls import chart_calls, run_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError
+from bots_client._lease_models import Lease
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
@@ -163,8 +164,8 @@ class RunHere:
         """
         return self._connection.ask(call, seconds) if self._connection.is_there() else None
 
-    def in_flight(self, seconds: float) -> list[str]:
-        """Return the tasks that the service has in flight, those selected last first; none if it cannot tell."""
+    def in_flight(self, seconds: float) -> list[Lease]:
+        """Return what the service has in flight, selected last first; nothing if it cannot tell."""
         if not self._connection.is_there():
             return []
         try:
@@ -172,7 +173,7 @@ class RunHere:
         except BotsClientError as error:
             self._connection.complain(error)
             return []
-        return [task for lease in reversed(leases.leases) for task in lease.first]
+        return list(reversed(leases.leases))
 
     def uniform_effective_task_ratio(self, seconds: float) -> float | None:
         """Return what uniform choice could expect by the newest outlook; None if the service cannot tell at once."""

@@ -80,6 +80,21 @@ def test_tasks_in_flight_when_the_checkpoint_was_saved_are_handed_out_first_thou
     assert set(state["in_flight"]) == set(late.ids) == set(selector.next(4).ids)
 
 
+def test_all_tasks_of_a_large_selection_are_saved_though_the_service_names_a_thousand(connect, service):
+    ids = [f"t{n}" for n in range(2500)]
+    selector = Selector(connect(service), "large", ids=ids)
+    selector.register()
+    mine = selector.next(1536)
+    step(selector, mine.ids[:36])
+    Selector(connect(service), "large", ids=ids).next(8)
+
+    state = selector.state_dict()
+    selector.load_state_dict(state)
+
+    assert sorted(state["in_flight"]) == sorted(mine.ids[36:])
+    assert set(selector.next(1500).ids) == set(mine.ids[36:])
+
+
 def test_only_tasks_of_this_job_that_nobody_reported_are_saved_as_in_flight(selector, connect, service):
     mine = selector.next(4)
     Selector(connect(service), selector.dataset, ids=IDS).next(4)
