@@ -63,7 +63,7 @@ class Outcome:
         Args:
             task: its id.
             successes: how many rollouts met the task's own criterion; the belief learns this.
-            trials: how many rollouts there were.
+            trials: how many rollouts there were; the service takes at most 4096 in one outcome.
             rewards: what the trainer optimises, one for each trial, inside the run's reward range or not; they only
                 say whether the task is effective.
             effective: whether the group has a gradient; None: the rewards say so, or the counts without them.

@@ -54,7 +54,7 @@ def together(several: Iterable[Results]) -> str:
 
 def head(pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield the first lines of a table of means, the endpoint included."""
-    yield line(f"mean of {len(pairs)} seeds", "uniform", "BOTS", "BOTS beside uniform (95 % interval)")
+    yield line(f"mean of {len(pairs)} seeds", "uniform", "BOTS", "BOTS minus uniform (95 % interval)")
     yield line("---", "---:", "---:", "---:")
     yield row("held-out accuracy, mean over the whole course", pairs, mean_accuracy)
 

@@ -96,6 +96,14 @@ def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
     assert tiles["Step"].startswith(str(STEPS))
 
 
+def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url) as visit:
+        page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
+        figure = page.locator("figure", has=page.get_by_role("heading", name="Belief and reality", exact=True))
+        titles = [figure.locator(f".{axis}title").text_content() for axis in "xy"]
+    assert titles == ["predicted success rate", "success rate"]
+
+
 def test_a_run_of_uniform_choice_claims_no_gain(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, Report, SettingsChange
-from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.evidence import MAX_TRIALS, Evidence, no_evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
@@ -257,7 +257,8 @@ class Story:
 
 
 shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1)
-counts = st.integers(0, 16).map(float) | st.integers(0, 64).map(lambda quarters: quarters / 4) | st.just(1e6)
+quarters = st.integers(0, 64).map(lambda number: number / 4)
+counts = st.integers(0, 16).map(float) | quarters | st.just(MAX_TRIALS / 2)
 some_settings = st.fixed_dictionaries(
     {
         "forgetting": shares,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Story, counts, pieces, pool_of, pools, replay, report_of, shares, some_settings, stories
@@ -180,9 +181,9 @@ def test_late_evidence_beside_evidence_on_time_moves_no_capability():
 
 @given(some_settings, pools(), st.data())
 def test_beliefs_stay_finite_and_never_fall_below_the_prior(chosen, pool, data):
-    # Legal settings at their ends, the most rollouts that one report may carry, and 90 steps.
+    # Legal settings at their ends, the most rollouts that one outcome may carry, and 90 steps.
     bodies = [report_of(*data.draw(pieces(len(pool))), close=True) for _ in range(3)]
-    huge = report_of(*((task, 1e6, 0.0) for task in range(len(pool))), close=True)
+    huge = report_of(*((task, MAX_TRIALS, 0.0) for task in range(len(pool))), close=True)
     late = report_of(*data.draw(pieces(len(pool))), made_at=2, close=True)
     journal = [*bodies, huge, late, *[report_of(close=True)] * 40, huge, *bodies * 15]
     state, everything = fresh_state(chosen, pool.profiles), np.arange(len(pool), dtype=np.int32)
@@ -199,9 +200,9 @@ def test_beliefs_stay_finite_and_never_fall_below_the_prior(chosen, pool, data):
 
 def test_a_belief_too_sure_for_its_mean_to_differ_from_one_still_has_a_finite_prediction_error():
     chosen = settings_from({"prior": (1e-3, 1e-3), "forgetting": 0.0})
-    solved = report_of(*[(0, 1e6, 0.0)] * 64)
+    solved = report_of(*[(0, MAX_TRIALS, 0.0)] * 64)
     state = replay(POOL, [solved] * 2, chosen)
-    tried = replace(state.belief.tried, scale=1e6)  # as after a million times as many steps
+    tried = replace(state.belief.tried, scale=1e9)  # as after a billion times as many steps
     state = replace(state, belief=replace(state.belief, tried=tried))
     assert state.belief.mean(POOL, ALL[:1])[0] == 1.0
     _, receipt = advance(state, Entry(3, 0, POOL.profiles, report_of((0, 0.0, 1.0))), POOL)

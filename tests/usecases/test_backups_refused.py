@@ -146,7 +146,7 @@ def with_tasks(state: RunState, more: int) -> RunState:
         (EntriesPart, body(2, report(1, -1.0)), "counts that no report can have"),
         (EntriesPart, body(2, report(1, 0.0, 0.0)), "counts that no report can have"),
         (EntriesPart, body(2, report(1, 1e308, 1e308)), "counts that no report can have"),
-        (EntriesPart, body(2, report(1, 1e6, 1.0)), "counts that no report can have"),
+        (EntriesPart, body(2, report(1, 4096.0, 1.0)), "counts that no report can have"),
         (EntriesPart, body(2, report(1, counts=2)), "counts that no report can have"),
         (EntriesPart, body(2, replace(report(1), made_at=-1)), "speaks of step -1"),
         (EntriesPart, body(2, SettingsChange({"prior": (2.0, 2.0)})), "changes the prior"),

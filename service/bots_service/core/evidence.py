@@ -7,7 +7,9 @@ import numpy as np
 
 from bots_service.core.arrays import Flags, Floats, Tasks, frozen
 
-MAX_TRIALS = 1e6  # rollouts of one task in one outcome; far above any group size, far below trouble
+# Rollouts of one task in one outcome, as counts or as rewards; far above any group size. It bounds how far one wrong
+# outcome can pull the mean that a learned `rollouts_per_task` is, and so what is implied for tasks never tried.
+MAX_TRIALS = 4096
 SPREAD = 1e-9  # of the reward range: rewards that differ by less are equal but for rounding, and give no gradient
 
 
@@ -61,7 +63,7 @@ def counts_of_trials(successes: float, trials: float) -> tuple[float, float]:
         ValueError: the counts can't be true; the message names them.
     """
     if not 0 < trials <= MAX_TRIALS:
-        raise ValueError(f"{trials} trials; more than 0 and at most {MAX_TRIALS:g} are possible")
+        raise ValueError(f"{trials} trials; a task can have more than 0 and at most {MAX_TRIALS} in one outcome")
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} successes of {trials} trials")
     return float(successes), float(trials - successes)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Report
-from bots_service.core.evidence import Evidence, counts_of_rewards, counts_of_trials, rewards_differ
+from bots_service.core.evidence import MAX_TRIALS, Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.errors import Flaw, InvalidInputError, InvalidOutcomesError, StaleEpochError
@@ -29,13 +29,15 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     are those that the trainer optimises, one for each trial; they may leave the reward range, and say only whether the
     group is effective. effective: whether the group has a gradient; left out, rewards say so, or counts without them.
 
+    A group has at most 4096 trials, as counts or as rewards.
+
     A Struct, so that the tens of thousands in a large report are read from JSON once and never copied.
     """
 
     task: Annotated[str, Meta(min_length=1, max_length=256)]
     successes: float | None = None
     trials: float | None = None
-    rewards: Annotated[list[float], Meta(max_length=4096)] | None = None
+    rewards: Annotated[list[float], Meta(max_length=MAX_TRIALS)] | None = None
     effective: bool | None = None
     status: Literal["aborted"] | None = None
 

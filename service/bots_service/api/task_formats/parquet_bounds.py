@@ -12,7 +12,7 @@ from bots_service.errors import Flaw, InvalidTasksError, LimitReachedError
 MIB = 2**20
 FOOTER_BYTES = 16 * MIB  # of metadata, which is read at once; 10,000 row groups of three columns take some 5 MiB
 GROUP_VALUES = 2**25  # of a column in a row group: one task could hold them all, and 12 bytes each are read at once
-GROUP_BYTES = 256 * MIB  # likewise
+GROUP_BYTES = 256 * MIB  # of a column in a row group once it is unpacked: all of it stands in memory at once
 VALUES_PER_TASK = 256  # four times the reference models, eight times the tags that a task can have
 BYTES_PER_TEXT = 2048  # an id has at most 256 characters of at most 4 bytes
 SLACK_BYTES = MIB  # a row group of few tasks still has page headers and a dictionary

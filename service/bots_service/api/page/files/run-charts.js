@@ -158,7 +158,7 @@ function calibrationChart({ bins }) {
   };
   const layout = {
     xaxis: { ...FROM_0_TO_1, title: { text: "predicted success rate", standoff: 8 } },
-    yaxis: { ...FROM_0_TO_1, title: { text: "reward" } },
+    yaxis: { ...FROM_0_TO_1, title: { text: "success rate" } },
     hovermode: "closest",
     showlegend: true,
   };
