@@ -200,7 +200,7 @@ def use_cases(
         follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
         observe_runs=ObserveRuns(p.look_at_run, p.at_work),
         export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
-        import_backup=ImportBackup(p.imports, p.datasets, p.open_runs, p.states, p.leases),
+        import_backup=ImportBackup(p.imports, p.datasets, p.open_runs, p.states, p.leases, p.tell_replicas),
         prune=prune(p, settings.keep_journal_days),
     )
 

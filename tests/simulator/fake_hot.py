@@ -306,6 +306,13 @@ class FakeLeases:
         with contextlib.suppress(LostError):
             await self._link.call("release", lambda: self._hot.of(run).release(tasks))
 
+    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        kept = None if key is None else self._own(run).remembered.get(key)
+        if kept is None and key is not None:
+            with contextlib.suppress(LostError):
+                kept = await self._link.call("remembered", lambda: self._hot.of(run).remembered.get(key))
+        return None if kept is None else kept[:2]
+
     async def leased(self, run: RunRow) -> Tasks:
         try:
             ends = await self._link.call("leased", lambda: dict(self._hot.of(run).ends))

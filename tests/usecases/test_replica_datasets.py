@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from bots_service.errors import BusyError, InvalidOutcomesError, StorageUnavailableError, UnknownDatasetError
+from bots_service.errors import (
+    BusyError,
+    InvalidOutcomesError,
+    KeyReusedError,
+    PoolTooSmallError,
+    StorageUnavailableError,
+    UnknownDatasetError,
+)
 from bots_service.usecases.dataset_builder import DatasetHeader
 from tests.servers import RedisServer
 from tests.usecases.backups import exported, imported
@@ -92,6 +99,33 @@ async def test_tasks_retired_at_once_by_two_are_refused_once(replicas: tuple[Rep
     assert [isinstance(one, BusyError) for one in done].count(True) == 1
     await replicas[0].use.retire_tasks(POOL, ["t0", "t1"], None)
     assert (await replicas[1].select(38)).reused == 0
+
+
+@pytest.mark.parametrize("select_between", [True, False])
+async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_left_for_another(
+    replicas: tuple[Replica, Replica], *, select_between: bool
+):
+    here, _ = replicas
+    first = await here.select(10, key="once")
+    await here.use.retire_tasks(POOL, [f"t{place}" for place in range(35)], None)
+    if select_between:
+        await here.select(1)
+    assert (await here.select(10, key="once")).id == first.id
+    with pytest.raises(KeyReusedError):
+        await here.select(11, key="once")
+    with pytest.raises(PoolTooSmallError):
+        await here.select(10, key="another")
+
+
+async def test_runs_that_an_import_makes_have_lost_nothing(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await here.put_run("side")
+    await here.report(outcome("t1"), run="side")
+    await imported(here, await exported(here), dataset="copy")
+    await imported(here, await exported(here, "side"), run="copied")
+    selections = [await there.select(1, run, dataset="copy") for run in ("default", "side")]
+    selections.append(await there.select(1, "copied"))
+    assert [(selection.seq, selection.degraded) for selection in selections] == [(0, False), (1, False), (1, False)]
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -99,7 +99,8 @@ class Leases(Protocol):
             seconds: how long the leases last.
             key: the idempotency key.
             fingerprint: of the request that came with the key.
-            reuse: lease tasks again that are on lease, for too few others are left.
+            reuse: lease tasks again that `begun` says are on lease, for they are wanted first or too few others are
+                left; a task that was leased since is still refused.
         """
         ...
 
@@ -113,6 +114,10 @@ class Leases(Protocol):
 
     async def ends(self, run: RunRow) -> LeaseEnds:
         """Return the tasks in flight, and when the lease of each ends."""
+        ...
+
+    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        """Return the selection that was made under a key, with its request's fingerprint; None if none is known."""
         ...
 
     async def forget(self, run: RunRow) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.task_sets import contained, united
+from bots_service.core.task_sets import contained, united, without
 from bots_service.ports.hot_records import NO_MARK, Begun, Known, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
 from bots_service.storage.memory_states import version
@@ -117,7 +117,7 @@ class MemoryLeases:
         ordinal = in_flight.counts.get(origin, self._first_ordinal)
         if in_flight.reserved is not None and in_flight.reserved[0] == origin:
             ordinal = in_flight.reserved[1]
-        alone, previous = known.mark == NO_MARK, self.remembered(run, key)
+        alone, previous = known.mark == NO_MARK, await self.remembered(run, key)
         return Begun(ordinal, in_flight.tasks, in_flight.turn, known.mark, alone, alone, previous)
 
     async def take(
@@ -134,15 +134,16 @@ class MemoryLeases:
         """Lease the selection's tasks, all or none, and remember it under its key.
 
         Where the run's leases changed meanwhile, the selection is refused once, so that it is drawn again from what
-        then stands; the next one has an ordinal for itself, and need only share no task with another.
+        then stands; the next one has an ordinal for itself, and need only share no new task with another.
         """
-        previous = self.remembered(run, key)
+        previous = await self.remembered(run, key)
         if previous is not None:
             return Taken(previous=previous)
         in_flight, origin = self._in_flight(run), version(selection)
         wanted = united(selection.tasks)
         if in_flight.reserved == (origin, begun.ordinal):
-            if not reuse and contained(wanted, (in_flight.tasks,)).any():
+            free = without(wanted, begun.leased) if reuse else wanted
+            if contained(free, (in_flight.tasks,)).any():
                 return Taken()
             in_flight.reserved = None
         else:
@@ -176,7 +177,7 @@ class MemoryLeases:
         for place in [place for place in self._remembered if place[0] == run.uid]:
             self._bytes -= self._remembered.pop(place).nbytes
 
-    def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
         """Return the selection that was made under a key, with its request's fingerprint; None if there is none."""
         self._drop_remembered()
         known = None if key is None else self._remembered.get((run.uid, key))

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.task_sets import united
+from bots_service.core.task_sets import united, without
 from bots_service.errors import DamagedStateError
 from bots_service.ports.hot_records import NO_MARK, Begun, Known, LeaseEnds, Taken
 from bots_service.ports.records import RunRow, Selection
@@ -137,9 +137,11 @@ class RedisLeases:
             reserved = None
         origin = (generation, *version(selection), begun.turn, begun.ordinal, int(reserved is not None))
         lasting = (int(seconds * 1000), int((NONCE_S if key is None else REMEMBERED_S) * 1000))
+        free = without(tasks, begun.leased) if reuse else tasks
+        ordered = (*free.tolist(), *without(tasks, free).tolist())
         where, asked_at = keys(run, nonce if key is None else key_digest(key)), self._views.clock()
         try:
-            reply = await self._connection.run(TAKE, where, nonce, *origin, int(reuse), *lasting, blob, *tasks.tolist())
+            reply = await self._connection.run(TAKE, where, nonce, *origin, len(free), *lasting, blob, *ordered)
         except RedisAwayError:
             return Taken()
         return await self._taken(run, where, reply, _Tried(selection, tasks, asked_at, seconds, reserved))
@@ -168,6 +170,14 @@ class RedisLeases:
         with contextlib.suppress(RedisAwayError):
             view, _ = await self._asked(run, None, reserve=False)
         return mine if view is None else joined(view.ends_after(self._views.clock()), mine)
+
+    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        """Return the selection that was made under a key, with its request's fingerprint; None if none is known."""
+        previous = await self._alone.remembered(run, key)
+        if previous is None and key is not None:
+            with contextlib.suppress(RedisAwayError):
+                _, previous = await self._asked(run, key, reserve=False)
+        return previous
 
     async def forget(self, run: RunRow) -> None:
         """End all leases of the run, and forget its selections; where Redis is away, once it is back."""

@@ -33,6 +33,7 @@ from bots_service.usecases.backup_format import (
 from bots_service.usecases.check_backup import CheckedRun
 from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.tell_replicas import TellReplicas
 
 Keep = Callable[[], KeptAnswer[Imported] | None]
 
@@ -57,6 +58,7 @@ class ImportBackup:
     open_runs: OpenRuns
     states: States
     leases: Leases
+    tell_replicas: TellReplicas
 
     async def __call__(
         self, chunks: AsyncIterator[bytes], keep: Keep, *, dataset: str | None = None, run: str | None = None
@@ -167,9 +169,11 @@ class ImportBackup:
             if built != begin.facts:
                 raise InvalidBackupError(f"the backup's tasks are not what it says: {_differences(built, begin.facts)}")
             await self._forget(arriving)
-            return await self.imports.finish_dataset(
+            imported = await self.imports.finish_dataset(
                 name, stage, (begin.facts, begin.version, begin.created_at), uids, keep
             )
+            await self.tell_replicas.of_new(imported.dataset)
+            return imported
         if len(uids) != 1:
             raise InvalidBackupError(f"the backup of one run holds {len(uids)}")
         (checked,) = arriving.runs.values()
@@ -177,6 +181,8 @@ class ImportBackup:
         imported = await self.imports.finish_run(target, run or checked.run.name, stage, uids, keep)
         if imported.replaced is not None:
             self.open_runs.forget(imported.replaced)
+        for made in imported.runs:
+            await self.states.created(made)
         return imported
 
     async def _forget(self, arriving: _Arriving) -> None:

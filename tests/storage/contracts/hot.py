@@ -197,6 +197,19 @@ class LeasesContract:
         hot.clock.advance(400)
         assert await hot.leased() == [2, 3]
 
+    async def test_only_leases_that_the_draw_knew_of_are_spared_a_second_time(self, hot: Hot):
+        await hot.publish(state_at(1))
+        first, second = await hot.begin(), await hot.begin()
+        await hot.take(first, 1, 2)
+        await hot.take(second, 3, 4)
+        again = await hot.begin()
+        before = replace(again, leased=np.array([1], np.int32))  # as it stood before another replica leased 2
+        assert (await hot.take(before, 1, 2, reuse=True)).selection is None
+        assert (await hot.take(before, 1, 3, reuse=False)).selection is None
+        assert await hot.leased() == [1, 2]
+        assert (await hot.take(await hot.begin(), 1, 2, 3, reuse=True)).selection is not None
+        assert await hot.leased() == [1, 2, 3]
+
     async def test_a_lease_ends_by_itself(self, hot: Hot):
         await hot.publish(state_at(1))
         await hot.select(1, seconds=1000)
@@ -241,6 +254,10 @@ class LeasesContract:
         assert await hot.leased() == [1, 2]
         assert (await hot.begin()).ordinal == 1
         assert (await hot.begin("k", run_row(2))).previous is None
+        kept = await hot.leases.remembered(run_row(), "k")
+        assert kept is not None
+        assert (kept[0], kept[1].tasks.tolist()) == ("f", [1, 2])
+        assert [await hot.leases.remembered(run_row(), key) for key in ("other", None)] == [None, None]
 
     async def test_a_selection_is_forgotten_after_a_while(self, hot: Hot):
         await hot.publish(state_at(1))

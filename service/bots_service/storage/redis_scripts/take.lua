@@ -1,9 +1,9 @@
 -- Leases the tasks of a selection, all or none, and remembers it under its key. ARGV: a nonce of this selection; the
 -- generation, epoch and seq of the state it was drawn from; the turn and the ordinal it began with; 1 if that ordinal
--- was reserved for it; 1 to lease tasks that are on lease; how long the leases last, in ms; how long the selection is
--- remembered, in ms; its bytes; its tasks.
+-- was reserved for it; how many of its tasks must be on no lease; how long the leases last, in ms; how long the selection
+-- is remembered, in ms; its bytes; its tasks, those that must be on no lease before the others.
 local NONCE, TURN, ORDINAL = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
-local RESERVED, REUSE = ARGV[7] == '1', ARGV[8] == '1'
+local RESERVED, FREE = ARGV[7] == '1', tonumber(ARGV[8])
 local FIRST = 12
 
 local now, ms = facts(), now_ms()
@@ -19,14 +19,13 @@ end
 end_leases(now, ms)
 local before = now.t
 if RESERVED then
-  -- Drawn before from leases that were true then; it need only share no task with another.
-  if not REUSE then
-    for first = FIRST, #ARGV, CHUNK do
-      local ends = redis.call('ZMSCORE', LEASES, unpack(ARGV, first, math.min(first + CHUNK - 1, #ARGV)))
-      for place = 1, #ends do
-        if ends[place] then
-          return reply('kept', now, { text(ms), leases() })
-        end
+  -- Drawn before from leases that were true then; it need only share no task with another, save what it knew of.
+  local last = FIRST + FREE - 1
+  for first = FIRST, last, CHUNK do
+    local ends = redis.call('ZMSCORE', LEASES, unpack(ARGV, first, math.min(first + CHUNK - 1, last)))
+    for place = 1, #ends do
+      if ends[place] then
+        return reply('kept', now, { text(ms), leases() })
       end
     end
   end
