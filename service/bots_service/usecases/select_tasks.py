@@ -128,7 +128,11 @@ class SelectTasks:
                 drawn = await _drawn(wish, state, run.dataset.pool, leased, named, origin)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
-                raise
+                # What can't be done now may have been done, and its answer lost, before the dataset changed.
+                previous = await self.leases.remembered(run.row, key)
+                if previous is None:
+                    raise
+                return Taken(previous=previous)
             return Taken(stale=True)  # another replica may have changed the dataset
         with Span("lease", count=len(drawn.tasks)):
             return await self.leases.take(
