@@ -76,7 +76,8 @@ ODDITIES = Row(
                 "reused tasks": grown("reused_tasks", by=""),
             },
             "Over the window. Late: a pipelined trainer, or slow workers. Expired: wasted; report sooner. Fenced long"
-            " after a rewind: an old worker still runs. Duplicate: clients time out. Reused: the pool is small.",
+            " after a rewind: an old worker still runs. Duplicate: clients time out. Reused: a trainer"
+            " resumed and asked for its tasks first, or the pool is small.",
             "short",
             colors={"expired outcomes": "red"},
         ),

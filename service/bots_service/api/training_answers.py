@@ -23,7 +23,7 @@ class SelectAnswer(Struct, frozen=True):
     """A selection.
 
     degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
-    reused: how many tasks were on lease already, because too few others were left.
+    reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
     """
 
     selection_id: str

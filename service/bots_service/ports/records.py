@@ -246,7 +246,7 @@ class Selection:
 
     draws: [n] the drawn success probabilities, NaN where the strategy drew none.
     means, evidence: [n] posterior means, and the pseudo-counts behind them beyond the prior's.
-    reused: how many tasks were on lease already, because too few others were left.
+    reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
     """
 
     id: str
