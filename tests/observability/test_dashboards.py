@@ -12,7 +12,7 @@ from tests.observability.dashboards import DASHBOARDS, METRIC, ROOT, VARIABLE, p
 from tests.observability.load import ASTRAY, RUNS
 from tests.observability.prometheus import SOON_S, Prometheus
 from tests.serving import ServiceProcess
-from tools.dashboards.training import CAME, TIMES
+from tools.dashboards.training import CAME, MEASURED, MODELLED, TIMES
 
 COLUMNS = 24
 KINDS = {"timeseries", "stat", "table", "barchart", "heatmap"}
@@ -111,6 +111,15 @@ def test_the_gain_is_measured_by_the_run_that_chooses_uniformly_which_has_none_i
     # In one question, so that both sides look at the same two minutes.
     (apart,) = prometheus.query(f"({filled_in(TIMES)}) - ({came('default')}) / scalar({came('other')})").values()
     assert apart == pytest.approx(0.0, abs=1e-9)
+
+
+def test_where_the_run_that_chooses_uniformly_is_over_the_gain_is_modelled(prometheus: Prometheus):
+    over = filled_in(MEASURED).replace(f"[{LONG_ENOUGH}])", f"[{LONG_ENOUGH}] ) * 0")  # it closes no more steps
+    assert prometheus.query(over) == {}
+    gains = prometheus.query(filled_in(TIMES).replace(filled_in(MEASURED), over))
+    modelled = prometheus.query(filled_in(f"({CAME}) / {MODELLED}"))
+    assert gains == {labels: pytest.approx(modelled[labels], rel=0.1) for labels in gains}
+    assert len(gains) == len(ALL_RUNS) - 1
 
 
 @pytest.mark.parametrize(("name", "series", "label"), questions())

@@ -19,8 +19,9 @@ CAME = share("effective_tasks", "reported_tasks", "$__range")
 # Runs of the dataset that choose uniformly, chosen above the dashboard or not; and what they came to, all together.
 BASELINES = 'max by (run) (bots_run_info{dataset="$dataset", strategy="uniform"})'
 MEASURED = " / ".join(
-    f'sum(sum by (run) (increase(bots_{name}_total{{dataset="$dataset"}}[$__range])) * {BASELINES})'
-    for name in ("effective_tasks", "reported_tasks")
+    f'(sum(sum by (run) (increase(bots_{name}_total{{dataset="$dataset"}}[$__range])) * {BASELINES}){least})'
+    # Where none of them reported, the divisor is empty and not 0: what is modelled stands in.
+    for name, least in (("effective_tasks", ""), ("reported_tasks", " > 0"))
 )
 MODELLED = f"avg_over_time(({UNIFORM} > 0)[$__range:])"
 # A run that chooses uniformly gains nothing over itself.
