@@ -329,6 +329,7 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     outage.service.kill()
     train(outage.selector, 1)
     state = outage.selector.state_dict()
+    outage.selector.client.close()  # that trainer ended: it no longer looks for the service, and delivers nothing
     outage.service.start()
     again = outage.begin_trainer()
     spool = spool_of(again.client.spool, url=outage.service.url, dataset="guru", run="default", limit_bytes=1)
