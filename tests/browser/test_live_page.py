@@ -104,6 +104,36 @@ def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: 
     assert titles == ["predicted success rate", "success rate"]
 
 
+def course(first: int, last: int, width: int, ratio: float) -> list[dict]:
+    """Return the points of a curve: 32 tasks of 16 rollouts at each step, this share of them effective."""
+    points = []
+    for start in range(first, last + 1, width):
+        end = min(last, start + width - 1)
+        reported = 32 * (end - start + 1)
+        sums = {"reported": reported, "effective": ratio * reported, "rollouts": 16 * reported}
+        points.append({"first_step": start, "last_step": end, **sums})
+    return points
+
+
+@pytest.mark.parametrize(
+    ("own", "baseline", "times", "steps"),
+    [
+        (course(51, 100, 1, 1.0), [*course(1, 50, 1, 0.0), *course(51, 100, 1, 1.0)], 1.0, 50),  # a fork
+        (course(1, 2500, 42, 0.75), course(1, 30, 1, 0.5), 1.5, 30),  # one point is wider than the whole baseline
+        (course(40, 50, 1, 0.5), course(1, 30, 1, 0.5), None, 0),
+    ],
+)
+def test_a_gain_is_measured_on_the_steps_that_both_runs_have(
+    browser: Browser, trained: ServiceProcess, own, baseline, times, steps
+):
+    gain = "async ([own, other]) => (await import('/page/series.js')).measuredGain(own, other)"
+    spent = 16 * 32 * steps
+    with visiting(browser, trained.url) as visit:
+        found = visit.open(f"datasets/{DATASET}").evaluate(gain, [own, baseline])
+    saved = None if times is None else pytest.approx(spent * (times - 1))
+    assert found == {"times": times, "saved": saved, "spent": pytest.approx(spent), "steps": steps}
+
+
 def test_a_run_of_uniform_choice_claims_no_gain(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"))

@@ -6,7 +6,7 @@ import { element, fill } from "./dom.js";
 import { compact, count, decimal, factor, percent } from "./format.js";
 import { datasetHref, runHref } from "./overview.js";
 import { capabilityWords, runCharts } from "./run-charts.js";
-import { baselineOf, calibrationError, measuredGain, modelledGain, recent, sums } from "./series.js";
+import { baselineOf, calibrationError, measuredGain, modelledGain, recent } from "./series.js";
 import { get } from "./service.js";
 import { tasksTable } from "./tasks.js";
 
@@ -86,14 +86,15 @@ function tilesOf(run, { reference_models: models }, { points, outlooks, calibrat
 
 /** Return what selecting gained. By a run that chooses uniformly where there is one, else by this run's belief. */
 function gains(points, outlooks, measured) {
-  const { times, saved, steps } = measured ? measuredGain(points, measured.points) : modelledGain(points, outlooks);
+  const { times, saved, spent, steps } = measured
+    ? measuredGain(points, measured.points)
+    : modelledGain(points, outlooks);
   const how = measured
     ? `measured: run ${measured.name}, ${count(steps)} steps`
     : "modelled on this run's belief; no run chooses uniformly";
-  const spent = compact(sums(points, "rollouts").at(-1));
   return [
     tile("Times uniform", factor(times), how, "lead"),
-    tile("Rollouts saved", compact(saved), `${measured ? "measured" : "modelled"}; beside ${spent} spent`),
+    tile("Rollouts saved", compact(saved), `${measured ? "measured" : "modelled"}; beside ${compact(spent)} spent`),
   ];
 }
 

@@ -57,12 +57,25 @@ export function baselineOf(run, runs) {
   return uniform.toSorted((one, other) => apart(one) - apart(other))[0] ?? null;
 }
 
-/** Return what a run gained over another run, on the steps that both have closed. Both are points of curves. */
+/**
+ * Return what a run gained over another run, on the steps that both have closed. Both are points of curves; of a point
+ * that lies only partly within those steps the same part counts.
+ */
 export function measuredGain(points, baseline) {
-  const steps = Math.min(points.at(-1)?.last_step ?? 0, baseline.at(-1)?.last_step ?? 0);
-  const [own, other] = [points, baseline].map((course) => course.filter((point) => point.last_step <= steps));
+  const first = Math.max(...[points, baseline].map((course) => course[0]?.first_step ?? Infinity));
+  const last = Math.min(...[points, baseline].map((course) => course.at(-1)?.last_step ?? 0));
+  const [own, other] = [points, baseline].map((course) => within(course, first, last));
   const ratio = total(other, (point) => point.effective) / total(other, (point) => point.reported);
-  return { ...gain(own, () => ratio), steps };
+  return { ...gain(own, () => ratio), steps: Math.max(0, last - first + 1) };
+}
+
+function within(points, first, last) {
+  return points.flatMap((point) => {
+    const steps = Math.min(point.last_step, last) - Math.max(point.first_step, first) + 1;
+    const share = steps / (point.last_step - point.first_step + 1);
+    const { reported, effective, rollouts } = point;
+    return steps > 0 ? [{ reported: reported * share, effective: effective * share, rollouts: rollouts * share }] : [];
+  });
 }
 
 /** Return what a run gained over what uniform choice could expect by its own belief. */
@@ -72,14 +85,15 @@ export function modelledGain(points, outlooks) {
 }
 
 /**
- * Return how many times as many tasks were effective as uniform choice would have found, and how many rollouts more it
- * would have needed for as many; null where uniform choice would have found none.
+ * Return how many times as many tasks were effective as uniform choice would have found, how many rollouts were spent,
+ * and how many more it would have needed for as many; null where uniform choice would have found none.
  */
 function gain(points, uniform) {
   const expected = total(points, (point) => point.reported * uniform(point));
-  if (!expected) return { times: null, saved: null };
+  const spent = total(points, (point) => point.rollouts);
+  if (!expected) return { times: null, saved: null, spent };
   const times = total(points, (point) => point.effective) / expected;
-  return { times, saved: total(points, (point) => point.rollouts) * (times - 1) };
+  return { times, saved: spent * (times - 1), spent };
 }
 
 /** Return by how much predicted success rates were off, on average over the rollouts of /calibration; null without any. */
