@@ -55,7 +55,7 @@ class TaskColumns:
 
     @property
     def id_columns(self) -> tuple[str, ...]:
-        """The columns that make the id; none where the row's number is the id."""
+        """The columns that make the id; empty if the row's number is the id."""
         if self.id_from == "row":
             return ()
         return (self.id,) if isinstance(self.id, str) else tuple(self.id)

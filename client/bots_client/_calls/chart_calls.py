@@ -18,7 +18,7 @@ def curve(dataset: str, run: str = "default", *, points: int | None = None) -> C
 
 
 def calibration(dataset: str, run: str = "default", *, steps: int | None = None) -> Call[Calibration]:
-    """Give what was predicted before the last steps beside what came, by tenths of the predicted success rate.
+    """Compare the success rates predicted before the last steps with those reported, by tenths of the prediction.
 
     Args:
         dataset: the pool.

@@ -19,7 +19,7 @@ class CannotListenError(BotsError):
 
 
 def reserve(settings: Settings) -> socket.socket:
-    """Return a socket that has its address, and refuses whoever connects until somebody listens on it.
+    """Return a socket that has its address; the kernel refuses connections to it until a process listens on it.
 
     Raises:
         CannotListenError: the address is taken, or beyond loopback without keys and without being told so.
@@ -87,7 +87,7 @@ def let_nobody_in(listener: socket.socket) -> None:
 
 
 def refuse(listener: socket.socket) -> None:
-    """Refuse whoever connects, until somebody listens on the socket again.
+    """Refuse new connections until a process listens on the socket again.
 
     Linux only; elsewhere callers are let in, and wait.
     """

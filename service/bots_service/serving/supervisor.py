@@ -148,7 +148,7 @@ def _supervise(
             has_served = True
             when_serving()
         if not any(worker.process is not None and worker.serves for worker in workers):
-            refuse(listener)  # whoever were let in would wait for a worker that only begins
+            refuse(listener)  # a connection accepted now would wait for a worker that is only starting
     end(workers, orders, listener, drain_s=settings.drain_s)
     return 0 if orders.number == signal.SIGTERM else 128 + orders.number
 

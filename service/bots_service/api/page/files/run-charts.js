@@ -12,7 +12,7 @@ const FROM_0_TO_1 = { range: [-0.04, 1.04], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1]
 export function runCharts() {
   const ratios = chart(
     "Effective task ratio",
-    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps; beside uniform choice.`,
+    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps, and that of uniform choice.`,
     { wide: true },
   );
   const heat = chart(
