@@ -57,6 +57,7 @@ async def prepare(http: httpx.AsyncClient) -> None:
         (await http.put(f"/datasets/{name}", json=POOL)).raise_for_status()
     (await http.put("/datasets/standing/runs/reported", json={"seed": 7})).raise_for_status()
     await report(http, solved(1), dataset="standing", run="reported")
+    (await http.post("/select", json={"dataset": "standing", "count": 2})).raise_for_status()  # in flight
     (await http.put("/datasets/guru/runs/old", json={})).raise_for_status()
 
 
@@ -110,6 +111,10 @@ async def test_a_retry_is_answered_as_at_first_whatever_happened_between(http):
     first = {f"{sent[:2]} {number}": sent for number, sent in enumerate([*WRITES, SELECT])}
     answered = {key: (sent, await send(http, sent, key)) for key, sent in first.items()}
     assert all(answer.is_success for _, answer in answered.values()), [answer.text for _, answer in answered.values()]
+    assert {answer.headers.get("Idempotent-Replayed") for _, answer in answered.values()} == {None}
+    assert {
+        answer.json()["leased"] for sent, answer in answered.values() if sent[1].endswith("standing/runs/default")
+    } == {2}
     await everything_changes(http)
     await require_first_answers(http, answered)
     (await http.post(f"{RUN}/rewind", json={"step": 0})).raise_for_status()  # the step that was rewound to is gone

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, BusyError, DatasetExistsError, StorageUnavailableError
-from bots_service.ports.records import RunRow, SnapshotRow
+from bots_service.ports.records import RunPut, RunRow, SnapshotRow
 from bots_service.storage.append_batch import append_all, encoded
 from bots_service.storage.postgres_database import PostgresDatabase
 from tests.servers import wait_until
@@ -107,7 +107,7 @@ async def test_of_several_that_create_one_run_one_does_and_all_get_it(replicas: 
     row = await made.dataset(replicas[0])
     for name in ("a", "b", "c", "d"):
 
-        async def put(replica: Stores, name: str = name) -> tuple[RunRow, bool]:
+        async def put(replica: Stores, name: str = name) -> tuple[RunRow, RunPut]:
             return await replica.runs.put(row.id, name, RunSettings())
 
         outcomes = await by_both(replicas, put)

@@ -9,7 +9,7 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
-from bots_service.ports.records import Once
+from bots_service.ports.records import Once, RunPut
 from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
 
@@ -167,8 +167,8 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
     parent_bytes = encode_state(await world.state())
     for step in [*range(0, STEPS + 1, 6), None]:
         wanted = states[-1 if step is None else step]
-        run, new = await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
-        assert new
+        run, put = await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
+        assert put is RunPut.CREATED
         assert (run.state.seq, run.state.epoch, run.state.step) == (1, 0, wanted.step)
         assert evidence_bytes(run.state) == evidence_bytes(wanted)
         assert run.row.parent is not None

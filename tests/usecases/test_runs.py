@@ -18,7 +18,7 @@ from bots_service.errors import (
     RunHasHistoryError,
     UnknownRunError,
 )
-from bots_service.ports.records import KeptAnswer, Once, SnapshotRow
+from bots_service.ports.records import KeptAnswer, Once, RunPut, SnapshotRow
 from bots_service.usecases import open_run as open_run_module
 from bots_service.usecases import read_tasks as read_tasks_module
 from bots_service.usecases.dataset_builder import DatasetHeader
@@ -31,16 +31,16 @@ from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stre
 
 
 async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
-    first, new = await world.use.put_run(POOL, "run", {"seed": 1}, None, None)
-    assert (new, first.state.settings.seed, first.row.name) == (True, 1, "run")
-    second, new = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
-    assert (new, second.state.settings.seed, second.state.settings.target) == (False, 0, 0.7)
+    first, put = await world.use.put_run(POOL, "run", {"seed": 1}, None, None)
+    assert (put, first.state.settings.seed, first.row.name) == (RunPut.CREATED, 1, "run")
+    second, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    assert (put, second.state.settings.seed, second.state.settings.target) == (RunPut.REPLACED, 0, 0.7)
     assert second.row.uid != first.row.uid
-    same, new = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
-    assert (new, same.row) == (False, second.row)
+    same, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    assert (put, same.row) == (RunPut.UNCHANGED, second.row)
     await world.report(outcome("t1"), run="run")
-    same, new = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
-    assert (new, same.state.step) == (False, 1)
+    same, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
+    assert (put, same.state.step) == (RunPut.UNCHANGED, 1)
     for values, fork in (({}, None), ({"target": 0.7}, ForkFrom("default"))):
         with pytest.raises(RunHasHistoryError):
             await world.use.put_run(POOL, "run", values, fork, None)
@@ -62,8 +62,8 @@ async def test_the_kept_answer_of_a_put_tells_of_the_run_as_it_stands(world: Wor
 
     def keep(key: str) -> KeptAnswer:
         def render(told) -> tuple[int, bytes]:
-            described, new = told
-            return 200 + new, encode_state(described.state)
+            described, put = told
+            return 200 + (put is RunPut.CREATED), encode_state(described.state)
 
         return KeptAnswer("PUT", Once(key, "f"), render)
 
@@ -166,8 +166,8 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
     monkeypatch.setattr(open_run_module, "KEPT_ROWS", 2)
     for name in ("a", "b", "c"):
         await world.put_run(name)
-    assert len(world.use.select_tasks.open_runs._rows) == 2
     assert [(await world.row(name)).name for name in ("a", "b", "c")] == ["a", "b", "c"]
+    assert len(world.use.select_tasks.open_runs._rows) == 2
 
 
 # --- tasks and history -----------------------------------------------------------------------------------------------

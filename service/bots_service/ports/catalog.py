@@ -7,7 +7,7 @@ from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.keys import EVERY_DATASET
-from bots_service.ports.records import Answer, DatasetFacts, DatasetRow, KeptAnswer, Parent, RunRow, TaskBlock
+from bots_service.ports.records import Answer, DatasetFacts, DatasetRow, KeptAnswer, Parent, RunPut, RunRow, TaskBlock
 
 
 class Datasets(Protocol):
@@ -125,8 +125,8 @@ class Runs(Protocol):
         settings: RunSettings,
         *,
         fork: tuple[Parent, Fork, int] | None = None,
-        keep: KeptAnswer[tuple[RunRow, bool]] | None = None,
-    ) -> tuple[RunRow, bool]:
+        keep: KeptAnswer[tuple[RunRow, RunPut]] | None = None,
+    ) -> tuple[RunRow, RunPut]:
         """Create the run, or replace the settings of one whose journal is empty, in one transaction.
 
         Args:
@@ -137,7 +137,7 @@ class Runs(Protocol):
             keep: keeps the answer.
 
         Returns:
-            The row, and whether it is new.
+            The row, and what the write did to it; an unchanged run keeps no answer.
 
         Raises:
             RunHasHistoryError: the run's journal is not empty.

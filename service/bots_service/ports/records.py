@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks
@@ -164,12 +165,20 @@ class KeptAnswer(Generic[Row]):
     """Keeps the answer of a write, in the write's own transaction.
 
     scope: what the key is good for, as in "PUT /datasets/guru".
-    render: makes status and body of what the write returned.
+    render: makes status and body of what the write returned; None keeps nothing, for a write that changed nothing.
     """
 
     scope: str
     once: Once
-    render: Callable[[Row], tuple[int, bytes]]
+    render: Callable[[Row], tuple[int, bytes] | None]
+
+
+class RunPut(Enum):
+    """What a PUT did to its run."""
+
+    CREATED = "created"
+    REPLACED = "replaced"
+    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)

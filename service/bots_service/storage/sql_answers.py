@@ -62,7 +62,9 @@ def answered_once(
         if first is not None:
             raise BusyError("the same request was answered just now; ask again for the answer")
         value = job(connection)
-        connection.execute(_INSERT, _row(keep.scope, key, Answer(fingerprint, *keep.render(value)), clock()))
+        rendered = keep.render(value)
+        if rendered is not None:
+            connection.execute(_INSERT, _row(keep.scope, key, Answer(fingerprint, *rendered), clock()))
         return value
 
     return once

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import RunHasHistoryError, UnknownRunError
-from bots_service.ports.records import Capacity, KeptAnswer, Parent, RunRow
+from bots_service.ports.records import Capacity, KeptAnswer, Parent, RunPut, RunRow
 from bots_service.storage.database import Database
 from bots_service.storage.entries_codec import KINDS, encode_body
 from bots_service.storage.room import require_room_for_run
@@ -68,11 +68,11 @@ class SqlRuns:
         settings: RunSettings,
         *,
         fork: Origin | None = None,
-        keep: KeptAnswer[tuple[RunRow, bool]] | None = None,
-    ) -> tuple[RunRow, bool]:
+        keep: KeptAnswer[tuple[RunRow, RunPut]] | None = None,
+    ) -> tuple[RunRow, RunPut]:
         """Create the run, or replace the settings of one whose journal is empty, in one transaction."""
 
-        def job(connection: Connection) -> tuple[RunRow, bool]:
+        def job(connection: Connection) -> tuple[RunRow, RunPut]:
             return self._put(connection, dataset_id, name, settings, fork)
 
         return await self._database.write(answered_once(job, keep, self._clock))
@@ -89,7 +89,7 @@ class SqlRuns:
 
     def _put(
         self, connection: Connection, dataset_id: int, name: str, settings: RunSettings, fork: Origin | None
-    ) -> tuple[RunRow, bool]:
+    ) -> tuple[RunRow, RunPut]:
         by_name = {"dataset": dataset_id, "run_name": name}
         found = connection.execute(_BY_NAME_LOCKED, by_name).one_or_none()
         standing = None if found is None else run_of(found)
@@ -99,7 +99,7 @@ class SqlRuns:
             require_room_for_run(connection, dataset_id, self._capacity)
             run_id = insert_run(connection, dataset_id, name, settings, self._clock())
         elif standing.settings == settings and fork is None:
-            return standing, False
+            return standing, RunPut.UNCHANGED
         else:
             # A new uid: what was made of the old settings must not be taken for this run's.
             run_id = standing.id
@@ -109,7 +109,8 @@ class SqlRuns:
                 connection.execute(drop, {"run": run_id})
         if fork is not None:
             self._start_from(connection, run_id, fork)
-        return run_of(connection.execute(_BY_NAME, by_name).one()), standing is None
+        put = RunPut.CREATED if standing is None else RunPut.REPLACED
+        return run_of(connection.execute(_BY_NAME, by_name).one()), put
 
     def _start_from(self, connection: Connection, run_id: int, origin: Origin) -> None:
         parent, fork, profiles = origin

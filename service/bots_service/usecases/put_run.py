@@ -13,7 +13,7 @@ from bots_service.core.state import RunState, fresh_state
 from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Runs
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.records import KeptAnswer, OpenDataset, Parent, RunRow
+from bots_service.ports.records import KeptAnswer, OpenDataset, Parent, RunPut, RunRow
 from bots_service.usecases.catch_up import CatchUp
 from bots_service.usecases.change_settings import fixed_prior
 from bots_service.usecases.describe_run import DescribeRun, RunDescription
@@ -49,16 +49,16 @@ class PutRun:
         name: str,
         values: dict[str, Any],
         fork: ForkFrom | None,
-        keep: KeptAnswer[tuple[RunDescription, bool]] | None,
-    ) -> tuple[RunDescription, bool]:
-        """Return the run, and whether it is new.
+        keep: KeptAnswer[tuple[RunDescription, RunPut]] | None,
+    ) -> tuple[RunDescription, RunPut]:
+        """Return the run, and what was done to it.
 
         Args:
             dataset: its dataset's name.
             name: its own.
             values: settings that differ from the defaults, or from the parent's.
             fork: where it starts; None for an empty journal.
-            keep: keeps the answer.
+            keep: keeps the answer of a write that changed something.
 
         Raises:
             UnknownDatasetError, UnknownRunError, UnknownStepError: dataset, parent, or the parent's step.
@@ -72,16 +72,17 @@ class PutRun:
         else:
             begin, forked = await self._fork(opened, fork, values)
             settings = begin.settings
-        kept = None if keep is None else _with_state(keep, opened, begin)
         try:
             # To the end even if the caller stops waiting, or what is replaced would stay in memory.
-            created = await asyncio.shield(self._put(opened, name, settings, forked, kept))
+            row, put = await asyncio.shield(self._put(opened, name, settings, forked, _kept(keep, opened, begin)))
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
             if fork is None and standing.state.settings == settings:
-                return standing, False
+                return standing, RunPut.UNCHANGED
             raise
-        return await self.describe(dataset, name), created
+        if put is RunPut.UNCHANGED:
+            return await self.describe(dataset, name), put
+        return _fresh(opened, row, begin), put  # what was kept, to the byte
 
     async def _put(
         self,
@@ -89,18 +90,18 @@ class PutRun:
         name: str,
         settings: RunSettings,
         fork: Start | None,
-        keep: KeptAnswer[tuple[RunRow, bool]] | None,
-    ) -> bool:
+        keep: KeptAnswer[tuple[RunRow, RunPut]] | None,
+    ) -> tuple[RunRow, RunPut]:
         before = await self._standing(opened.row.id, name)
-        row, created = await self.runs.put(opened.row.id, name, settings, fork=fork, keep=keep)
+        row, put = await self.runs.put(opened.row.id, name, settings, fork=fork, keep=keep)
         self.open_runs.forget(row)
         if before is not None and before.uid == row.uid:
-            return created
+            return row, put
         await self.states.created(row)
         if before is not None:  # other replicas must not go on with what was replaced
             await self.states.forget(before)
             await self.leases.forget(before)
-        return created
+        return row, put
 
     async def _standing(self, dataset_id: int, name: str) -> RunRow | None:
         try:
@@ -121,15 +122,21 @@ class PutRun:
         return begin, (Parent(fork.run, state.step, state.seq), entry, opened.pool.profiles)
 
 
-def _with_state(
-    keep: KeptAnswer[tuple[RunDescription, bool]], opened: OpenDataset, begin: RunState
-) -> KeptAnswer[tuple[RunRow, bool]]:
-    """Return a kept answer that makes the run's description of its row and the state that it begins with."""
+def _kept(
+    keep: KeptAnswer[tuple[RunDescription, RunPut]] | None, opened: OpenDataset, begin: RunState
+) -> KeptAnswer[tuple[RunRow, RunPut]] | None:
+    """Return what keeps the description of a run that was changed; an unchanged one is described after the write."""
+    if keep is None:
+        return None
 
-    def render(put: tuple[RunRow, bool]) -> tuple[int, bytes]:
-        row, created = put
-        state = replace(begin, seq=row.head, epoch=row.epoch)
-        told = advice(state, opened.pool)
-        return keep.render((RunDescription(opened.row.name, row, state, 0, degraded=False, advice=told), created))
+    def render(written: tuple[RunRow, RunPut]) -> tuple[int, bytes] | None:
+        row, put = written
+        return None if put is RunPut.UNCHANGED else keep.render((_fresh(opened, row, begin), put))
 
     return KeptAnswer(keep.scope, keep.once, render)
+
+
+def _fresh(opened: OpenDataset, row: RunRow, begin: RunState) -> RunDescription:
+    """Return a run as it begins: nobody has leased its tasks, and no replica can know a newer state."""
+    state = replace(begin, seq=row.head, epoch=row.epoch)
+    return RunDescription(opened.row.name, row, state, 0, degraded=False, advice=advice(state, opened.pool))

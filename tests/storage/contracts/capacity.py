@@ -9,7 +9,7 @@ import pytest
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import LimitReachedError
 from bots_service.ports.backup import SavedRun
-from bots_service.ports.records import Capacity, DatasetRow
+from bots_service.ports.records import Capacity, DatasetRow, RunPut
 from bots_service.storage.sql_backup_imports import SqlImports
 from bots_service.storage.sql_datasets import SqlDatasets
 from bots_service.storage.sql_runs import SqlRuns
@@ -80,11 +80,11 @@ class CapacityContract:
             await runs.put(row.id, "more", RunSettings())
         full = await runs.after(row.id, "", 10)
 
-        changed, is_new = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
+        changed, put = await runs.put(row.id, full[0].name, RunSettings(target=0.3))  # no new run
         await runs.delete(full[1])
         await runs.put(row.id, "more", RunSettings())
 
-        assert (changed.settings.target, is_new) == (0.3, False)
+        assert (changed.settings.target, put) == (0.3, RunPut.REPLACED)
 
     async def test_a_backup_takes_no_more_datasets_than_there_is_room_for(self, stores: Stores):
         imports = SqlImports(stores.database, SMALL)

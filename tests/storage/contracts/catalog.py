@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import Answer, Parent, TaskBlock
+from bots_service.ports.records import Answer, KeptAnswer, Once, Parent, RunPut, TaskBlock
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -126,21 +127,21 @@ class RunsContract:
     async def test_a_run_reads_back_as_it_was_put(self, stores: Stores):
         row = await made.dataset(stores)
         settings = RunSettings(forgetting=0.1 + 0.2, prior=(0.5, 2.0), tasks_per_step=8, seed=2**63 - 1)
-        put, is_new = await stores.runs.put(row.id, "mine", settings)
-        assert is_new
-        assert put == await stores.runs.get(row.id, "mine")
-        assert (put.settings, put.head, put.epoch, put.parent) == (settings, 0, 0, None)
+        run, put = await stores.runs.put(row.id, "mine", settings)
+        assert put is RunPut.CREATED
+        assert run == await stores.runs.get(row.id, "mine")
+        assert (run.settings, run.head, run.epoch, run.parent) == (settings, 0, 0, None)
 
     async def test_settings_of_an_empty_run_are_replaced(self, stores: Stores):
         run = await made.run(stores)
-        replaced, is_new = await stores.runs.put(run.dataset_id, run.name, RunSettings(target=0.3))
-        assert not is_new
+        replaced, put = await stores.runs.put(run.dataset_id, run.name, RunSettings(target=0.3))
+        assert put is RunPut.REPLACED
         assert (replaced.id, replaced.settings.target) == (run.id, 0.3)
         assert replaced.uid != run.uid
 
     async def test_the_same_settings_again_change_nothing(self, stores: Stores):
         run = await made.run(stores)
-        assert await stores.runs.put(run.dataset_id, run.name, run.settings) == (run, False)
+        assert await stores.runs.put(run.dataset_id, run.name, run.settings) == (run, RunPut.UNCHANGED)
 
     async def test_settings_of_a_run_with_history_stay(self, stores: Stores):
         run = await made.run(stores)
@@ -194,6 +195,13 @@ class AnswersContract:
         assert answer is not None
         assert (answer.fingerprint, answer.status, answer.body) == ("same", 201, repr(put).encode())
         assert await stores.answers.find("PUT /other", "k") is None
+
+    async def test_a_write_that_changed_nothing_keeps_no_answer_where_none_was_made(self, stores: Stores):
+        run = await made.run(stores)
+        keep: KeptAnswer[Any] = KeptAnswer("PUT /it", Once("k", "same"), lambda _: None)
+        _, put = await stores.runs.put(run.dataset_id, run.name, run.settings, keep=keep)
+        assert put is RunPut.UNCHANGED
+        assert await stores.answers.find("PUT /it", "k") is None
 
     async def test_of_answers_kept_afterwards_the_first_stays(self, stores: Stores):
         first, second = Answer("same", 200, b"first"), Answer("same", 200, b"second")

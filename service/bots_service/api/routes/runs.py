@@ -21,6 +21,7 @@ from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
+from bots_service.ports.records import RunPut
 from bots_service.usecases.describe_run import RunDescription
 from bots_service.usecases.read_leases import TOLD
 
@@ -60,10 +61,10 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     return await answered_once(use_cases.answers, scope, body, act)
 
 
-def rendered(put: tuple[RunDescription, bool]) -> tuple[int, bytes]:
-    """Return status and body of the answer to a PUT, for a run and whether it is new."""
-    described, created = put
-    return 201 if created else 200, encode(Run.of(described))
+def rendered(written: tuple[RunDescription, RunPut]) -> tuple[int, bytes]:
+    """Return status and body of the answer to a PUT of a run."""
+    described, put = written
+    return 201 if put is RunPut.CREATED else 200, encode(Run.of(described))
 
 
 @router.get(
