@@ -39,7 +39,7 @@ test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 		--ignore tests/languages \
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
-		--include='*/bots_service/core/*,*/bots_service/usecases/*')
+		--include='*/bots_service/core/*,*/bots_service/engine/*,*/bots_service/usecases/*')
 
 test-observability: $(VENV)/.dev build/prometheus/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)

@@ -76,7 +76,7 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def published_selector(progress: Progress, options: argparse.Namespace) -> trinity.Published | None:
+def published_selector(progress: Progress, options: argparse.Namespace) -> trinity.PublishedState | None:
     """Fetch the published selector; None where it can't be had."""
     fetching = progress.add_task("fetching trinity-rft", total=1)
     # A quick run takes torch if it is there; fetching it would take longer than the run.
@@ -91,7 +91,7 @@ def published_selector(progress: Progress, options: argparse.Namespace) -> trini
         progress.advance(fetching)
 
 
-def measure_kernels(results: Results, progress: Progress, published: trinity.Published | None) -> None:
+def measure_kernels(results: Results, progress: Progress, published: trinity.PublishedState | None) -> None:
     """Measure the kernels, beside the published selector if there is one."""
     grid = kernels.QUICK if results.quick else kernels.FULL
     results.topk = published.topk if published else None

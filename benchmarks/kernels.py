@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.pools import Grounds, References, make_grounds, outcomes, report, select, train
 from benchmarks.timing import Patience, Timing, in_turn
-from benchmarks.trinity import Published
+from benchmarks.trinity import PublishedState
 from bots_service.core.arrays import Tasks
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
@@ -60,7 +60,7 @@ class KernelRow:
         return None if self.theirs is None else self.theirs.median_ms / self.ours.median_ms
 
 
-def measure_kernels(grid: KernelGrid, published: Published | None) -> Iterator[list[KernelRow]]:
+def measure_kernels(grid: KernelGrid, published: PublishedState | None) -> Iterator[list[KernelRow]]:
     """Yield the rows of each pool and history; there are `cells(grid)`."""
     settings = RunSettings(rollouts_per_task=16)
     for tasks in grid.sizes:

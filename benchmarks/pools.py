@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.draw.selection import SelectionRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.selection import SelectionRequest, select_tasks
 from bots_service.core.state import RunState, advance, fresh_state
 
 References = Literal["k/16", "real"]

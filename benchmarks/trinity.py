@@ -29,7 +29,7 @@ class NotFetchedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedState:
     """The published selector, ready to be made.
 
     selector, config: its classes.
@@ -72,7 +72,7 @@ def fetch(*, with_torch: bool | None) -> None:
         _pip("install", "--no-deps", "--target", str(HOME), TORCH)
 
 
-def load() -> Published:
+def load() -> PublishedState:
     """Import the published selector.
 
     Raises:
@@ -88,7 +88,7 @@ def load() -> Published:
     _stand_in("omegaconf", OmegaConf=None)
     selector = importlib.import_module("trinity.buffer.selector.selector")
     config = importlib.import_module("trinity.common.config")
-    return Published(selector.DifficultyBasedSelector, config.DataSelectorConfig, topk)
+    return PublishedState(selector.DifficultyBasedSelector, config.DataSelectorConfig, topk)
 
 
 class _Silent:

@@ -13,11 +13,11 @@ from scipy.special import expit, logit
 
 from benchmarks.pools import NO_TASKS
 from bots_service.core.arrays import Floats
+from bots_service.core.draw.selection import SelectionRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.selection import SelectionRequest, select_tasks
 from bots_service.core.state import advance, fresh_state
 
 TASKS, STEPS, ROLLOUTS, SEEDS = 960, 200, 8, 3

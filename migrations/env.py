@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from bots_service.storage.tables import metadata
+from bots_service.storage.sql.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

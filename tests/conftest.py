@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bots_service.storage.migrate import upgrade
+from bots_service.storage.sql.migrate import upgrade
 from tests.servers import PostgresServer, RedisServer, running
 from tests.sizes import SOAK
 

@@ -1,7 +1,7 @@
 """Do the migrations make exactly the tables that the code declares?
 
 Migrates a fresh SQLite database and a fresh PostgreSQL one, both gone afterwards, to the newest revision, then compares
-what stands there with `bots_service.storage.tables.metadata`. Run it as `python -m tools.check_migrations` in the
+what stands there with `bots_service.storage.sql.tables.metadata`. Run it as `python -m tools.check_migrations` in the
 repository's root.
 """
 
@@ -14,9 +14,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
 
-from bots_service.storage.migrate import head, revisions_folder, upgrade
-from bots_service.storage.sql_url import sql_url
-from bots_service.storage.tables import metadata
+from bots_service.storage.sql.migrate import head, revisions_folder, upgrade
+from bots_service.storage.sql.tables import metadata
+from bots_service.storage.sql.url import sql_url
 from tests.servers import PostgresServer, running
 
 

@@ -14,15 +14,13 @@ from bots_service.ports.catalog import Health
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.keys import RateLimits
 from bots_service.settings import Settings
-from bots_service.storage.database import Database
-from bots_service.storage.memory_leases import ORDINALS, MemoryLeases
-from bots_service.storage.memory_rates import MemoryRateLimits
-from bots_service.storage.memory_states import MemoryStates
-from bots_service.storage.migrate import require_tables, upgrade
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryRateLimits, MemoryStates
+from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.migrate import require_tables, upgrade
+from bots_service.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
-    from bots_service.storage.redis_connection import RedisConnection
+    from bots_service.storage.redis.connection import RedisConnection
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +60,7 @@ def sqlite_or_postgres(settings: Settings) -> Database:
     """
     if is_sqlite(settings):
         return SqliteDatabase(settings.sql_url)
-    from bots_service.storage.postgres_database import PostgresDatabase  # not above: who has SQLite loads no driver
+    from bots_service.storage.postgres import PostgresDatabase  # not above: who has SQLite loads no driver
 
     return PostgresDatabase(settings.sql_url, pool_size=settings.database_pool, timeout_s=settings.database_timeout_s)
 
@@ -81,7 +79,7 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
             )
         yield memory_stores(settings)
         return
-    from bots_service.storage.redis_connection import RedisConnection  # not above: who has no Redis loads no client
+    from bots_service.storage.redis.connection import RedisConnection  # not above: who has no Redis loads no client
 
     connection = RedisConnection(settings.redis_url, timeout_s=settings.redis_timeout_s)
     try:
@@ -93,11 +91,11 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
 
 def redis_stores(settings: Settings, connection: "RedisConnection") -> HotStores:
     """Return stores that all replicas share."""
-    from bots_service.storage.redis_health import RedisHealth
-    from bots_service.storage.redis_leases import RedisLeases
-    from bots_service.storage.redis_rates import RedisRateLimits
-    from bots_service.storage.redis_states import RedisStates
-    from bots_service.storage.redis_views import RedisViews
+    from bots_service.storage.redis.connection import RedisHealth
+    from bots_service.storage.redis.leases import RedisLeases
+    from bots_service.storage.redis.rates import RedisRateLimits
+    from bots_service.storage.redis.states import RedisStates
+    from bots_service.storage.redis.views import RedisViews
 
     views = RedisViews()
     return HotStores(

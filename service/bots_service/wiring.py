@@ -9,64 +9,55 @@ from fastapi import FastAPI
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
 from bots_service.api.uploads import UploadLimits
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.live_runs import LiveRuns
+from bots_service.engine.open_runs import OpenDatasets, OpenRuns
+from bots_service.engine.replay import Replay, SaveSnapshot
+from bots_service.engine.replicas import FollowReplicas, TellReplicas
 from bots_service.errors import BotsError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.records import Capacity
 from bots_service.settings import Settings
-from bots_service.storage.database import Database
-from bots_service.storage.migrate import head
-from bots_service.storage.sql_answers import SqlAnswers
-from bots_service.storage.sql_backup_exports import SqlExports
-from bots_service.storage.sql_backup_imports import SqlImports
-from bots_service.storage.sql_datasets import SqlDatasets
-from bots_service.storage.sql_health import SqlHealth, SqlWriteHealth
-from bots_service.storage.sql_journal import SqlJournal
-from bots_service.storage.sql_keys import SqlKeys
-from bots_service.storage.sql_outlooks import SqlOutlooks
-from bots_service.storage.sql_retention import SqlRetention
-from bots_service.storage.sql_runs import SqlRuns
-from bots_service.storage.sql_sizes import SqlSizes
-from bots_service.storage.sql_snapshots import SqlSnapshots
+from bots_service.storage.sql.answers import SqlAnswers
+from bots_service.storage.sql.backup import SqlExports, SqlImports
+from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
+from bots_service.storage.sql.journal import SqlJournal
+from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.migrate import head
+from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
+from bots_service.storage.sql.retention import SqlRetention
+from bots_service.storage.sql.runs import SqlRuns
+from bots_service.storage.sql.snapshots import SqlSnapshots
 from bots_service.stores import HotStores, memory_stores, open_database, open_hot_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.append_tasks import AppendTasks
-from bots_service.usecases.authenticate import Authenticate, digest_of
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.change_settings import ChangeSettings
-from bots_service.usecases.create_key import CreateKey
+from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
+from bots_service.usecases.change_run import ChangeSettings, RewindRun, TakeSnapshot
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
-from bots_service.usecases.describe_run import DescribeRun
+from bots_service.usecases.describe import DescribeRun, ListDatasets
 from bots_service.usecases.export_backup import ExportBackup
-from bots_service.usecases.follow_replicas import FollowReplicas
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
-from bots_service.usecases.known_keys import KnownKeys
-from bots_service.usecases.list_datasets import ListDatasets
-from bots_service.usecases.live import LiveRuns
-from bots_service.usecases.look_at_run import LookAtRun
-from bots_service.usecases.observe_runs import ObserveRuns
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.manage_keys import CreateKey, RevokeKey
+from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
-from bots_service.usecases.read_calibration import ReadCalibration
-from bots_service.usecases.read_curve import ReadCurve
-from bots_service.usecases.read_history import ReadHistory
-from bots_service.usecases.read_journal import ReadJournal
-from bots_service.usecases.read_leases import ReadLeases
-from bots_service.usecases.read_outlooks import ReadOutlooks
+from bots_service.usecases.read_run import (
+    ReadCalibration,
+    ReadCurve,
+    ReadHistory,
+    ReadJournal,
+    ReadLeases,
+    ReadOutlooks,
+)
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import OK, Readiness
-from bots_service.usecases.replay import Replay
 from bots_service.usecases.report_outcomes import ReportOutcomes
 from bots_service.usecases.retire_tasks import RetireTasks
-from bots_service.usecases.revoke_key import RevokeKey
-from bots_service.usecases.rewind_run import RewindRun
-from bots_service.usecases.save_snapshot import SaveSnapshot
 from bots_service.usecases.select_tasks import SelectTasks
-from bots_service.usecases.take_snapshot import TakeSnapshot
-from bots_service.usecases.tell_replicas import TellReplicas
 
 if TYPE_CHECKING:
     from bots_service.tracing import OtlpTracer

@@ -12,12 +12,11 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bots_service.api import line as line_module
-from bots_service.api import pace as pace_module
-from bots_service.api.line import Buffer, Line
-from bots_service.api.overload import Admission, Limits, Refusal, is_upload
+from bots_service.api import bodies as pace_module
+from bots_service.api import overload as line_module
+from bots_service.api.overload import Admission, Buffer, Limits, Line, Refusal, is_upload
 from bots_service.errors import OverloadedError
-from bots_service.metrics.requests import RequestMetrics
+from bots_service.metrics.process import RequestMetrics
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 

@@ -73,7 +73,7 @@ async def test_an_unexpected_failure_is_500_without_any_inside(http, monkeypatch
     async def fail(*_: object) -> None:
         raise RuntimeError("secret /var/lib/bots")
 
-    monkeypatch.setattr("bots_service.storage.sql_datasets.SqlDatasets.get", fail)
+    monkeypatch.setattr("bots_service.storage.sql.datasets.SqlDatasets.get", fail)
     answer = await http.get("/datasets/guru", headers={"X-Request-Id": "abc"})
     require_problem(answer, 500, "internal")
     assert "secret" not in answer.text

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.api.task_formats import parquet_bounds
-from bots_service.api.task_formats.ndjson import read_ndjson
+from bots_service.api.task_formats import parquet as parquet_bounds
 from bots_service.api.task_formats.parquet import block_of_batch
+from bots_service.api.task_formats.text import read_ndjson
 from tests.api.conftest import serving
 from tests.api.pools import MODELS, report, require_problem, solved, tasks
 

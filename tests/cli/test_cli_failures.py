@@ -8,7 +8,7 @@ import pytest
 from bots_client import FieldError, InvalidRequestError, Problem, ServiceError, Task
 from bots_service.cli.app import app
 from bots_service.cli.failures import CommandError, client_line, exit_code_of
-from bots_service.cli.outcomes import read_report
+from bots_service.cli.steps import read_report
 from tests.cli.running import CommandLine, Done
 from tests.serving import free_port
 

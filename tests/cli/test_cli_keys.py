@@ -14,7 +14,7 @@ import pytest
 from bots_client import ApiKey
 from bots_service.cli.app import app
 from bots_service.cli.keys import state_of
-from bots_service.storage.migrate import upgrade
+from bots_service.storage.sql.migrate import upgrade
 from tests.cli.running import BOTS, CommandLine, Done, clean_environment
 from tests.serving import API_KEY, running_service
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bots_service.core import thompson
-from bots_service.core.thompson import draw_nearest
+from bots_service.core.draw import thompson
+from bots_service.core.draw.thompson import draw_nearest
 from tests.core.pools import assert_same_shares, assert_same_values
 
 REPEATS = 600

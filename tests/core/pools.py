@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
+from bots_service.core.draw.selection import SelectionRequest
 from bots_service.core.pool import Pool, number_profiles
-from bots_service.core.selection import SelectionRequest
 
 LEVEL = 1e-3  # of each statistical test; all have fixed seeds, so they pass always or never
 TAGS = ("math", "code", "hard")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bots_service.core.advice import advice
+from bots_service.core.outlook import advice
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import fresh_state
 from tests.core.journals import pool_of, replay, report_of

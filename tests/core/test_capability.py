@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.capability import LEAST_GAP, TINY, Capability, no_capability, quotient
-from bots_service.core.interpolation import implied_rates
+from bots_service.core.belief.capability import LEAST_GAP, TINY, Capability, implied_rates, no_capability, quotient
 from bots_service.demo.recording import recorded_run
 
 sixteenths = st.integers(0, 16).map(lambda k: k / 16)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bots_service.core.quotas import fit, in_tasks
+from bots_service.core.draw.selection import fit, in_tasks
 
 SHARES = st.lists(st.floats(1e-6, 1.0), max_size=5)
 SELECTIONS = 20_000

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.selection import SelectionRequest, portions, select_tasks
+from bots_service.core.draw.selection import SelectionRequest, portions, select_tasks
 from bots_service.errors import InvalidSelectionError, PoolTooSmallError
 from tests.core.like_dense import always_windows
 from tests.core.pools import (

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core import eligible as eligible_module
-from bots_service.core.eligible import Eligible, pick_members
-from bots_service.core.strategies import STRATEGIES, Aim, easy_to_hard, mean, shuffle, softmax, thompson, uniform
+from bots_service.core.draw import eligible as eligible_module
+from bots_service.core.draw.eligible import Eligible, pick_members
+from bots_service.core.draw.strategies import STRATEGIES, Aim, easy_to_hard, mean, shuffle, softmax, thompson, uniform
 from tests.core.pools import assert_same_shares, belief, beliefs, candidates, pool, pools, some_tasks, tasks
 
 AIM = Aim(target=0.5, temperature=0.1, seed=7, position=0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.tag_sums import MOST_TAGS, OTHER, sums_by_tag, told_tags
+from bots_service.core.receipt import MOST_TAGS, OTHER, sums_by_tag, told_tags
 from tests.core.journals import evidence_of
 from tests.core.pools import tasks
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.task_sets import contained, first_places, united, without
+from bots_service.core.arrays import contained, first_places, united, without
 from tests.core.pools import tasks
 
 SETS = st.sets(st.integers(0, 30))

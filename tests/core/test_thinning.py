@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import beta as beta_law
 from scipy.stats import binomtest, kstest
 
-from bots_service.core import thinning
-from bots_service.core.draws import Singles
-from bots_service.core.thinning import MOST_EVIDENCE, MOST_REACH, bound, draw_near, draw_singles, have_bounds
+from bots_service.core.draw import thompson as thinning
+from bots_service.core.draw.draws import Singles
+from bots_service.core.draw.thompson import MOST_EVIDENCE, MOST_REACH, bound, draw_near, draw_singles, have_bounds
 from tests.core.like_dense import always_windows, assert_draws_like_dense
 from tests.core.pools import LEVEL
 

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta as beta_law
 
-from bots_service.core import crowd, thompson
-from bots_service.core.draws import Draws, nearest, nearest_or_tied
-from bots_service.core.thompson import deserve_window, draw_nearest
+from bots_service.core.draw import thompson
+from bots_service.core.draw import thompson as crowd
+from bots_service.core.draw.draws import Draws, nearest, nearest_or_tied
+from bots_service.core.draw.thompson import deserve_window, draw_nearest
 from tests.core.like_dense import always_windows, assert_draws_like_dense
 from tests.core.pools import assert_same_values
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import frozen
+from bots_service.core.belief.tried import FADED, FEW_ROWS, LEAST_SCALE, REMEMBERED, SETTLED_EVERY, no_tries
 from bots_service.core.evidence import Evidence, no_evidence
-from bots_service.core.past import REMEMBERED
-from bots_service.core.tried import FADED, FEW_ROWS, LEAST_SCALE, SETTLED_EVERY, no_tries
 
 POOL = 40_000
 ALL = np.arange(POOL, dtype=np.int32)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.demo.replay import RECENT, ROLLOUTS, Course, Plan, Replay
+from bots_service.demo.replay import RECENT, ROLLOUTS, Course, Plan, ReplayedRun
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.serving import running_service
 
@@ -138,7 +138,7 @@ def test_ratios_and_savings_are_computed_from_the_courses():
         Course(name, [4] * (2 * RECENT), [first] * RECENT + [then] * RECENT, [None, 9, 1])
         for name, first, then in (("bots", 4, 2), ("uniform", 2, 1))
     )
-    replay = Replay(Plan(2 * RECENT, 4, 0), "d", problems=9, referenced=9, bots=bots, uniform=uniform)
+    replay = ReplayedRun(Plan(2 * RECENT, 4, 0), "d", problems=9, referenced=9, bots=bots, uniform=uniform)
     assert bots.effective_task_ratio() == 3 / 4
     assert bots.effective_task_ratio(RECENT) == 2 / 4
     assert bots.capability == 1
@@ -149,5 +149,5 @@ def test_ratios_and_savings_are_computed_from_the_courses():
 def test_a_replay_in_which_uniform_found_nothing_has_no_ratio():
     nothing = Course("uniform", [4], [0], [None])
     bots = Course("bots", [4], [2], [None])
-    replay = Replay(Plan(1, 4, 0), "d", problems=9, referenced=9, bots=bots, uniform=nothing)
+    replay = ReplayedRun(Plan(1, 4, 0), "d", problems=9, referenced=9, bots=bots, uniform=nothing)
     assert (replay.ratio, replay.rollouts_saved, nothing.capability) == (None, None, None)

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from bots_service.demo.display import LEVELS, closing_table, live_panel, progress_line
-from bots_service.demo.replay import Course, Plan, Replay
+from bots_service.demo.replay import Course, Plan, ReplayedRun
 
 STEPS = 100
 
@@ -11,7 +11,7 @@ STEPS = 100
 def replay_after(done):
     bots = Course("bots", [8] * done, [8] * done, [0.5] * done)
     uniform = Course("uniform", [8] * done, [4] * done, [0.25] * done)
-    return Replay(Plan(STEPS, 8, 0), "d", problems=90, referenced=60, bots=bots, uniform=uniform)
+    return ReplayedRun(Plan(STEPS, 8, 0), "d", problems=90, referenced=60, bots=bots, uniform=uniform)
 
 
 def shown(renderable):

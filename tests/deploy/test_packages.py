@@ -15,7 +15,7 @@ import pytest
 
 import bots_client
 import bots_service
-from bots_service.storage.migrate import current, head
+from bots_service.storage.sql.migrate import current, head
 from tests.deploy.files import ROOT
 
 
@@ -56,7 +56,7 @@ def test_an_installed_service_migrates_its_database(installed: Path, tmp_path: P
     url = f"sqlite:///{tmp_path / 'bots.db'}"
     run([installed / "bots", "migrate"], tmp_path, BOTS_DATABASE_URL=url)
     assert current(url) == head()
-    asked = "import bots_service.storage.migrate as m; print(m.revisions_folder())"
+    asked = "import bots_service.storage.sql.migrate as m; print(m.revisions_folder())"
     folder = Path(run([installed / "python", "-c", asked], tmp_path).strip())
     assert folder.is_relative_to(installed.parent), "the checkout's migrations were used"
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bots_service.doctor import clock, configuration, examine, machine, sqlite_file, tables
+from bots_service.doctor import configuration, examine, machine, sqlite_file, tables
+from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Grade, told
 from bots_service.settings import Settings
-from bots_service.storage.migrate import head, upgrade
+from bots_service.storage.sql.migrate import head, upgrade
 
 PG, REDIS = "postgresql://bots@db/bots", "redis://redis:6379/0"
 

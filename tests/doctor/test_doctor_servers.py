@@ -12,7 +12,7 @@ from bots_service.doctor import examine, postgres_server
 from bots_service.doctor import redis_server as redis_checks
 from bots_service.doctor.finding import Grade
 from bots_service.settings import Settings
-from bots_service.storage.migrate import head
+from bots_service.storage.sql.migrate import head
 from tests.servers import RedisClusterNode, RedisServer, free_port, running, wait_until
 
 OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots_service.core.receipt import Receipt, tally
-from bots_service.core.tag_sums import sums_by_tag, told_tags
+from bots_service.core.receipt import Receipt, sums_by_tag, tally, told_tags
 from bots_service.metrics.exposition import exposition, merged
 from bots_service.metrics.training import TrainingMetrics
 from tests.core.journals import evidence_of

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from bots_service.core.receipt import BINS, Receipt, calibration, tally
-from bots_service.core.tag_sums import TagSums
+from bots_service.core.receipt import BINS, Receipt, TagSums, calibration, tally
 from bots_service.metrics.exposition import exposition
-from bots_service.metrics.run_counts import LABELS, SAYS, CountedRuns, RunCounts
-from bots_service.metrics.run_series import MOST_RUNS
+from bots_service.metrics.run_series import LABELS, MOST_RUNS, SAYS, CountedRuns, RunCounts
 from bots_service.metrics.training import TrainingMetrics
 from tests.core.journals import evidence_of
 

@@ -14,10 +14,10 @@ from bots_service.errors import (
     TaskExistsError,
     UnknownStepError,
 )
-from bots_service.ports.records import Once, Selection
+from bots_service.ports.records import IdempotencyKey, Selection
 from bots_service.usecases import UseCases
 from bots_service.usecases.put_run import ForkFrom
-from bots_service.usecases.report_outcomes import News, Outcome
+from bots_service.usecases.report_outcomes import Outcome, ReportCommand
 from bots_service.usecases.select_tasks import Wish
 from tests.simulator.world import POOL, TASKS, World, block, stream
 
@@ -38,8 +38,8 @@ class Doubt:
     """A report that nobody acknowledged yet."""
 
     run: str
-    news: News
-    once: Once
+    news: ReportCommand
+    once: IdempotencyKey
     epoch: int | None
 
 
@@ -70,7 +70,7 @@ class Client:
         known = sorted(world.appended)
         wish = Wish(POOL, run, count, exclude=tuple(f"t{task}" for task in rng.sample(known, min(1, len(known)))))
         call = f"select-{world.number()}"
-        once = Once(call, repr(wish)) if rng.random() < 0.6 else None
+        once = IdempotencyKey(call, repr(wish)) if rng.random() < 0.6 else None
         floor, retired, began = world.of(run).floor, set(world.retired), world.now
         answer = await self._ask(wish, once)
         if answer is None:
@@ -89,7 +89,7 @@ class Client:
         if once is not None and rng.random() < 0.3:
             await self._select_again(wish, once, selection, began)
 
-    async def _ask(self, wish: Wish, once: Once | None) -> Any:
+    async def _ask(self, wish: Wish, once: IdempotencyKey | None) -> Any:
         world = self.world
         return await world.patiently(
             f"{self.name} selects {wish.count} of {wish.run} under {once and once.key}",
@@ -129,7 +129,7 @@ class Client:
                 ), f"{run}: task {task} is in selections {other.id} and {selection.id} at the same time"
         held.append((began, world.now, selection))
 
-    async def _select_again(self, wish: Wish, once: Once, first: Selection, began: float) -> None:
+    async def _select_again(self, wish: Wish, once: IdempotencyKey, first: Selection, began: float) -> None:
         world = self.world
         await asyncio.sleep(world.rng.uniform(0.0, 2.0))
         answer = await self._ask(wish, once)
@@ -160,8 +160,8 @@ class Client:
             tasks = tasks if rng.random() < 0.8 else tasks[: rng.randint(0, len(tasks))]
         outcomes = [Outcome(f"t{task}", successes=float(rng.randint(0, 8)), trials=8.0) for task in tasks]
         close = rng.choice([None, None, None, False, True])
-        news = News(POOL, run, outcomes, None if selection is None else selection.id, close)
-        once = Once(f"report-{world.number()}", repr(news))
+        news = ReportCommand(POOL, run, outcomes, None if selection is None else selection.id, close)
+        once = IdempotencyKey(f"report-{world.number()}", repr(news))
         doubt = Doubt(run, news, once, None if selection is None else selection.epoch)
         deliveries = 2 if rng.random() < 0.15 else 1
         ended = world.others_forget(run, set(tasks))
@@ -236,7 +236,7 @@ class Client:
         run = world.a_run()
         closings = world.truth.replay(run).closings[-1]
         step, epoch = world.rng.choice(sorted(closings)), world.sql.runs[run].row.epoch
-        once = Once(f"rewind-{world.number()}", f"{run} {step}")
+        once = IdempotencyKey(f"rewind-{world.number()}", f"{run} {step}")
         ended, losses = world.others_forget(run), world.network.losses
         try:
             told = await self._told(
@@ -256,7 +256,7 @@ class Client:
 
     async def change(self) -> None:
         run, values = self.world.a_run(), self.world.rng.choice(SETTINGS)
-        once = Once(f"change-{self.world.number()}", repr(values))
+        once = IdempotencyKey(f"change-{self.world.number()}", repr(values))
         await self._told("changes", run, lambda use: use.change_settings(POOL, run, values, once))
 
     async def describe(self) -> None:

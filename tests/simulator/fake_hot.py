@@ -14,8 +14,7 @@ import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.state import RunState
-from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import NO_MARK, Begun, Known, Published, Taken
+from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, LeaseTicket, PublishedState, PublishResult
 from bots_service.ports.records import RunRow, Selection
 from tests.simulator.links import Link, LostError
 
@@ -48,13 +47,13 @@ class InFlight:
         self.turn += bool(ended)
         self.remembered = {key: kept for key, kept in self.remembered.items() if kept[2] > now}
 
-    def begun(self, known: Known, key: str | None, now: float, *, alone: bool) -> Begun:
+    def begun(self, known: KnownState, key: str | None, now: float, *, alone: bool) -> LeaseTicket:
         kept = None if key is None else self.remembered.get(key)
         previous = None if kept is None else kept[:2]
         ordinal = self.first + self.made.get(version(known.state), 0)
         leased = frozen(np.array(sorted(self.ends), np.int32))
         is_lost = now < self.lost_at + known.state.settings.lease_seconds
-        return Begun(ordinal, leased, self.turn, known.mark, alone, alone or is_lost, previous)
+        return LeaseTicket(ordinal, leased, self.turn, known.mark, alone, alone or is_lost, previous)
 
     def take(self, selection: Selection, now: float, seconds: float, key: str | None, fingerprint: str) -> None:
         self.turn += 1
@@ -129,37 +128,37 @@ class Hot:
         in_flight.purge(self.clock())
         return in_flight
 
-    def publish(self, run: RunRow, state: RunState) -> Reach:
+    def publish(self, run: RunRow, state: RunState) -> PublishResult:
         standing = self.states.get(run.uid)
         if standing is None or version(standing) < version(state):
             self.states[run.uid] = state
-        return Reach.ALL
+        return PublishResult.ALL
 
     def take(
         self,
         run: RunRow,
         selection: Selection,
-        begun: Begun,
+        begun: LeaseTicket,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
-    ) -> Taken:
+    ) -> LeaseResult:
         in_flight = self.of(run)
         kept = None if key is None else in_flight.remembered.get(key)
         if kept is not None:
-            return Taken(previous=kept[:2])
+            return LeaseResult(previous=kept[:2])
         newest = self.states.get(run.uid)
         is_of_now = begun.mark.partition(":")[2] == self.generation_of(run)
         if not is_of_now or newest is None or (newest.epoch, newest.seq) != (selection.epoch, selection.seq):
-            return Taken(stale=True)
+            return LeaseResult(stale=True)
         if in_flight.turn != begun.turn:
-            return Taken()
+            return LeaseResult()
         overlap = [task for task in selection.tasks.tolist() if task in in_flight.ends]
         assert not overlap or reuse, f"tasks {overlap} are on lease"
         self.taken(run, selection, len(in_flight.ends), reuse)
         in_flight.take(selection, self.clock(), seconds, key, fingerprint)
-        return Taken(selection=selection)
+        return LeaseResult(selection=selection)
 
 
 class HotLink:
@@ -189,47 +188,47 @@ class FakeStates:
     def __init__(self, hot: Hot, link: HotLink) -> None:
         self._hot = hot
         self._link = link
-        self._held: dict[str, Known] = {}
+        self._held: dict[str, KnownState] = {}
         self._trusted: dict[str, str] = {}  # marks
 
-    def known(self, run: RunRow) -> Known | None:
+    def known(self, run: RunRow) -> KnownState | None:
         return self._held.get(run.uid)
 
     async def created(self, run: RunRow) -> None:
         with contextlib.suppress(LostError):
             await self._link.call("created", lambda: self._hot.created(run))
 
-    async def newest(self, run: RunRow) -> Published:
+    async def newest(self, run: RunRow) -> PublishedState:
         outages = self._link.outages
         try:
             state, generation = await self._link.call(
                 "newest", lambda: (self._hot.states.get(run.uid), self._hot.generation_of(run))
             )
         except LostError:
-            return Published(None, NO_MARK)
+            return PublishedState(None, NO_TOKEN)
         mark = f"{outages}:{generation}"
         if state is not None:
-            self._hold(run, state, self._trusted.get(run.uid, NO_MARK))
+            self._hold(run, state, self._trusted.get(run.uid, NO_TOKEN))
         held = self._held.get(run.uid)
         is_newest = state is not None and held is not None and version(state) == version(held.state)
-        return Published(state if is_newest and self._trusted.get(run.uid) == mark else None, mark)
+        return PublishedState(state if is_newest and self._trusted.get(run.uid) == mark else None, mark)
 
-    async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:
+    async def publish(self, run: RunRow, state: RunState, mark: str) -> PublishResult:
         self._hot.published(run, state)
         outages = self._link.outages
 
-        def effect() -> Reach:
+        def effect() -> PublishResult:
             is_new = mark == f"{outages}:{self._hot.generation_of(run)}"
-            return self._hot.publish(run, state) if is_new else Reach.OUTDATED
+            return self._hot.publish(run, state) if is_new else PublishResult.OUTDATED
 
         try:
             reach = await self._link.call(f"publish {state.seq}", effect)
         except LostError:
             self._link.owed[run.uid] = lambda: self._hot.doubt(run)
-            self._trusted[run.uid] = NO_MARK
-            self._hold(run, state, NO_MARK)
-            return Reach.ALONE
-        if reach is Reach.ALL:
+            self._trusted[run.uid] = NO_TOKEN
+            self._hold(run, state, NO_TOKEN)
+            return PublishResult.ALONE
+        if reach is PublishResult.ALL:
             self._trusted[run.uid] = mark
             self._hold(run, state, mark)
         return reach
@@ -247,7 +246,7 @@ class FakeStates:
     def _hold(self, run: RunRow, state: RunState, mark: str) -> None:
         held = self._held.get(run.uid)
         if held is None or version(held.state) < version(state):
-            held = Known(state, mark)
+            held = KnownState(state, mark)
         self._held[run.uid] = replace(held, mark=mark)
 
 
@@ -260,7 +259,7 @@ class FakeLeases:
         self._alone: dict[str, InFlight] = {}
         self._seen: dict[str, InFlight] = {}  # what the shared store had, some time ago
 
-    async def begin(self, run: RunRow, known: Known, *, key: str | None) -> Begun:
+    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
         now = self._hot.clock()
         if known.degraded:
             return self._own(run).begun(known, key, now, alone=True)
@@ -277,21 +276,21 @@ class FakeLeases:
         self,
         run: RunRow,
         selection: Selection,
-        begun: Begun,
+        begun: LeaseTicket,
         *,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
-    ) -> Taken:
+    ) -> LeaseResult:
         if begun.alone:
             own = self._own(run)
             kept = None if key is None else own.remembered.get(key)
             if kept is not None:
-                return Taken(previous=kept[:2])
+                return LeaseResult(previous=kept[:2])
             own.take(selection, self._hot.clock(), seconds, key, fingerprint)
             self._hot.alone.add(selection.id)
-            return Taken(selection=selection)
+            return LeaseResult(selection=selection)
         self._seen.pop(run.uid, None)
         try:
             return await self._link.call(
@@ -299,7 +298,7 @@ class FakeLeases:
                 lambda: self._hot.take(run, selection, begun, seconds, key, fingerprint, reuse),
             )
         except LostError:
-            return Taken()
+            return LeaseResult()
 
     async def release(self, run: RunRow, tasks: Tasks) -> None:
         self._own(run).release(tasks)

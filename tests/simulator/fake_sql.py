@@ -20,13 +20,13 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import (
-    Appended,
+    AppendResult,
     DatasetFacts,
     DatasetRow,
-    Draft,
     Head,
+    IdempotencyKey,
     KeptAnswer,
-    Once,
+    NewEntry,
     Parent,
     RunRow,
     SnapshotRow,
@@ -130,17 +130,17 @@ class Sql:
             if row.name == "default":
                 self.put_run("default", RunSettings(), None)
 
-    def find(self, run: RunRow, once: Once) -> Entry | None:
+    def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
         known = self.table(run).keys.get(once.key)
         if known is not None and known[0] != once.fingerprint:
             raise KeyReusedError("the key came with another request")
         return None if known is None else known[1]
 
-    def append(self, run: RunRow, draft: Draft) -> Appended:
+    def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
         table = self.table(run)
         first = None if draft.once is None else self.find(run, draft.once)
         if first is not None:
-            return Appended(first, duplicate=True)
+            return AppendResult(first, duplicate=True)
         if draft.epoch is not None and draft.epoch != table.row.epoch:
             raise StaleEpochError(f"evidence of epoch {draft.epoch}; the run is at {table.row.epoch}")
         epoch = table.row.epoch + isinstance(draft.body, Rewind)
@@ -149,7 +149,7 @@ class Sql:
         table.row = replace(table.row, head=entry.seq, epoch=epoch)
         if draft.once is not None:
             table.keys[draft.once.key] = (draft.once.fingerprint, entry)
-        return Appended(entry, duplicate=False)
+        return AppendResult(entry, duplicate=False)
 
     def head(self, run: RunRow) -> Head:
         table = self.table(run)
@@ -304,10 +304,10 @@ class FakeRuns(SqlPorts):
 
 
 class FakeJournal(SqlPorts):
-    async def find(self, run: RunRow, once: Once) -> Entry | None:
+    async def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
         return await self.ask("find", lambda: self.sql.find(run, once))
 
-    async def append(self, run: RunRow, draft: Draft) -> Appended:
+    async def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
         return await self.ask("append", lambda: self.sql.append(run, draft))
 
     async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:

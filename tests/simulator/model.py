@@ -7,12 +7,11 @@ import numpy as np
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Fork, Rewind
-from bots_service.core.open_step import nothing_open
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
-from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.state import RunState, advance, fresh_state, nothing_open
+from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.ports.records import RunRow
-from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader
 from tests.core.journals import DenseRun
 from tests.simulator.fake_sql import Sql
 

@@ -8,17 +8,14 @@ from typing import Any, get_type_hints
 
 from prometheus_client import CollectorRegistry
 
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.live_runs import LiveRuns
+from bots_service.engine.open_runs import OpenDatasets, OpenRuns
+from bots_service.engine.replay import Replay, SaveSnapshot
+from bots_service.engine.replicas import FollowReplicas, TellReplicas
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.usecases import UseCases
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.describe_run import DescribeRun
-from bots_service.usecases.follow_replicas import FollowReplicas
-from bots_service.usecases.live import LiveRuns
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.open_run import OpenRuns
-from bots_service.usecases.replay import Replay
-from bots_service.usecases.save_snapshot import SaveSnapshot
-from bots_service.usecases.tell_replicas import TellReplicas
+from bots_service.usecases.describe import DescribeRun
 from tests.simulator.fake_hot import FakeLeases, FakeStates, Hot, HotLink
 from tests.simulator.fake_sql import FakeDatasets, FakeJournal, FakeRuns, FakeSnapshots, Sql
 from tests.simulator.links import Link, Network, Process

@@ -9,9 +9,8 @@ import pytest
 
 from bots_service.core.entries import Report
 from bots_service.core.state import RunState
-from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import NO_MARK, Published
-from bots_service.ports.records import Appended
+from bots_service.ports.hot import NO_TOKEN, PublishedState, PublishResult
+from bots_service.ports.records import AppendResult
 from tests.simulator.fake_hot import FakeStates, Hot, InFlight
 from tests.simulator.fake_sql import Sql
 from tests.simulator.links import LostError
@@ -56,10 +55,10 @@ def test_a_seed_gives_the_same_schedule_each_time(seed: int):
 def losing_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Sql.append
 
-    def lossy(self: Sql, run, draft) -> Appended:
+    def lossy(self: Sql, run, draft) -> AppendResult:
         if isinstance(draft.body, Report) and self.number() % 20 == 0:
             last = self.table(run).entries[-1:]
-            return Appended(last[0], duplicate=True) if last else append(self, run, draft)
+            return AppendResult(last[0], duplicate=True) if last else append(self, run, draft)
         return append(self, run, draft)
 
     monkeypatch.setattr(Sql, "append", lossy)
@@ -68,7 +67,7 @@ def losing_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 def forgetting_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Sql.append
 
-    def keyless(self: Sql, run, draft) -> Appended:
+    def keyless(self: Sql, run, draft) -> AppendResult:
         self.table(run).keys.pop(draft.once.key, None) if draft.once else None
         return append(self, run, draft)
 
@@ -95,8 +94,8 @@ def trusting_what_a_wipe_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def losing_states(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = Hot.publish
 
-    def lossy(self: Hot, run, state) -> Reach:
-        return Reach.ALL if state.seq % 7 == 6 else publish(self, run, state)
+    def lossy(self: Hot, run, state) -> PublishResult:
+        return PublishResult.ALL if state.seq % 7 == 6 else publish(self, run, state)
 
     monkeypatch.setattr(Hot, "publish", lossy)
 
@@ -114,18 +113,18 @@ def losing_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 def ending_a_doubt_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a store in which the first publish after a change of the dataset ends the doubt of all replicas."""
 
-    async def trusting(self: FakeStates, run) -> Published:
+    async def trusting(self: FakeStates, run) -> PublishedState:
         try:
             state, generation = await self._link.call(
                 "newest", lambda: (self._hot.states.get(run.uid), self._hot.generation_of(run))
             )
         except LostError:
-            return Published(None, NO_MARK)
+            return PublishedState(None, NO_TOKEN)
         mark = f"{self._link.outages}:{generation}"
         if state is not None:
             self._trusted[run.uid] = mark
             self._hold(run, state, mark)
-        return Published(state, mark)
+        return PublishedState(state, mark)
 
     monkeypatch.setattr(FakeStates, "newest", trusting)
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from bots_service.core.codec import encode_state
 from bots_service.core.state import RunState
+from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import BusyError, StorageUnavailableError
 from bots_service.ports.records import RunRow, Selection, TaskBlock
 from bots_service.usecases import UseCases
-from bots_service.usecases.dataset_builder import DatasetHeader
 from tests.simulator.fake_hot import Hot
 from tests.simulator.fake_sql import Sql
 from tests.simulator.links import Network, Process

@@ -5,9 +5,9 @@ import itertools
 import os
 import sys
 
-from bots_service.storage.sql_journal import SqlJournal
-from bots_service.storage.sql_runs import SqlRuns
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.storage.sql.journal import SqlJournal
+from bots_service.storage.sql.runs import SqlRuns
+from bots_service.storage.sqlite import SqliteDatabase
 from tests.storage import made
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.storage.migrate import upgrade
-from bots_service.storage.postgres_database import PostgresDatabase
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.storage.postgres import PostgresDatabase
+from bots_service.storage.sql.migrate import upgrade
+from bots_service.storage.sqlite import SqliteDatabase
 from tests.storage import made
 from tests.storage.made import Stores
 

@@ -12,17 +12,17 @@ from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
+from bots_service.ports.history import Outlooks
 from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.outlooks import Outlooks
-from bots_service.ports.records import DatasetFacts, DatasetRow, Draft, KeptAnswer, Once, RunRow, TaskBlock
-from bots_service.storage.database import Database
-from bots_service.storage.sql_answers import SqlAnswers
-from bots_service.storage.sql_datasets import SqlDatasets
-from bots_service.storage.sql_health import SqlHealth
-from bots_service.storage.sql_journal import SqlJournal
-from bots_service.storage.sql_outlooks import SqlOutlooks
-from bots_service.storage.sql_runs import SqlRuns
-from bots_service.storage.sql_snapshots import SqlSnapshots
+from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, KeptAnswer, NewEntry, RunRow, TaskBlock
+from bots_service.storage.sql.answers import SqlAnswers
+from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.storage.sql.health import SqlHealth
+from bots_service.storage.sql.journal import SqlJournal
+from bots_service.storage.sql.outlooks import SqlOutlooks
+from bots_service.storage.sql.runs import SqlRuns
+from bots_service.storage.sql.snapshots import SqlSnapshots
 
 names = (f"made-{number}" for number in itertools.count())
 
@@ -83,8 +83,8 @@ def report(seed: int = 0, tasks: int = 4) -> Report:
     return Report(shown, seed % 7, None)
 
 
-def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> Draft:
-    return Draft(report(seed), 3, epoch, None if key is None else Once(key, fingerprint))
+def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> NewEntry:
+    return NewEntry(report(seed), 3, epoch, None if key is None else IdempotencyKey(key, fingerprint))
 
 
 def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Receipt:
@@ -101,4 +101,4 @@ def outlook(seed: int = 0) -> Outlook:
 
 
 def kept(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> KeptAnswer[Any]:
-    return KeptAnswer(scope, Once(key, fingerprint), lambda value: (201, repr(value).encode()))
+    return KeptAnswer(scope, IdempotencyKey(key, fingerprint), lambda value: (201, repr(value).encode()))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import redis
 
-from bots_service.ports.hot_records import Known
+from bots_service.ports.hot import KnownState
 from bots_service.ports.records import RunRow
-from bots_service.storage.redis_connection import RedisConnection
-from bots_service.storage.redis_leases import RedisLeases
-from bots_service.storage.redis_states import RedisStates
-from bots_service.storage.redis_views import RedisViews
+from bots_service.storage.redis.connection import RedisConnection
+from bots_service.storage.redis.leases import RedisLeases
+from bots_service.storage.redis.states import RedisStates
+from bots_service.storage.redis.views import RedisViews
 from tests.storage.contracts.hot import Clock, Hot, found, run_row
 
 ENDS_SOONER = """
@@ -41,7 +41,7 @@ class Replica(Hot):
         if newest.state is None and known is not None:
             await self.publish(known.state, run)
         elif newest.state is not None:
-            self.known = Known(newest.state, newest.mark)
+            self.known = KnownState(newest.state, newest.mark)
         return await found(self.states, run)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bots_service.storage.sql_backup_exports import MOST_BYTES, MOST_ROWS, SqlExports, _last_within
+from bots_service.storage.sql.backup import MOST_BYTES, MOST_ROWS, SqlExports, _last_within
 from tests.storage import made
 from tests.storage.made import Stores
 

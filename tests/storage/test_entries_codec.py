@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
 from bots_service.errors import DamagedStateError
-from bots_service.storage.entries_codec import decode_body, encode_body
+from bots_service.storage.sql.codecs import decode_body, encode_body
 
 
 def report_of(tasks: list[int], successes: list[float], failures: list[float], effective: list[bool]) -> Report:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.key_check import keys_exist
-from bots_service.storage.sql_keys import SqlKeys
+from bots_service.storage.sql.keys import SqlKeys
+from bots_service.storage.sql.url import keys_exist
 from tests.servers import PostgresServer
 from tests.serving import free_port
 from tests.storage.contracts.keys import key

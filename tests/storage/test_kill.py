@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from bots_service.core.run_settings import RunSettings
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.storage.sqlite import SqliteDatabase
 from tests.storage import made
 from tests.storage.made import Stores
 

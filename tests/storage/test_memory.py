@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import frozen
-from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import NO_MARK, Known
-from bots_service.storage.memory_leases import COUNTED_STATES, MemoryLeases
-from bots_service.storage.memory_states import MARK, MemoryStates, nbytes
+from bots_service.ports.hot import NO_TOKEN, KnownState, PublishResult
+from bots_service.storage.memory import COUNTED_STATES, MARK, MemoryLeases, MemoryStates, nbytes
 from tests.storage.contracts.hot import Clock, Hot, LeasesContract, StatesContract, found, run_row, state_at
 
 
@@ -39,7 +37,7 @@ class TestMemoryStates(StatesContract):
 
     async def test_where_others_publish_too_nothing_here_is_known_to_be_the_newest(self):
         states = MemoryStates(10**6, alone=True)
-        assert await states.publish(run_row(), state_at(3), MARK) is Reach.ALONE
+        assert await states.publish(run_row(), state_at(3), MARK) is PublishResult.ALONE
         assert await found(states, run_row()) is None
         known = states.known(run_row())
         assert known is not None
@@ -58,11 +56,11 @@ class TestMemoryLeases(LeasesContract):
 
     async def test_selections_from_few_states_are_counted_at_a_time(self, hot: Hot):
         for seq in range(COUNTED_STATES + 1):
-            hot.known = Known(state_at(seq), MARK)
+            hot.known = KnownState(state_at(seq), MARK)
             await hot.select(seq)
-        hot.known = Known(state_at(0), MARK)
+        hot.known = KnownState(state_at(0), MARK)
         assert (await hot.begin()).ordinal == 0
-        hot.known = Known(state_at(COUNTED_STATES), MARK)
+        hot.known = KnownState(state_at(COUNTED_STATES), MARK)
         assert (await hot.begin()).ordinal == 1
 
     async def test_where_others_can_not_be_asked_it_says_so_and_counts_from_another_ordinal(self, hot: Hot):
@@ -71,7 +69,7 @@ class TestMemoryLeases(LeasesContract):
         assert (begun.alone, begun.degraded, begun.ordinal) == (True, True, 700)
         await hot.take(begun, 1)
         assert (await hot.begin()).ordinal == 701
-        hot.known = Known(state_at(2), NO_MARK)
+        hot.known = KnownState(state_at(2), NO_TOKEN)
         assert (await hot.begin()).ordinal == 700
 
     async def test_leases_equal_those_of_a_slow_model(self, hot: Hot):

@@ -8,13 +8,13 @@ from sqlalchemy import Connection, event, insert, select, text
 from bots_service.core.entries import Rewind
 from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
-from bots_service.ports.records import Draft, RunRow, SnapshotRow
-from bots_service.storage.database import Database, Job, Result
-from bots_service.storage.dataset_rows import facts_text
-from bots_service.storage.entries_codec import encode_body
-from bots_service.storage.run_rows import settings_text
-from bots_service.storage.sql_sizes import SqlSizes
-from bots_service.storage.tables import answers, datasets, journal, receipts, runs, snapshots
+from bots_service.ports.records import NewEntry, RunRow, SnapshotRow
+from bots_service.storage.sql.codecs import encode_body
+from bots_service.storage.sql.database import Database, Job, Result
+from bots_service.storage.sql.datasets import facts_text
+from bots_service.storage.sql.outlooks import SqlSizes
+from bots_service.storage.sql.runs import settings_text
+from bots_service.storage.sql.tables import answers, datasets, journal, receipts, runs, snapshots
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -96,7 +96,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.after(run, ENTRIES - 5)
     await journal.before(run, ENTRIES - 5, 10)
     await asyncio.gather(*(journal.append(run, made.draft(f"new-{number}")) for number in range(9)))
-    await journal.append(run, Draft(Rewind(ENTRIES - 9, ENTRIES - 9), 3))
+    await journal.append(run, NewEntry(Rewind(ENTRIES - 9, ENTRIES - 9), 3))
     await journal.head(run)
     await journal.heads([run.id])
     await journal.keep_receipts(run, [made.receipt(ENTRIES + 1, ENTRIES + 1)])

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from bots_service.errors import DatasetExistsError, StorageUnavailableError
-from bots_service.storage.postgres_database import PoolUse, PostgresDatabase
+from bots_service.storage.postgres import PoolUse, PostgresDatabase
 from tests.servers import wait_until
 from tests.storage.made import Stores
 

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, text
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.migrate import current, upgrade
-from bots_service.storage.postgres_database import MOST_WAITING, PostgresDatabase
+from bots_service.storage.postgres import MOST_WAITING, PostgresDatabase
+from bots_service.storage.sql.migrate import current, upgrade
 from tests.servers import PostgresServer, running, wait_until
 from tests.storage import made
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, BusyError, DatasetExistsError, StorageUnavailableError
 from bots_service.ports.records import RunPut, RunRow, SnapshotRow
-from bots_service.storage.append_batch import append_all, encoded
-from bots_service.storage.postgres_database import PostgresDatabase
+from bots_service.storage.postgres import PostgresDatabase
+from bots_service.storage.sql.append import append_all, encoded
 from tests.servers import wait_until
 from tests.storage import made
 from tests.storage.made import Stores

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bots_service.ports.keys import Rate
-from bots_service.storage.memory_rates import MemoryRateLimits
-from bots_service.storage.redis_connection import RedisConnection
-from bots_service.storage.redis_rates import RedisRateLimits
+from bots_service.storage.memory import MemoryRateLimits
+from bots_service.storage.redis.connection import RedisConnection
+from bots_service.storage.redis.rates import RedisRateLimits
 from tests.servers import RedisServer, running
 
 HOURLY = Rate(1 / 3600, 3)  # so slow that however long the test takes, nothing comes back
@@ -53,7 +53,7 @@ async def test_a_key_does_not_pay_for_another(connect: RedisConnection):
 
 
 async def test_keys_that_rested_are_forgotten(monkeypatch):
-    monkeypatch.setattr("bots_service.storage.memory_rates.REMEMBERED_KEYS", 4)
+    monkeypatch.setattr("bots_service.storage.memory.REMEMBERED_KEYS", 4)
     clock = Clock()
     limits = MemoryRateLimits(clock=clock)
     await limits.take("tired", Rate(0.01, 1))

@@ -11,15 +11,12 @@ import redis
 
 from bots_service.core.arrays import frozen
 from bots_service.errors import DamagedStateError, StorageUnavailableError
-from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import Known
-from bots_service.storage.memory_leases import MemoryLeases
-from bots_service.storage.memory_states import MemoryStates
-from bots_service.storage.redis_connection import RedisConnection
-from bots_service.storage.redis_health import RedisHealth
-from bots_service.storage.redis_selections import MOST_BYTES, decode_selection, encode_selection
-from bots_service.storage.redis_states import DOUBT
-from bots_service.storage.redis_views import keys
+from bots_service.ports.hot import KnownState, PublishResult
+from bots_service.storage.memory import MemoryLeases, MemoryStates
+from bots_service.storage.redis.connection import RedisConnection, RedisHealth
+from bots_service.storage.redis.leases import MOST_BYTES, decode_selection, encode_selection
+from bots_service.storage.redis.states import DOUBT
+from bots_service.storage.redis.views import keys
 from tests.servers import RedisServer
 from tests.storage.contracts.hot import (
     Clock,
@@ -63,10 +60,10 @@ def commands(client: redis.Redis) -> int:
 
 class TestRedisStates(StatesContract):
     async def test_replicas_see_what_was_published_and_nothing_older_replaces_it(self, hot: Replica, other: Replica):
-        assert await hot.publish(state_at(4)) is Reach.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.ALL
         assert await other.follow() == (0, 4)
-        assert await other.publish(state_at(6)) is Reach.ALL
-        assert await hot.publish(state_at(5)) is Reach.ALL
+        assert await other.publish(state_at(6)) is PublishResult.ALL
+        assert await hot.publish(state_at(5)) is PublishResult.ALL
         assert await found(hot.states, run_row()) == (0, 6)
         known = hot.states.known(run_row())
         assert known is not None
@@ -86,11 +83,11 @@ class TestRedisStates(StatesContract):
     ):
         mark = (await hot.states.newest(run_row())).mark
         client.flushall()
-        assert await hot.states.publish(run_row(), state_at(4), mark) is Reach.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.OUTDATED
         assert await found(other.states, run_row()) is None
-        assert await hot.states.publish(run_row(), state_at(4), mark) is Reach.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.OUTDATED
         assert await found(other.states, run_row()) is None
-        assert await hot.publish(state_at(4)) is Reach.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.ALL
 
     async def test_what_another_server_wrote_is_not_believed(self, hot: Replica, other: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
@@ -99,10 +96,10 @@ class TestRedisStates(StatesContract):
         assert (await hot.select(3)).stale
         newest = await other.states.newest(run_row())
         assert newest.state is None
-        assert await other.states.publish(run_row(), state_at(3), newest.mark) is Reach.ALL
+        assert await other.states.publish(run_row(), state_at(3), newest.mark) is PublishResult.ALL
         # This replica's own state is newer than Redis's: only SQL can say what is right.
         assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(4)) is Reach.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.ALL
         assert await found(other.states, run_row()) == (0, 4)
         assert await other.leased() == [1, 2]
 
@@ -111,7 +108,7 @@ class TestRedisStates(StatesContract):
         mark = (await other.states.newest(run_row())).mark
         await hot.states.doubt(run_row())
         assert await found(other.states, run_row()) is None
-        assert await other.states.publish(run_row(), state_at(5), mark) is Reach.OUTDATED
+        assert await other.states.publish(run_row(), state_at(5), mark) is PublishResult.OUTDATED
         assert hot.states.known(run_row()) is not None
 
     async def test_a_doubt_ends_for_each_replica_when_it_asked_sql_itself(self, hot: Replica, other: Replica):
@@ -119,7 +116,7 @@ class TestRedisStates(StatesContract):
         await other.follow()
         assert (await other.select(1)).selection is not None
         await hot.states.doubt(run_row())
-        assert await hot.publish(state_at(4)) is Reach.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.ALL
         assert (await hot.select(2)).selection is not None
         assert (await other.select(3)).stale
         assert await found(other.states, run_row()) is None
@@ -157,8 +154,8 @@ class TestRedisStates(StatesContract):
         client.hset("bots:{uid-1}:state", "b", b"BOTS no state")
         newest = await other.states.newest(run_row())
         assert newest.state is None
-        assert await hot.states.publish(run_row(), state_at(5), mark) is Reach.OUTDATED
-        assert await other.states.publish(run_row(), state_at(4), newest.mark) is Reach.ALL
+        assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.OUTDATED
+        assert await other.states.publish(run_row(), state_at(4), newest.mark) is PublishResult.ALL
         assert await hot.follow() == (0, 4)
 
     async def test_every_key_ends_at_some_time(self, hot: Replica, client: redis.Redis):
@@ -179,7 +176,7 @@ class TestRedisLeases(LeasesContract):
         await hot.publish(state_at(1))
         assert not (await hot.begin()).degraded
         client.flushall()
-        assert await other.publish(state_at(1)) is Reach.ALL
+        assert await other.publish(state_at(1)) is PublishResult.ALL
         await hot.follow()
         seconds = state_at(1).settings.lease_seconds
         for stores in (hot, other):
@@ -243,7 +240,7 @@ class TestRedisLeases(LeasesContract):
         for seq in range(2, 6):
             known = hot.states.known(run_row())
             assert known is not None
-            hot.known = Known(state_at(seq), known.mark)
+            hot.known = KnownState(state_at(seq), known.mark)
             await hot.states.publish(run_row(), hot.known.state, known.mark)
             await hot.release(seq - 1)
             before = commands(client)

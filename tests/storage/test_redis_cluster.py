@@ -7,10 +7,9 @@ import pytest
 import redis
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.hot import Reach
-from bots_service.storage.memory_leases import MemoryLeases
-from bots_service.storage.memory_states import MemoryStates
-from bots_service.storage.redis_connection import RedisConnection
+from bots_service.ports.hot import PublishResult
+from bots_service.storage.memory import MemoryLeases, MemoryStates
+from bots_service.storage.redis.connection import RedisConnection
 from tests.servers import RedisClusterNode, RedisServer, running, wait_until
 from tests.storage.contracts.hot import Clock, Hot, found, history, run_row, state_at
 from tests.storage.redis_stores import PATIENT_S, RedisClock, replica
@@ -44,7 +43,7 @@ async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[Red
     numbers = range(20)
     async with replica(f"{cluster[0].url}?cluster=true", timeout_s=2) as hot:
         for number in numbers:
-            assert await hot.publish(state_at(number + 1), run_row(number)) is Reach.ALL
+            assert await hot.publish(state_at(number + 1), run_row(number)) is PublishResult.ALL
         assert [await found(hot.states, run_row(number)) for number in numbers] == [(0, n + 1) for n in numbers]
         here = []
         for node in cluster:
@@ -55,12 +54,12 @@ async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[Red
 
         lost = next(number for number in numbers if f"bots:{{uid-{number}}}:state" in here[1])
         cluster[1].kill()
-        assert await hot.publish(state_at(100), run_row(lost)) is Reach.ALONE
+        assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.ALONE
         cluster[1].start()
         connection = hot.connection
         await asyncio.to_thread(wait_until, lambda: connection is not None and not connection.is_away)
         assert await found(hot.states, run_row(lost)) is None
-        assert await hot.publish(state_at(100), run_row(lost)) is Reach.ALL
+        assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.ALL
 
 
 async def test_a_url_that_does_not_say_cluster_is_told_at_the_start(cluster: list[RedisClusterNode]):

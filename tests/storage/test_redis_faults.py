@@ -11,10 +11,9 @@ import pytest
 from redis.asyncio import Redis
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.hot import Reach
-from bots_service.storage.memory_leases import MemoryLeases
-from bots_service.storage.memory_states import MemoryStates
-from bots_service.storage.redis_health import RedisHealth
+from bots_service.ports.hot import PublishResult
+from bots_service.storage.memory import MemoryLeases, MemoryStates
+from bots_service.storage.redis.connection import RedisHealth
 from tests.servers import RedisServer, running, wait_until
 from tests.storage.contracts.hot import Clock, Hot, found, history, run_row, state_at
 from tests.storage.redis_stores import PATIENT_S, RedisClock, Replica, replica
@@ -61,7 +60,7 @@ class TestAway:
             assert await found(hot.states, run_row()) is None
             # 200 waits of SHORT_S would take as long as the whole time.
             for number in range(100):
-                assert await hot.publish(state_at(5 + number)) is Reach.ALONE
+                assert await hot.publish(state_at(5 + number)) is PublishResult.ALONE
             begun = await hot.begin()
             assert (begun.degraded, begun.leased.tolist()) == (True, [1, 2])
             taken = await hot.take(begun, 3, 4, key="k")
@@ -77,7 +76,7 @@ class TestAway:
         await back(hot)
         # Others may have acknowledged what never reached Redis, so it is not believed before SQL was asked.
         assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(105)) is Reach.ALL
+        assert await hot.publish(state_at(105)) is PublishResult.ALL
         assert await found(hot.states, run_row()) == (0, 105)
         begun = await hot.begin("k")
         assert begun.previous is not None
@@ -109,9 +108,9 @@ class TestAway:
         await back(hot)
         # Another replica may have been cut off too, acknowledged a report, and not be back yet.
         assert await found(hot.states, run_row()) is None
-        assert await hot.states.publish(run_row(), state_at(5), mark) is Reach.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.OUTDATED
         assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(5)) is Reach.ALL
+        assert await hot.publish(state_at(5)) is PublishResult.ALL
         assert await found(hot.states, run_row()) == (0, 5)
 
     async def test_a_selection_under_way_when_redis_goes_away_begins_again_alone(
@@ -142,10 +141,10 @@ class TestAway:
                 await hot.publish(state_at(4))
                 mark = (await other.states.newest(run_row())).mark
                 cut = True
-                assert await hot.publish(state_at(5)) is Reach.ALONE
+                assert await hot.publish(state_at(5)) is PublishResult.ALONE
                 cut = False
                 await back(hot)
-                assert await other.states.publish(run_row(), state_at(4), mark) is Reach.OUTDATED
+                assert await other.states.publish(run_row(), state_at(4), mark) is PublishResult.OUTDATED
                 assert await found(other.states, run_row()) is None
 
     @pytest.mark.parametrize(
@@ -163,11 +162,11 @@ class TestAway:
         mark = (await hot.states.newest(run_row())).mark
         with server.client() as client:
             client.execute_command(*fault)
-            assert await hot.states.publish(run_row(), state_at(5), mark) is Reach.ALONE
+            assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.ALONE
             assert is_away(hot)
             client.execute_command(*mend)
         await back(hot)
-        assert await hot.publish(state_at(5)) is Reach.ALL
+        assert await hot.publish(state_at(5)) is PublishResult.ALL
 
     async def test_a_server_that_ends_while_it_is_connected_to_counts_as_away(
         self, hot: Replica, monkeypatch: pytest.MonkeyPatch
@@ -208,11 +207,11 @@ class TestAway:
             await hot.connection.open()
             with pytest.raises(StorageUnavailableError):
                 await RedisHealth(hot.connection).check()
-            assert await hot.publish(state_at(1)) is Reach.ALONE
+            assert await hot.publish(state_at(1)) is PublishResult.ALONE
             server.start()
             await back(hot)
             assert await RedisHealth(hot.connection).check() == {"redis": "ok"}
-            assert await hot.publish(state_at(1)) is Reach.ALL
+            assert await hot.publish(state_at(1)) is PublishResult.ALL
 
 
 class TestLostAnswers:
@@ -291,7 +290,7 @@ class TestForgetting:
                     restarted(server, old)
                 elif event == "late" and delayed:
                     stores, seq, mark = delayed.pop(rng.integers(len(delayed)))
-                    if await stores.states.publish(run_row(), state_at(seq), mark) is Reach.ALL:
+                    if await stores.states.publish(run_row(), state_at(seq), mark) is PublishResult.ALL:
                         floor = max(floor, seq)
                 else:
                     newest = await stores.states.newest(run_row())
@@ -299,7 +298,7 @@ class TestForgetting:
                     head += int(rng.integers(2))  # others append
                     if event == "look":
                         delayed.append((stores, head, newest.mark))
-                    elif await stores.states.publish(run_row(), state_at(head), newest.mark) is Reach.ALL:
+                    elif await stores.states.publish(run_row(), state_at(head), newest.mark) is PublishResult.ALL:
                         floor = head
                 if rng.random() < 0.3:
                     async with replica(server.url) as observer:  # it remembers nothing itself

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from bots_service.storage.redis_client import client_of
-from bots_service.storage.redis_pipeline import MOST_TOGETHER, RedisPipeline, Script
+from bots_service.storage.redis.connection import MOST_TOGETHER, RedisPipeline, Script, client_of
 from tests.servers import RedisServer, running
 from tests.storage.redis_stores import PATIENT_S
 

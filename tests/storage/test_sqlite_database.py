@@ -16,9 +16,9 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import fresh_state
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.ports.records import SnapshotRow
-from bots_service.storage.sql_datasets import STAGE_LIFETIME_S, SqlDatasets
-from bots_service.storage.sql_health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.storage.sql.datasets import STAGE_LIFETIME_S, SqlDatasets
+from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth
+from bots_service.storage.sqlite import SqliteDatabase
 from tests.storage import made
 from tests.storage.contracts.hot import Clock
 from tests.storage.made import Stores
@@ -161,7 +161,7 @@ async def test_closing_does_what_waits_and_refuses_what_comes_later(url: str):
 
 
 async def test_a_second_process_is_refused_and_told_who_has_the_file(stores: Stores, url: str):
-    script = "import sys; from bots_service.storage.sqlite_database import SqliteDatabase; SqliteDatabase(sys.argv[1])"
+    script = "import sys; from bots_service.storage.sqlite import SqliteDatabase; SqliteDatabase(sys.argv[1])"
     second = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", script, url], capture_output=True, text=True, check=False
     )

@@ -1,7 +1,7 @@
 """The newest entries in memory: all of what is asked for, or nothing."""
 
 from bots_service.core.entries import Entry
-from bots_service.storage.tail import ENTRY_BYTES, Tail
+from bots_service.storage.sql.journal import ENTRY_BYTES, Tail
 from tests.storage import made
 
 SIZE = ENTRY_BYTES + 4 * (4 + 8 + 8 + 1)  # of an entry about 4 tasks

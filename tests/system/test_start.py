@@ -14,7 +14,7 @@ import pytest
 
 from bots_service.serving.listening import listen, refuse, reserve
 from bots_service.settings import Settings
-from bots_service.storage.migrate import upgrade
+from bots_service.storage.sql.migrate import upgrade
 from tests.servers import RedisServer, wait_until
 from tests.serving import ServiceProcess, free_port
 from tests.system.test_workers import workers_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bots_service.settings import Settings
-from bots_service.storage.migrate import upgrade
+from bots_service.storage.sql.migrate import upgrade
 from bots_service.stores import open_hot_stores
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer

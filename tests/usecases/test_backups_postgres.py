@@ -8,11 +8,11 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.errors import BusyError
-from bots_service.ports.records import Once
+from bots_service.ports.records import IdempotencyKey
 from bots_service.settings import Settings
-from bots_service.storage.postgres_database import PostgresDatabase
+from bots_service.storage.postgres import PostgresDatabase
 from bots_service.usecases.prune import PrunedRun
-from bots_service.usecases.report_outcomes import News
+from bots_service.usecases.report_outcomes import ReportCommand
 from bots_service.wiring import use_cases
 from tests.usecases.backups import assert_same, exported, histories, imported, live, states
 from tests.usecases.test_pruning import pruner, reports
@@ -46,11 +46,11 @@ async def test_what_lived_in_postgresql_lives_on_on_sqlite(empty: World, shared:
 
 
 async def test_a_run_moves_and_its_reports_are_recognised(world: World, shared: World):
-    news = News(POOL, "default", [outcome("t1"), outcome("t2")])
+    news = ReportCommand(POOL, "default", [outcome("t1"), outcome("t2")])
     await shared.import_pool()
-    first = await world.use.report_outcomes(news, Once("key", "fingerprint"))
+    first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
     await imported(shared, await exported(world, "default"))
-    again = await shared.use.report_outcomes(news, Once("key", "fingerprint"))
+    again = await shared.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
     assert (again.duplicate, again.receipt) == (True, first.receipt)
 
 

@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from bots_service.core.capability import Capability
+from bots_service.core.belief.capability import Capability
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidBackupError
 from bots_service.ports.backup import SavedParent
-from bots_service.storage.entries_codec import KINDS, encode_body
+from bots_service.storage.sql.codecs import KINDS, encode_body
 from bots_service.usecases.backup_format import (
     LARGEST_RECORD,
     BackupWriter,

@@ -10,10 +10,10 @@ from prometheus_client import Counter as Instrument
 from structlog.testing import capture_logs
 
 from bots_service.core.receipt import Receipt
+from bots_service.engine import catch_up as catch_up_module
+from bots_service.engine import replay as replay_module
+from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.metrics.process import Metrics
-from bots_service.usecases import catch_up as catch_up_module
-from bots_service.usecases import replay as replay_module
-from bots_service.usecases.dataset_builder import DatasetHeader
 from bots_service.wiring import use_cases
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream, until

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import (
     BusyError,
     DatasetExistsError,
@@ -15,8 +16,7 @@ from bots_service.errors import (
     TaskExistsError,
     UnknownDatasetError,
 )
-from bots_service.ports.records import KeptAnswer, Once, TaskBlock
-from bots_service.usecases.dataset_builder import DatasetHeader
+from bots_service.ports.records import IdempotencyKey, KeptAnswer, TaskBlock
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
 
@@ -171,7 +171,7 @@ async def test_different_imports_of_one_name_at_once_give_one_dataset_and_refusa
 
 async def test_an_answer_is_kept_with_the_import(empty: World):
     def keep() -> KeptAnswer:
-        return KeptAnswer("PUT /it", Once("key", "f"), lambda row: (201, row.facts.digest.encode()))
+        return KeptAnswer("PUT /it", IdempotencyKey("key", "f"), lambda row: (201, row.facts.digest.encode()))
 
     row, _ = await empty.use.import_dataset(POOL, HEADER, stream(block()), keep)
     kept = await empty.use.answers.find("PUT /it", "key")

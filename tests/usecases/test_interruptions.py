@@ -10,7 +10,7 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError
-from bots_service.ports.records import Once
+from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
@@ -98,7 +98,7 @@ async def test_callers_cancelled_at_random_lose_and_double_nothing(world: World,
     async def one(turn: int) -> None:
         kind = chance.random()
         if kind < 0.15:
-            await world.use.change_settings(POOL, "default", {"seed": turn}, Once(f"key-{turn}", ""))
+            await world.use.change_settings(POOL, "default", {"seed": turn}, IdempotencyKey(f"key-{turn}", ""))
         elif kind < 0.3:
             await world.rewind(chance.randint(0, 3))
         else:

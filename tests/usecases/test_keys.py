@@ -17,18 +17,16 @@ from bots_service.errors import (
     UnauthenticatedError,
     UnknownApiKeyError,
 )
-from bots_service.metrics.caches import Caches
+from bots_service.metrics.training import Caches
 from bots_service.ports.keys import KeyRow, KeysInUse, Scope
-from bots_service.storage.memory_rates import MemoryRateLimits
-from bots_service.storage.sql_keys import SqlKeys
-from bots_service.usecases.authenticate import ANYBODY, OPERATOR, Authenticate, Caller, digest_of
-from bots_service.usecases.create_key import CreateKey, KeyWish
-from bots_service.usecases.known_keys import KnownKeys
-from bots_service.usecases.revoke_key import RevokeKey
+from bots_service.storage.memory import MemoryRateLimits
+from bots_service.storage.sql.keys import SqlKeys
+from bots_service.usecases.authenticate import ANYBODY, OPERATOR, Authenticate, Caller, KnownKeys, digest_of
+from bots_service.usecases.manage_keys import CreateKey, NewKey, RevokeKey
 from tests.usecases.world import World, until
 
-ADMIN = KeyWish("root", frozenset({Scope.ADMIN}), ("*",))
-READER = KeyWish("reader", frozenset({Scope.READ}), ("guru*",))
+ADMIN = NewKey("root", frozenset({Scope.ADMIN}), ("*",))
+READER = NewKey("reader", frozenset({Scope.READ}), ("guru*",))
 FOUND = ("hits", "misses")
 NOBODYS = f"bots_{'0' * 16}_{'0' * 64}"
 
@@ -64,7 +62,7 @@ class Process:
         self.authenticate = Authenticate(self.known, limits, cache, digest, self.clock)
         self.revoke = RevokeKey(self.keys, self.known)
 
-    async def make(self, wish: KeyWish, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
+    async def make(self, wish: NewKey, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
         return await CreateKey(self.keys, self.known, self.clock)(wish, None, by_anybody=by_anybody)
 
     async def refuses(self, key: str | None) -> bool:
@@ -111,7 +109,7 @@ async def test_the_first_key_must_be_able_to_make_others_for_ever(open_service, 
     facts: dict[str, Any] = {"name": "first", "scopes": ADMIN.scopes, "datasets": ADMIN.datasets, **change}
 
     with pytest.raises(InvalidApiKeyError, match="nobody could make another"):
-        await open_service.make(KeyWish(**facts), by_anybody=True)
+        await open_service.make(NewKey(**facts), by_anybody=True)
 
     assert empty.sql("SELECT count(*) FROM api_keys") == [(0,)]
     assert open_service.authenticate.is_open
@@ -211,7 +209,7 @@ async def test_every_answer_compares_in_constant_time(process, monkeypatch):
 
 
 async def test_a_key_expires_to_the_second(process):
-    _, key = await process.make(KeyWish("brief", READER.scopes, READER.datasets, expires_in_s=60.0))
+    _, key = await process.make(NewKey("brief", READER.scopes, READER.datasets, expires_in_s=60.0))
     process.clock.now += 59.5
     assert not await process.refuses(key)
     process.clock.now += 0.5
@@ -311,7 +309,7 @@ async def test_the_operators_key_opens_everything_and_closes_the_service(empty):
 
 
 async def test_a_key_with_a_rate_is_told_when_to_come_back(process):
-    _, key = await process.make(KeyWish("slow", READER.scopes, READER.datasets, per_second=4.0, burst=2))
+    _, key = await process.make(NewKey("slow", READER.scopes, READER.datasets, per_second=4.0, burst=2))
     _, free = await process.make(READER)
 
     await process.authenticate(key)
@@ -330,7 +328,7 @@ async def test_a_key_with_a_rate_is_told_when_to_come_back(process):
     ("per_second", "burst", "comes_to"), [(0.1, None, 1), (2.5, None, 3), (7.0, 1, 1), (7.0, 20, 20)]
 )
 def test_a_burst_left_out_is_that_of_one_second(per_second, burst, comes_to):
-    rate = KeyWish("x", READER.scopes, READER.datasets, per_second=per_second, burst=burst).rate
+    rate = NewKey("x", READER.scopes, READER.datasets, per_second=per_second, burst=burst).rate
 
     assert rate is not None
     assert (rate.per_second, rate.burst) == (per_second, comes_to)
@@ -369,7 +367,7 @@ def test_only_a_star_reaches_every_dataset():
 
 
 async def test_a_list_of_datasets_holds_only_those_that_the_caller_reaches(empty, monkeypatch):
-    monkeypatch.setattr("bots_service.usecases.list_datasets.BATCH", 2)
+    monkeypatch.setattr("bots_service.usecases.describe.BATCH", 2)
     for name in ("a-1", "b-1", "b-2", "b-3", "a-2", "c", "a-3", "d"):
         await empty.import_pool(name)
     mine = Caller("k", frozenset({Scope.READ}), ("a-*", "d"))

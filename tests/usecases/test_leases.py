@@ -11,9 +11,9 @@ from bots_service.core.arrays import frozen
 from bots_service.core.pool import Pool
 from bots_service.core.task_ids import TaskIds
 from bots_service.errors import UnknownRunError
-from bots_service.ports.hot_records import LeaseEnds
+from bots_service.ports.hot import LeaseEnds
 from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset
-from bots_service.usecases.read_leases import TOLD, LeaseGroup, grouped
+from bots_service.usecases.read_run import TOLD, LeaseGroup, grouped
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from bots_service.core.outlook import BINS, outlook
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.hot_records import Known
-from bots_service.usecases import look_at_run
+from bots_service.ports.hot import KnownState
+from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.observe_runs import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
 from bots_service.wiring import use_cases
 from tests.usecases.watched import Watched
@@ -229,7 +229,7 @@ async def test_it_goes_on_whatever_happens(watched: Watched, monkeypatch: pytest
     observing = ObserveRuns(use.observe_runs._look, use.delete_run.at_work, every_s=0.001)
     wrong = [RuntimeError("a bug")]
 
-    async def faulty(self, run) -> Known:
+    async def faulty(self, run) -> KnownState:
         if wrong:
             raise wrong.pop()
         return await known(run)

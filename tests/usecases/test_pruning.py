@@ -11,7 +11,7 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
-from bots_service.ports.records import Draft
+from bots_service.ports.records import NewEntry
 from bots_service.usecases.backup_format import EntriesPart, RunPart
 from bots_service.usecases.prune import Prune, PrunedRun
 from bots_service.usecases.put_run import ForkFrom
@@ -214,7 +214,7 @@ async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world
     await reports(world, 23)
     await pruner(world)()
     with pytest.raises(BusyError, match="pruned just now"):
-        await world.use.rewind_run.journal.append(await world.row(), Draft(Rewind(4, 4), 3))
+        await world.use.rewind_run.journal.append(await world.row(), NewEntry(Rewind(4, 4), 3))
 
 
 async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):

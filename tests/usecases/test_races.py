@@ -7,14 +7,13 @@ from bots_service.core.entries import Report
 from bots_service.core.evidence import no_evidence
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
+from bots_service.engine import live_runs as live_module
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun
 from bots_service.errors import BusyError
-from bots_service.ports.hot import Reach
-from bots_service.ports.hot_records import Published
-from bots_service.ports.records import Draft, RunRow
-from bots_service.usecases import live as live_module
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRun
-from bots_service.usecases.report_outcomes import News
+from bots_service.ports.hot import PublishedState, PublishResult
+from bots_service.ports.records import NewEntry, RunRow
+from bots_service.usecases.report_outcomes import ReportCommand
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, outcome
 
@@ -48,10 +47,10 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
     states, leases = here.hot.states, here.hot.leases
     publish, release = states.publish, leases.release
 
-    async def cut_off(run: RunRow, state: RunState, mark: str) -> Reach:
+    async def cut_off(run: RunRow, state: RunState, mark: str) -> PublishResult:
         monkeypatch.setattr(states, "publish", publish)
         await publish(run, state, mark)
-        return Reach.ALONE
+        return PublishResult.ALONE
 
     async def while_others_look(run: RunRow, tasks: Tasks) -> None:
         assert not (await here.describe()).degraded
@@ -59,7 +58,7 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
 
     monkeypatch.setattr(states, "publish", cut_off)
     monkeypatch.setattr(leases, "release", while_others_look)
-    news = News(POOL, "default", [outcome("t2")])
+    news = ReportCommand(POOL, "default", [outcome("t2")])
     assert (await here.use.report_outcomes(news, None)).degraded
 
 
@@ -71,18 +70,18 @@ async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_w
     monkeypatch.setattr(live_module, "REMEMBERED_RUNS", 1)
     publish, newest = catch_up.states.publish, catch_up.states.newest
 
-    async def outdated(run: RunRow, state: RunState, mark: str) -> Reach:
+    async def outdated(run: RunRow, state: RunState, mark: str) -> PublishResult:
         monkeypatch.setattr(catch_up.states, "publish", publish)
-        return Reach.OUTDATED
+        return PublishResult.OUTDATED
 
-    async def while_others_work(run: RunRow) -> Published:
+    async def while_others_work(run: RunRow) -> PublishedState:
         await catch_up.live(run.id).settled()
         catch_up.live(run.id + 1), catch_up.live(run.id + 2)
         return await newest(run)
 
     monkeypatch.setattr(catch_up.states, "publish", outdated)
     monkeypatch.setattr(catch_up.states, "newest", while_others_work)
-    draft = Draft(Report(no_evidence(), None, close=True), run.dataset.pool.profiles)
+    draft = NewEntry(Report(no_evidence(), None, close=True), run.dataset.pool.profiles)
     appended = await catch_up.journal.append(run.row, draft)
     assert (await catch_up.through(run, appended.entry.seq)).state.seq == appended.entry.seq
 

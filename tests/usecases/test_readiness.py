@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service.engine.background import ended
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.usecases import readiness as module
-from bots_service.usecases.background import ended
 from bots_service.usecases.readiness import Readiness, Ready
 
 SOON_S = 30.0

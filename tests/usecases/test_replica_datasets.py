@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import (
     BusyError,
     InvalidOutcomesError,
@@ -12,7 +13,6 @@ from bots_service.errors import (
     StorageUnavailableError,
     UnknownDatasetError,
 )
-from bots_service.usecases.dataset_builder import DatasetHeader
 from tests.servers import RedisServer
 from tests.usecases.backups import exported, imported
 from tests.usecases.replicas import Replica

@@ -8,16 +8,16 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
+from bots_service.engine.open_runs import OpenRun
+from bots_service.engine.replicas import FollowReplicas
 from bots_service.errors import (
     DamagedStateError,
     StorageUnavailableError,
     UnknownRunError,
 )
-from bots_service.ports.hot_records import Published
-from bots_service.ports.records import Draft, Head, Once, RunRow
+from bots_service.ports.hot import PublishedState
+from bots_service.ports.records import Head, IdempotencyKey, NewEntry, RunRow
 from bots_service.stores import memory_stores
-from bots_service.usecases.follow_replicas import FollowReplicas
-from bots_service.usecases.open_run import OpenRun
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
@@ -93,11 +93,11 @@ async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_her
     await there.assert_is_a_replay()
 
 
-def _draft(replica: Replica, run, task: int) -> Draft:
+def _draft(replica: Replica, run, task: int) -> NewEntry:
     import numpy as np
 
     evidence = Evidence(np.array([task], np.int32), np.array([1.0]), np.array([3.0]), np.array([True]))
-    return Draft(Report(evidence, None, None), run.dataset.pool.profiles)
+    return NewEntry(Report(evidence, None, None), run.dataset.pool.profiles)
 
 
 async def test_a_run_deleted_or_replaced_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
@@ -196,7 +196,9 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     await here.select(1)  # publishes again what the change put in doubt, before the other looked
     first = await here.select(45, key="again")
     assert first.tasks.max() >= 40
-    selection, dataset, again = await there.use.select_tasks(Wish(POOL, "default", 45), Once("again", _asked(45)))
+    selection, dataset, again = await there.use.select_tasks(
+        Wish(POOL, "default", 45), IdempotencyKey("again", _asked(45))
+    )
     assert again
     assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
 
@@ -289,7 +291,7 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
         await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
     newest = there.hot.states.newest
 
-    async def damaged(run: RunRow) -> Published:
+    async def damaged(run: RunRow) -> PublishedState:
         if run.name == "default":
             raise DamagedStateError("damaged")
         return await newest(run)

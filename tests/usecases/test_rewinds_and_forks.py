@@ -9,7 +9,7 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
-from bots_service.ports.records import Once, RunPut
+from bots_service.ports.records import IdempotencyKey, RunPut
 from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
 
@@ -112,7 +112,7 @@ async def test_a_report_from_before_a_rewind_is_refused_and_changes_nothing(worl
 async def test_a_rewind_under_one_key_happens_once(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))
-    once = Once("key", "rewind 1")
+    once = IdempotencyKey("key", "rewind 1")
     answers = [await world.use.rewind_run(POOL, "default", 1, once) for _ in range(3)]
     assert [(run.state.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
     await world.rewind(0)  # there is no step 1 any more
@@ -123,7 +123,7 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
 async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world: World):
     for _ in range(2):
         await world.report(outcome("t1"))
-    once, other = Once("key", "rewind 1"), world.beside()
+    once, other = IdempotencyKey("key", "rewind 1"), world.beside()
 
     async def not_yet(_run, _once):  # it looks just before the first one commits
         return None

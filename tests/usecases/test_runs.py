@@ -10,6 +10,9 @@ import pytest
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.task_table import SORTS
+from bots_service.engine import open_runs as open_run_module
+from bots_service.engine.dataset_builder import DatasetHeader
+from bots_service.engine.replay import NEWEST_KEPT, superfluous
 from bots_service.errors import (
     InvalidInputError,
     InvalidSettingsError,
@@ -18,13 +21,10 @@ from bots_service.errors import (
     RunHasHistoryError,
     UnknownRunError,
 )
-from bots_service.ports.records import KeptAnswer, Once, RunPut, SnapshotRow
-from bots_service.usecases import open_run as open_run_module
+from bots_service.ports.records import IdempotencyKey, KeptAnswer, RunPut, SnapshotRow
 from bots_service.usecases import read_tasks as read_tasks_module
-from bots_service.usecases.dataset_builder import DatasetHeader
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.read_tasks import Query
-from bots_service.usecases.save_snapshot import NEWEST_KEPT, superfluous
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ async def test_the_kept_answer_of_a_put_tells_of_the_run_as_it_stands(world: Wor
             described, put = told
             return 200 + (put is RunPut.CREATED), encode_state(described.state)
 
-        return KeptAnswer("PUT", Once(key, "f"), render)
+        return KeptAnswer("PUT", IdempotencyKey(key, "f"), render)
 
     for name, fork in (("a", None), ("b", ForkFrom("default", 1))):
         described, _ = await world.use.put_run(POOL, name, {"seed": 3}, fork, keep(name))
@@ -79,13 +79,13 @@ async def test_the_kept_answer_of_a_put_tells_of_the_run_as_it_stands(world: Wor
 
 async def test_settings_change_from_the_next_step_on_and_are_journalled(world: World):
     await world.report(outcome("t1"))
-    once = Once("key", "f")
+    once = IdempotencyKey("key", "f")
     first, again = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
     second, repeated = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
     assert (again, repeated) == (False, True)
     assert (first.state.seq, second.state.seq, second.state.settings.forgetting) == (2, 2, 0.5)
     with pytest.raises(KeyReusedError):
-        await world.use.change_settings(POOL, "default", {"forgetting": 0.6}, Once("key", "g"))
+        await world.use.change_settings(POOL, "default", {"forgetting": 0.6}, IdempotencyKey("key", "g"))
     for wrong in ({"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
         with pytest.raises(InvalidSettingsError):
             await world.use.change_settings(POOL, "default", wrong, None)

@@ -17,7 +17,7 @@ from bots_service.errors import (
     StaleEpochError,
     UnknownRunError,
 )
-from bots_service.ports.records import Once
+from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import QUICK_NUMBERS, Wish, is_quick
@@ -190,7 +190,7 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
 
 
 async def test_the_same_key_gives_the_same_selection_and_another_request_is_refused(world: World):
-    wish, once = Wish(POOL, "default", 4), Once("key", "four")
+    wish, once = Wish(POOL, "default", 4), IdempotencyKey("key", "four")
     first, dataset, again = await world.use.select_tasks(wish, once)
     second, _, repeated = await world.use.select_tasks(wish, once)
     assert (again, repeated) == (False, True)
@@ -198,7 +198,7 @@ async def test_the_same_key_gives_the_same_selection_and_another_request_is_refu
     assert dataset.row.name == POOL
     assert await in_flight(world) == 4
     with pytest.raises(KeyReusedError):
-        await world.use.select_tasks(Wish(POOL, "default", 5), Once("key", "five"))
+        await world.use.select_tasks(Wish(POOL, "default", 5), IdempotencyKey("key", "five"))
     other = await world.select(4)
     assert not set(other.tasks.tolist()) & set(first.tasks.tolist())
     alike = await asyncio.gather(*(world.select(3, key="at once") for _ in range(5)))

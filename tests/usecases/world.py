@@ -14,16 +14,16 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
-from bots_service.ports.records import Once, RunRow, Selection, TaskBlock
+from bots_service.engine.dataset_builder import DatasetHeader
+from bots_service.engine.open_runs import OpenRun
+from bots_service.ports.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.settings import Settings
-from bots_service.storage.database import Database
-from bots_service.storage.entries_codec import decode_body
-from bots_service.storage.sqlite_database import SqliteDatabase
+from bots_service.storage.sql.codecs import decode_body
+from bots_service.storage.sql.database import Database
+from bots_service.storage.sqlite import SqliteDatabase
 from bots_service.usecases import UseCases
-from bots_service.usecases.dataset_builder import DatasetHeader
-from bots_service.usecases.describe_run import RunDescription
-from bots_service.usecases.open_run import OpenRun
-from bots_service.usecases.report_outcomes import News, Outcome
+from bots_service.usecases.describe import RunDescription
+from bots_service.usecases.report_outcomes import Outcome, ReportCommand
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 
@@ -109,13 +109,13 @@ class World:
 
     async def select(self, count: int, run: str = "default", *, key: str | None = None, **wish: Any) -> Selection:
         wished = Wish(wish.pop("dataset", POOL), run, count, **wish)
-        return (await self.use.select_tasks(wished, None if key is None else Once(key, repr(wished))))[0]
+        return (await self.use.select_tasks(wished, None if key is None else IdempotencyKey(key, repr(wished))))[0]
 
     async def report(
         self, *outcomes: Outcome, run: str = "default", key: str | None = None, dataset: str = POOL, **news: Any
     ) -> Receipt:
-        told = News(dataset, run, list(outcomes), **news)
-        return (await self.use.report_outcomes(told, None if key is None else Once(key, repr(told)))).receipt
+        told = ReportCommand(dataset, run, list(outcomes), **news)
+        return (await self.use.report_outcomes(told, None if key is None else IdempotencyKey(key, repr(told)))).receipt
 
     async def rewind(self, step: int, run: str = "default") -> RunDescription:
         return (await self.use.rewind_run(POOL, run, step, None))[0]

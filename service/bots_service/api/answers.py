@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import Totals
 from bots_service.ports.records import DatasetRow, Parent, SnapshotRow, StoredReceipt
-from bots_service.usecases.describe_run import RunDescription
+from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.readiness import Status
 
 encode = msgspec.json.Encoder().encode

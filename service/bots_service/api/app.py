@@ -14,9 +14,8 @@ from starlette.routing import Match
 
 from bots_service import __version__
 from bots_service.api import docs, openapi
-from bots_service.api.line import Line
 from bots_service.api.middleware import RequestScope, RequestTracer
-from bots_service.api.overload import Admission, Limits, Refusal
+from bots_service.api.overload import Admission, Limits, Line, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.routes import (
     backups,
@@ -36,8 +35,7 @@ from bots_service.api.routes import (
 from bots_service.api.security import guarded
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
-from bots_service.metrics.process import Metrics
-from bots_service.metrics.requests import RequestMetrics
+from bots_service.metrics.process import Metrics, RequestMetrics
 from bots_service.usecases import UseCases
 
 ROUTES = (

@@ -1,13 +1,58 @@
-"""Request bodies: checked by their headers first, then counted as they stream in."""
+"""Request bodies: checked by their headers first, then counted as they stream in; who sends too slowly is cut off."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from time import monotonic
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive
 
 from bots_service.api.parameters import key_of
-from bots_service.errors import MalformedBodyError, PayloadTooLargeError, UnsupportedMediaTypeError
-from bots_service.ports.records import Once
+from bots_service.errors import MalformedBodyError, PayloadTooLargeError, SlowSenderError, UnsupportedMediaTypeError
+from bots_service.ports.records import IdempotencyKey
+
+SILENCE_S = 10.0  # without one byte
+GRACE_S = 10.0  # before the whole of a body is held against its size
+FLOOR_BYTES_PER_S = 64 * 1024  # 8 MiB in about two minutes; a telephone manages more
+
+
+class Pace:
+    """The body of one request, as it comes."""
+
+    def __init__(self, receive: Receive, *, is_complete: bool) -> None:
+        """Read a request's body.
+
+        Args:
+            receive: where it comes from.
+            is_complete: there is none.
+        """
+        self._receive = receive
+        self._waited_s = 0.0  # for the sender; the time that we take ourselves is not its fault
+        self._count = 0
+        self.is_complete = is_complete
+
+    async def __call__(self) -> Message:
+        """Return the next message.
+
+        Raises:
+            SlowSenderError: it did not come in time.
+        """
+        if self.is_complete:  # only the end of the connection is still to come
+            return await self._receive()
+        left_s = GRACE_S + self._count / FLOOR_BYTES_PER_S - self._waited_s
+        started = monotonic()
+        try:
+            async with asyncio.timeout(min(SILENCE_S, left_s)):
+                message = await self._receive()
+        except TimeoutError as error:
+            said = f"{self._count} bytes of the body came, then too few for too long; send it again"
+            raise SlowSenderError(said) from error
+        self._waited_s += monotonic() - started
+        self._count += len(message.get("body", b""))
+        self.is_complete = not message.get("more_body", False)
+        return message
+
 
 MIB = 2**20
 CONTROL_LIMIT = MIB  # settings and the like: far below
@@ -70,13 +115,13 @@ class Body:
         """Return all of the body."""
         return b"".join([chunk async for chunk in self.chunks()])
 
-    def once(self) -> Once | None:
+    def once(self) -> IdempotencyKey | None:
         """Return the key with the request's fingerprint, once the body was read; None without a key."""
         if self.key is None or self._hash is None:
             return None
-        return Once(self.key, self._hash.hexdigest())
+        return IdempotencyKey(self.key, self._hash.hexdigest())
 
-    async def once_read(self) -> Once | None:
+    async def once_read(self) -> IdempotencyKey | None:
         """Read what is left of the body, then return the key with the request's fingerprint; None without a key."""
         if not self._complete:
             async for _ in self.chunks():
@@ -94,13 +139,13 @@ class NoBody:
         self.key = key_of(request)
         self._request = request
 
-    def once(self) -> Once | None:
+    def once(self) -> IdempotencyKey | None:
         """Return the key with the request's fingerprint; None without a key."""
         if self.key is None:
             return None
-        return Once(self.key, hashlib.blake2b(_target(self._request), digest_size=16).hexdigest())
+        return IdempotencyKey(self.key, hashlib.blake2b(_target(self._request), digest_size=16).hexdigest())
 
-    async def once_read(self) -> Once | None:
+    async def once_read(self) -> IdempotencyKey | None:
         """Return the same: there is nothing to read."""
         return self.once()
 

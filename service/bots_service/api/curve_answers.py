@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from bots_service.api.answers import moment
 from bots_service.core import receipt
-from bots_service.ports.outlooks import StoredOutlook
+from bots_service.ports.history import StoredOutlook
 from bots_service.ports.records import CurvePoint
 
 

@@ -9,7 +9,7 @@ from bots_service.api.answers import body_response
 from bots_service.api.bodies import Body, NoBody
 from bots_service.errors import ConflictError, KeyReusedError
 from bots_service.ports.catalog import Answers
-from bots_service.ports.records import Answer, KeptAnswer, Once
+from bots_service.ports.records import Answer, IdempotencyKey, KeptAnswer
 
 Row = TypeVar("Row")
 
@@ -80,7 +80,7 @@ async def _first_answer(answers: Answers, scope: str, body: Body | NoBody) -> Re
     return body_response(answer.status, answer.body, replayed=True)
 
 
-def require_same(first: Answer, once: Once) -> None:
+def require_same(first: Answer, once: IdempotencyKey) -> None:
     """Check that a kept answer is that of this request.
 
     Raises:

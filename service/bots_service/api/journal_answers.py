@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from bots_service.api.answers import moment
-from bots_service.ports.journal_records import LoggedEntry
+from bots_service.ports.journal import LoggedEntry
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from bots_service.api.answers import moment
 from bots_service.api.parameters import whole
 from bots_service.ports.keys import KeyRow, Scope
 from bots_service.usecases.authenticate import Caller
-from bots_service.usecases.create_key import KeyWish
+from bots_service.usecases.manage_keys import NewKey
 
 CENTURY_S = 100 * 366 * 86400.0
 
@@ -34,10 +34,10 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     rate_limit: RateLimitRequest | None = None
     expires_in_seconds: Annotated[float, Meta(gt=0, le=CENTURY_S)] | None = None
 
-    def wish(self) -> KeyWish:
+    def wish(self) -> NewKey:
         """Return what is wanted."""
         rate = self.rate_limit
-        return KeyWish(
+        return NewKey(
             name=self.name,
             scopes=frozenset(self.scopes),
             datasets=tuple(dict.fromkeys(self.datasets)),

@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from bots_service.api.answers import moment
-from bots_service.usecases.read_leases import LeaseGroup
+from bots_service.usecases.read_run import LeaseGroup
 
 
 class Lease(Struct, frozen=True):

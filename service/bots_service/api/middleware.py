@@ -12,10 +12,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bots_service.api.audit import log_act
-from bots_service.api.named import TOLD
 from bots_service.api.problems import INTERNAL, problem_response
-from bots_service.metrics.requests import CLIENT_LEFT, METHODS, RequestMetrics
+from bots_service.api.security import TOLD, log_act
+from bots_service.metrics.process import CLIENT_LEFT, METHODS, RequestMetrics
 from bots_service.spans import Fact, Tracer, TraceSpan, Work, working
 
 log = structlog.get_logger("bots_service.access")

@@ -21,8 +21,8 @@ from bots_service.api import (
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
-from bots_service.api.task_formats import json_file
-from bots_service.api.task_formats.blocks import TaskRequest
+from bots_service.api.task_formats import text as json_file
+from bots_service.api.task_formats.text import TaskRequest
 from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 
 REFERENCE = "#/components/schemas/{name}"

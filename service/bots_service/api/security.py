@@ -1,24 +1,64 @@
-"""Who may call which route. Every route says so itself, by one of two decorators; one that doesn't can't be made.
+"""Who may call which route. Every route says so itself, by a decorator; one that doesn't can't be made."""
 
-What each scope opens, in one place: `read` every GET but keys and backups; `select` POST /select; `report` POST
-/report, rewinds and snapshots, which a trainer needs when it goes back to its own checkpoint. Any scope may look at a
-dataset or a run by its name, at /version and at /whoami, which is how a trainer finds out where it stands. `admin`
-opens all.
-"""
-
-from collections.abc import Callable, Coroutine, Iterator
+import re
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+import structlog
 from fastapi.routing import APIRoute, APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope as ASGIScope
 
-from bots_service.api.named import tell_names
 from bots_service.api.parameters import use_cases_of
 from bots_service.ports.keys import Scope
+from bots_service.spans import tell_request
 from bots_service.usecases.authenticate import Caller
+
+log = structlog.get_logger("bots_service.audit")
+
+
+LONGEST_NAME = 128  # a refused request may name anything
+WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # put where its id belongs
+TOLD = ("dataset", "run")
+
+
+def without_key(request: Request, name: str) -> str:
+    """Return a name as it may be told."""
+    if use_cases_of(request).authenticate.is_operators(name):
+        return "*"
+    return WHOLE_KEY.sub(r"\1*", name)[:LONGEST_NAME]
+
+
+def tell_names(request: Request, names: Mapping[str, str]) -> None:
+    """Put the dataset and the run, where they are named, on everything that is told of this request from now on."""
+    told = {name: without_key(request, names[name]) for name in TOLD if name in names}
+    if told:
+        structlog.contextvars.bind_contextvars(**told)
+        tell_request(told)
+
+
+def log_act(scope: ASGIScope, status: int) -> None:
+    """Write the line of a request that was answered with this status (0: not at all), if its route is audited.
+
+    The request's id stands on the line as on every other.
+    """
+    route = scope.get("route")
+    if not isinstance(route, GuardedRoute) or not route.guard.audited:
+        return
+    state = scope.get("state", {})
+    caller = state.get("caller")
+    named = {name: without_key(Request(scope), value) for name, value in scope.get("path_params", {}).items()}
+    key = None if caller is None else caller.key
+    log.info("audit", act=route.name, key=key, status=status, **{**named, **state.get("audited", {})})
+
+
+def tell_audit(request: Request, **facts: str) -> None:
+    """Put more on the request's line than its path says."""
+    request.state.audited = facts
+
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from bots_service.core.task_table import TaskTable
 from bots_service.ports.records import OpenDataset, Selection
-from bots_service.usecases.report_outcomes import Reported
+from bots_service.usecases.report_outcomes import ReportResult
 
 
 class Chosen(Struct, frozen=True, gc=False):
@@ -77,7 +77,7 @@ class ReportAnswer(Struct, frozen=True):
     degraded: bool
 
     @classmethod
-    def of(cls, reported: Reported) -> "ReportAnswer":
+    def of(cls, reported: ReportResult) -> "ReportAnswer":
         """Return the answer for a report."""
         receipt, step = reported.receipt, reported.receipt.tally
         return cls(

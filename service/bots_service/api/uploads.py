@@ -5,13 +5,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from bots_service.api.bodies import DATASET_LIMIT, JSON, Body
-from bots_service.api.task_formats.blocks import Header, TaskFile
-from bots_service.api.task_formats.json_file import read_json
-from bots_service.api.task_formats.ndjson import read_ndjson
 from bots_service.api.task_formats.parquet import open_parquet
+from bots_service.api.task_formats.text import Header, TaskFile, read_json, read_ndjson
+from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError
 from bots_service.ports.records import TaskBlock
-from bots_service.usecases.dataset_builder import DatasetHeader
 
 NDJSON = "application/x-ndjson"
 PARQUET = "application/vnd.apache.parquet"
@@ -31,7 +29,7 @@ class UploadLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UploadHeader:
     """What the query says of a dataset, where its body can't."""
 
     reference_models: tuple[str, ...]
@@ -56,7 +54,7 @@ async def open_tasks(body: Body, *, max_tasks: int, append: bool = False) -> Asy
             yield await stack.enter_async_context(open_parquet(body.chunks(), max_tasks=max_tasks))
 
 
-def header_of(file: Header, said: Said) -> DatasetHeader:
+def header_of(file: Header, said: UploadHeader) -> DatasetHeader:
     """Return what was said of the dataset, in the body or in the query.
 
     Raises:

@@ -5,11 +5,13 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import backups, beliefs, charts, datasets, keys, runs, service, steps
+from bots_service.cli import backups, datasets, keys, runs, service, steps
+from bots_service.cli import history as beliefs
+from bots_service.cli import history as charts
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
-from bots_service.cli.journal import journal
+from bots_service.cli.history import journal
 
 app = typer.Typer(
     name="bots",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bots_service.cli.confirm import confirm
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.output import count, moment, number, sheet, show, table, tasks_told
+from bots_service.cli.output import confirm, count, moment, number, sheet, show, table, tasks_told
 
 if TYPE_CHECKING:
     from bots_client import Dataset as Described

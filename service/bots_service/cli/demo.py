@@ -15,7 +15,7 @@ from bots_service.cli.output import console, show
 if TYPE_CHECKING:
     from bots_client import Client
     from bots_service.demo.recording import Recording
-    from bots_service.demo.replay import Plan, Replay
+    from bots_service.demo.replay import Plan
 
 REDRAWN_S = 0.1  # often enough to look alive
 LOGGED = 100  # steps between two lines where there is no terminal
@@ -37,8 +37,7 @@ def demo(
     """
     from bots_service.demo.display import closing_table
     from bots_service.demo.recording import recorded_run
-    from bots_service.demo.replay import Plan
-    from bots_service.demo.summary import summary
+    from bots_service.demo.replay import Plan, summary
 
     whole = recorded_run()
     recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]

@@ -99,7 +99,7 @@ def compared(theirs: "Version", *, where: str) -> Iterator["Finding"]:
 
     from bots_service import __version__
     from bots_service.doctor.finding import ok, warning
-    from bots_service.storage.migrate import head
+    from bots_service.storage.sql.migrate import head
 
     if (theirs.version, theirs.schema) == (__version__, head()):
         yield ok("service", f"version {theirs.version} at {where}, as this program")

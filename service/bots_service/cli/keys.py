@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 
 
-class Scope(StrEnum):
+class KeyScope(StrEnum):
     """What a key may do; `ports.keys` has the same, and numpy on its heels."""
 
     READ = "read"
@@ -46,7 +46,7 @@ def seconds(text: str) -> float:
 def create(
     name: Annotated[str, typer.Argument(help="For people.", show_default=False)],
     scope: Annotated[
-        list[Scope],
+        list[KeyScope],
         typer.Option("--scope", help="What it may do; may be repeated.", show_default=False),
     ],
     dataset: Annotated[

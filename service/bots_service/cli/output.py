@@ -7,9 +7,14 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from bots_service.cli.failures import CommandError
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+
 
 UNBOUNDED = 10_000  # columns: what goes into a pipe or a file is not cut off at a terminal's width
 
@@ -99,3 +104,18 @@ def tasks_told(value: int) -> str:
 def moment(value: datetime | None) -> str:
     """Return a time to the second, in the local zone; a dash where there is none."""
     return "-" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return if the answer is yes.
+
+    Raises:
+        CommandError: the answer is no.
+        typer.BadParameter: there is nobody to ask.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("there is no terminal to ask on; pass --yes", param_hint="--yes")
+    if not typer.confirm(question, err=True):
+        raise CommandError("nothing was deleted")

@@ -73,7 +73,7 @@ def migrate(
     """Bring the database's tables to the newest revision."""
     settings = settings_with(database_url=database_url)
     file = database_file(settings)
-    from bots_service.storage.migrate import current, head, is_new_enough, upgrade
+    from bots_service.storage.sql.migrate import current, head, is_new_enough, upgrade
 
     if check:
         before = None if file is not None and not file.exists() else current(settings.sql_url)
@@ -114,7 +114,7 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
 def database_file(settings: "Settings") -> Path | None:
     """Return the file that the database is in, None if it is a server."""
     from bots_service.errors import StorageUnavailableError
-    from bots_service.storage.sql_url import sql_url
+    from bots_service.storage.sql.url import sql_url
 
     try:
         url = sql_url(settings.sql_url)

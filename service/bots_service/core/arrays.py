@@ -1,4 +1,4 @@
-"""The array types of the core."""
+"""The array types of the core, and sets of tasks as sorted arrays."""
 
 from typing import TypeVar
 
@@ -22,3 +22,48 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
 def ordered_sum(values: Floats) -> float:
     """Return the sum, added one after the other: numpy's own order depends on the machine."""
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
+
+
+def united(*sets: Tasks) -> Tasks:
+    """Return the tasks that are in any of the arrays, sorted and distinct; the arrays may be in any order."""
+    if not sets:
+        return np.empty(0, np.int32)
+    tasks = np.sort(np.concatenate(sets), kind="stable")
+    return tasks[is_first(tasks)]
+
+
+def is_first(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """[n] whether each entry differs from the one before, for an array in which equals stand together."""
+    first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
+
+
+def first_places(tasks: Tasks) -> Counts:
+    """Return, ascending, the places where tasks stand for the first time."""
+    by_task = np.argsort(tasks, kind="stable")
+    return np.sort(by_task[is_first(tasks[by_task])])
+
+
+def contained(tasks: Tasks, sets: tuple[Tasks, ...]) -> NDArray[np.bool_]:
+    """[n] whether each task is in any of the sorted arrays."""
+    found = np.zeros(len(tasks), bool)
+    for one in sets:
+        if len(one):
+            places = np.minimum(np.searchsorted(one, tasks), len(one) - 1)
+            found |= one[places] == tasks
+    return found
+
+
+def places_of(some: Tasks, tasks: Tasks) -> Counts:
+    """Return where those of `some` stand that are among the sorted tasks."""
+    if not len(tasks):
+        return np.empty(0, np.int64)
+    places = np.minimum(np.searchsorted(tasks, some), len(tasks) - 1)
+    there: Counts = places[tasks[places] == some]
+    return there
+
+
+def without(tasks: Tasks, others: Tasks) -> Tasks:
+    """Return the sorted tasks less the others, which are few."""
+    return np.delete(tasks, places_of(others, tasks)) if len(others) else tasks

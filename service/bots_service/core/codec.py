@@ -18,15 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import frozen
-from bots_service.core.beta_sum import BetaSum
-from bots_service.core.capability import Capability
+from bots_service.core.belief.bots import BetaSum
+from bots_service.core.belief.capability import Capability
+from bots_service.core.belief.tried import Past, Rows, Tried
 from bots_service.core.evidence import Evidence
-from bots_service.core.open_step import OpenStep
-from bots_service.core.past import Past
-from bots_service.core.rows import Rows
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import RunState, Totals
-from bots_service.core.tried import Tried
+from bots_service.core.state import OpenStep, RunState, Totals
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 
 FORMAT = 1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Floats, Tasks, frozen
-from bots_service.core.tag_sums import ToldTags, told_tags
+from bots_service.core.receipt import ToldTags, told_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
 # the pool and 4 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.

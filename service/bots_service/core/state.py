@@ -4,16 +4,79 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bots_service.core.beta_sum import BetaSum, fresh_belief
+import numpy as np
+
+from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.belief.bots import BetaSum, fresh_belief
 from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
-from bots_service.core.evidence import Evidence, no_evidence
-from bots_service.core.open_step import OpenStep, nothing_open
+from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
 from bots_service.core.pool import Pool
-from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
+from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.tag_sums import sums_by_tag
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """Evidence that waits for its step to close.
+
+    evidence: [P] in the order in which it came; tasks may repeat.
+    made_at: [P] the step at which each piece's task was selected.
+    late: how many of these pieces came after their step had closed.
+    expired: how many came so late that they count for nothing.
+    """
+
+    evidence: Evidence
+    made_at: Tasks
+    late: int = 0
+    expired: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """How many distinct tasks have evidence here."""
+        return len(np.unique(self.evidence.tasks))
+
+    def with_report(self, evidence: Evidence, made_at: int, *, late: bool) -> "OpenStep":
+        """Return the open step with the evidence of one report, all of it selected at one step."""
+        if len(evidence) == 0:
+            return self
+        old, steps = self.evidence, np.full(len(evidence), made_at, np.int32)
+        if len(old) == 0:
+            return OpenStep(evidence, frozen(steps), self.late + late * len(evidence), self.expired)
+        return OpenStep(
+            Evidence(
+                frozen(np.concatenate([old.tasks, evidence.tasks])),
+                frozen(np.concatenate([old.successes, evidence.successes])),
+                frozen(np.concatenate([old.failures, evidence.failures])),
+                frozen(np.concatenate([old.effective, evidence.effective])),
+            ),
+            frozen(np.concatenate([self.made_at, steps])),
+            self.late + late * len(evidence),
+            self.expired,
+        )
+
+    def whole(self) -> Evidence:
+        """Return all that waits, each task once."""
+        return sum_by_task(self.evidence)
+
+    def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
+        """Yield, oldest first, each step of selection with its evidence, each task once.
+
+        Args:
+            whole: what `whole()` returned.
+        """
+        if len(whole) and (self.made_at[:1] == self.made_at).all():
+            yield int(self.made_at[0]), whole
+            return
+        for step in np.unique(self.made_at).tolist():
+            yield step, sum_by_task(self.evidence.where(self.made_at == step))
+
+
+def nothing_open() -> OpenStep:
+    """Return the open step before any evidence."""
+    return OpenStep(no_evidence(), frozen(np.empty(0, np.int32)))
 
 
 @dataclass(frozen=True, slots=True)

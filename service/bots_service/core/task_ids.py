@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.task_sets import is_first
+from bots_service.core.arrays import Tasks, frozen, is_first
 
 SEARCHED = 65_536  # ids looked through at once: what a search holds beside the ids stays small, and in the cache
 

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bots_service.demo.replay import RECENT, ROLLOUTS, Course, Replay
+from bots_service.demo.replay import RECENT, ROLLOUTS, Course, ReplayedRun
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 50  # characters: 10 steps each in a whole run
@@ -19,7 +19,7 @@ BAR_WIDTH = 34
 BOTS_COLOR, UNIFORM_COLOR = "green", "yellow"
 
 
-def live_panel(replay: Replay) -> Panel:
+def live_panel(replay: ReplayedRun) -> Panel:
     """Return how a replay stands."""
     plan, title = replay.plan, f"{title_of(replay)}, {replay.plan.count} a step, {ROLLOUTS} rollouts each"
     done = Table.grid(padding=(0, 2))
@@ -34,7 +34,7 @@ def live_panel(replay: Replay) -> Panel:
     )
 
 
-def ratios(replay: Replay) -> Table:
+def ratios(replay: ReplayedRun) -> Table:
     """Return the effective task ratios of both runs as bars."""
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("effective task ratio", style="bold"), "", "so far", f"last {RECENT}", style="dim")
@@ -44,7 +44,7 @@ def ratios(replay: Replay) -> Table:
     return table
 
 
-def details(replay: Replay) -> Table:
+def details(replay: ReplayedRun) -> Table:
     """Return what else is worth watching."""
     table = Table.grid(padding=(0, 2))
     table.add_row("BOTS, step by step", sparkline(replay.bots, replay.plan.steps, BOTS_COLOR))
@@ -74,7 +74,7 @@ def mark(level: float) -> str:
     return LEVELS[min(int(level * len(LEVELS)), len(LEVELS) - 1)]
 
 
-def closing_table(replays: Iterable[Replay]) -> RenderableType:
+def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
     """Return what came out, a column for each replay."""
     replays = list(replays)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
@@ -97,13 +97,13 @@ def closing_table(replays: Iterable[Replay]) -> RenderableType:
     return table
 
 
-def progress_line(replay: Replay) -> str:
+def progress_line(replay: ReplayedRun) -> str:
     """Return how a replay stands, for a log."""
     step = f"step {replay.steps_done} of {replay.plan.steps}"
     return f"{title_of(replay)}, {step}: BOTS {ratio(replay.bots)}, uniform {ratio(replay.uniform)}"
 
 
-def title_of(replay: Replay) -> str:
+def title_of(replay: ReplayedRun) -> str:
     """Return which problems are replayed."""
     if replay.referenced == replay.problems:
         return f"{replay.problems} with both references"

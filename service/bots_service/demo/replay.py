@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from bots_client import Client, Outcome, Receipt
 from bots_service.demo.recording import REFERENCE_MODELS, Recording
@@ -60,7 +61,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayedRun:
     """A replay under way.
 
     problems: how many there are; referenced: how many of them have both references.
@@ -95,7 +96,7 @@ class Replay:
         return None if self.ratio is None else round(self.rollouts_spent * (self.ratio - 1))
 
 
-def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Replay]:
+def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[ReplayedRun]:
     """Yield the replay after every step; the same object grows."""
     dataset = name_of(recording)
     client.create_dataset(
@@ -104,7 +105,7 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
         reference_models=REFERENCE_MODELS,
         description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), made by `bots demo`",
     )
-    replay = Replay(
+    replay = ReplayedRun(
         plan,
         dataset,
         problems=len(recording),
@@ -140,3 +141,35 @@ def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, i
     selection = client.select(dataset, count, run=run)
     outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
     return client.report(dataset, outcomes, run=run, selection=selection)
+
+
+def summary(replay: ReplayedRun) -> dict[str, Any]:
+    """Return what came out of a replay."""
+    return {
+        "problems": replay.problems,
+        "with_both_references": replay.referenced,
+        "steps": replay.steps_done,
+        "count": replay.plan.count,
+        "rollouts_per_task": ROLLOUTS,
+        "seed": replay.plan.seed,
+        "dataset": replay.dataset,
+        "bots": _course(replay.bots),
+        "uniform": _course(replay.uniform),
+        "ratio": replay.ratio,
+        "rollouts_spent": replay.rollouts_spent,
+        "rollouts_saved": replay.rollouts_saved,
+    }
+
+
+def _course(course: Course) -> dict[str, Any]:
+    known = [capability for capability in course.capabilities if capability is not None]
+    return {
+        "run": course.run,
+        "reported": sum(course.reported),
+        "effective": sum(course.effective),
+        "effective_task_ratio": course.effective_task_ratio(),
+        f"effective_task_ratio_last_{RECENT}": course.effective_task_ratio(RECENT),
+        "capability": course.capability,
+        "capability_least": min(known, default=None),
+        "capability_most": max(known, default=None),
+    }

@@ -8,7 +8,7 @@ from bots_service.doctor import configuration, machine, postgres_server, redis_s
 from bots_service.doctor.finding import Finding, Grade, problem
 from bots_service.errors import StorageUnavailableError
 from bots_service.settings import Settings
-from bots_service.storage.sql_url import sql_url
+from bots_service.storage.sql.url import sql_url
 
 
 def examine(settings: Settings) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from bots_service.doctor.finding import Finding, ok, problem, warning
 from bots_service.errors import StorageUnavailableError
 from bots_service.serving.listening import is_guarded, is_loopback
 from bots_service.settings import Settings
-from bots_service.storage.sql_url import is_postgresql
+from bots_service.storage.sql.url import is_postgresql
 
 REDIS_SCHEMES = ("redis", "rediss")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bots_service.doctor.finding import Finding, ok, problem, warning
 from bots_service.errors import StorageUnavailableError
 from bots_service.settings import Settings
-from bots_service.storage.sql_url import sql_url
+from bots_service.storage.sql.url import sql_url
 
 MIB = 2**20
 GIB = 2**30

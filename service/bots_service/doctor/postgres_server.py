@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import URL
 
-from bots_service.doctor import clock
+from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, told, warning
 
 LEAST_VERSION = 140_000  # older ones get no security fixes any more
@@ -22,7 +22,7 @@ _FACTS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PostgresFacts:
     """What the server says of itself.
 
     connections: how many users who are no superusers may open, in all.
@@ -72,7 +72,7 @@ def examine(url: URL, *, timeout_s: float, connections: int) -> Iterator[Finding
     yield clock.compare("database clock", facts.now, before=before, after=after)
 
 
-def ask(url: URL, *, timeout_s: float) -> Facts:
+def ask(url: URL, *, timeout_s: float) -> PostgresFacts:
     """Return what the server says of itself.
 
     Raises:
@@ -87,10 +87,10 @@ def ask(url: URL, *, timeout_s: float) -> Facts:
         row = connection.execute(_FACTS).fetchone()
     if row is None:
         raise ValueError("one row always answers a SELECT without FROM")
-    return Facts(*row)
+    return PostgresFacts(*row)
 
 
-def version(facts: Facts, where: str) -> Finding:
+def version(facts: PostgresFacts, where: str) -> Finding:
     """Judge the server's version."""
     said = f"PostgreSQL {facts.version_shown} at {where}"
     if facts.version < LEAST_VERSION:
@@ -98,7 +98,7 @@ def version(facts: Facts, where: str) -> Finding:
     return ok("database", said)
 
 
-def role(facts: Facts) -> Finding:
+def role(facts: PostgresFacts) -> Finding:
     """Judge whether it takes writes."""
     if facts.is_standby:
         return problem(
@@ -110,7 +110,7 @@ def role(facts: Facts) -> Finding:
     return ok("database role", "primary")
 
 
-def durability(facts: Facts) -> Finding:
+def durability(facts: PostgresFacts) -> Finding:
     """Judge whether what it acknowledged survives a crash of its machine."""
     named = ("fsync", "full_page_writes", "synchronous_commit")
     if wrong := [name for name in named if getattr(facts, name) == "off"]:
@@ -119,7 +119,7 @@ def durability(facts: Facts) -> Finding:
     return ok("durability", f"fsync on, synchronous_commit {facts.synchronous_commit}")
 
 
-def encoding(facts: Facts) -> Finding:
+def encoding(facts: PostgresFacts) -> Finding:
     """Judge whether it can hold every task's id."""
     if facts.encoding != "UTF8":
         said = f"the database's encoding is {facts.encoding}: ids in other scripts can't be stored"
@@ -127,7 +127,7 @@ def encoding(facts: Facts) -> Finding:
     return ok("encoding", "UTF8")
 
 
-def rights(facts: Facts) -> Finding:
+def rights(facts: PostgresFacts) -> Finding:
     """Judge whether the user may make tables."""
     if not facts.can_create:
         return warning(
@@ -138,7 +138,7 @@ def rights(facts: Facts) -> Finding:
     return ok("rights", "this user may make tables")
 
 
-def room(facts: Facts, *, needed: int) -> Finding:
+def room(facts: PostgresFacts, *, needed: int) -> Finding:
     """Judge how many machines, with as many processes as this one, it has connections for."""
     machines = facts.connections // needed
     said = f"{facts.connections} connections, {needed} for each machine with these settings"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from bots_service.doctor import clock
+from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, told, warning
-from bots_service.storage.redis_connection import LEAST_VERSION, PROBE, probe_key
+from bots_service.storage.redis.connection import LEAST_VERSION, PROBE, probe_key
 
 NEARLY_FULL = 0.8
 

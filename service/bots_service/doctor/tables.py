@@ -4,8 +4,8 @@ from pathlib import Path
 
 from bots_service.doctor.finding import Finding, ok, problem
 from bots_service.errors import StorageUnavailableError
-from bots_service.storage.migrate import current, head, is_new_enough
-from bots_service.storage.sql_url import sql_url
+from bots_service.storage.sql.migrate import current, head, is_new_enough
+from bots_service.storage.sql.url import sql_url
 
 
 def examine(address: str, *, migrate_on_start: bool) -> Finding:

@@ -1,12 +1,40 @@
 """What trainers do, counted: one call for each report and each selection."""
 
 import time
+from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from bots_service.core.receipt import Receipt
-from bots_service.metrics.caches import Caches
 from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """What is counted of one cache."""
+
+    hits: Counter
+    misses: Counter
+
+    def looked_up(self, *, found: bool) -> None:
+        """Count one look."""
+        (self.hits if found else self.misses).inc()
+
+
+class Caches:
+    """What is counted of the caches that requests wait for.
+
+    datasets: that are open; states: of runs, decoded; keys: that are known.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Count on a registry."""
+        hits = Counter("bots_cache_hits_total", "Looks that found it in memory.", ["cache"], registry=registry)
+        misses = Counter("bots_cache_misses_total", "Looks that had to ask a store.", ["cache"], registry=registry)
+        self.datasets, self.states, self.keys = (
+            Cache(hits.labels(name), misses.labels(name)) for name in ("datasets", "states", "keys")
+        )
+
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 

@@ -1,19 +1,95 @@
-"""What is live: newest states and leases. Losing it loses nothing that was acknowledged.
+"""The hot store: newest states, leases, and selections by idempotency key. Losing it loses nothing acknowledged."""
 
-One process keeps it in memory; replicas share it in Redis. Nothing here raises when a shared store is away: a process
-then goes on by itself, and says so.
-"""
-
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.state import RunState
-from bots_service.ports.hot_records import Begun, Known, LeaseEnds, Published, Taken
 from bots_service.ports.records import RunRow, Selection
 
+NO_TOKEN = ""  # where the store could not be asked; nothing can be published with it
 
-class Reach(Enum):
+
+@dataclass(frozen=True, slots=True)
+class PublishedState:
+    """A run's newest state as the hot store has it, None if it has none that can be trusted.
+
+    mark: names the time since which the store lost nothing and was told of every change of the run's dataset; goes
+    back to it with the next state. NO_MARK if the store can't be asked.
+    """
+
+    state: RunState | None
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownState:
+    """A run's state, as a process goes on from it.
+
+    mark: under which it was published; NO_MARK if other replicas can't see it, or nobody can say whether it is the
+    newest.
+    """
+
+    state: RunState
+    mark: str
+
+    @property
+    def degraded(self) -> bool:
+        """Whether other replicas may know a newer state, or not know this one."""
+        return self.mark == NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTicket:
+    """What a selection starts from.
+
+    ordinal: of this selection among those made from this state; no other has the same.
+    leased: sorted tasks in flight.
+    turn: counts the changes of the run's leases.
+    mark: of the state.
+    alone: other replicas can't be asked, and won't know of this selection.
+    degraded: others may be working on the same tasks, for the selection is made alone, or leases were lost lately.
+    previous: the selection that was made under the same key, with its request's fingerprint.
+    """
+
+    ordinal: int
+    leased: Tasks
+    turn: int = 0
+    mark: str = NO_TOKEN
+    alone: bool = False
+    degraded: bool = False
+    previous: tuple[str, Selection] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnds:
+    """The tasks in flight.
+
+    tasks: sorted.
+    left_s: seconds until the lease of each ends, above 0, by the clock of whoever ends it; the same for tasks that were
+    leased together.
+    """
+
+    tasks: Tasks
+    left_s: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseResult:
+    """What became of a selection.
+
+    selection: the one that is leased now, None if none is: begin again.
+    previous: the selection that was made under the same key meanwhile, with its request's fingerprint.
+    stale: a newer state was published, the dataset changed, or the store lost something: ask for the newest state.
+    """
+
+    selection: Selection | None = None
+    previous: tuple[str, Selection] | None = None
+    stale: bool = False
+
+
+class PublishResult(Enum):
     """Who can see what was published."""
 
     ALL = "all"
@@ -27,7 +103,7 @@ class Reach(Enum):
 class States(Protocol):
     """The newest known state of each run."""
 
-    def known(self, run: RunRow) -> Known | None:
+    def known(self, run: RunRow) -> KnownState | None:
         """Return the newest state that this process holds; others may have published a newer one."""
         ...
 
@@ -35,7 +111,7 @@ class States(Protocol):
         """Note that the run is new: a store that knows nothing of a run otherwise takes its leases for lost."""
         ...
 
-    async def newest(self, run: RunRow) -> Published:
+    async def newest(self, run: RunRow) -> PublishedState:
         """Return the newest published state.
 
         It has none if none can be trusted, for nobody published one, or the shared store was wiped, restarted, or is
@@ -44,7 +120,7 @@ class States(Protocol):
         """
         ...
 
-    async def publish(self, run: RunRow, state: RunState, mark: str) -> Reach:
+    async def publish(self, run: RunRow, state: RunState, mark: str) -> PublishResult:
         """Make a state known, unless one with a greater (epoch, seq) is.
 
         Args:
@@ -66,7 +142,7 @@ class States(Protocol):
 class Leases(Protocol):
     """Tasks in flight, and selections by their idempotency key."""
 
-    async def begin(self, run: RunRow, known: Known, *, key: str | None) -> Begun:
+    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
         """Return what a selection from this state starts from.
 
         A shared store may answer from memory what is no longer so; `take` then refuses the selection.
@@ -83,13 +159,13 @@ class Leases(Protocol):
         self,
         run: RunRow,
         selection: Selection,
-        begun: Begun,
+        begun: LeaseTicket,
         *,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
-    ) -> Taken:
+    ) -> LeaseResult:
         """Lease the selection's tasks, all or none, and remember it under its key.
 
         Args:

@@ -1,27 +1,56 @@
-"""The journal of a run, what folding it did, and stored states."""
+"""The journal of a run, receipts of its entries, and stored states."""
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
-from bots_service.ports.journal_records import LoggedEntry
 from bots_service.ports.records import (
-    Appended,
+    AppendResult,
     CurvePoint,
-    Draft,
     Head,
+    IdempotencyKey,
     KeptAnswer,
-    Once,
+    NewEntry,
     RunRow,
     SnapshotRow,
     StoredReceipt,
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEntry:
+    """What is known of an entry, in a few words: what it holds may be large.
+
+    seq, epoch: as the entry has them.
+    kind: as the journal calls it.
+    step: how many steps had closed after it, in the history as it then was; None where its receipt was not kept yet.
+    closed: whether it closed a step, None as above.
+    is_hidden: whether a later rewind took it out of the present history.
+    created_at: when it was appended (seconds since 1970, UTC).
+    tasks, rollouts: how many a report tells of; effective: how many of the tasks have a gradient.
+    to_step: the step that a rewind went back to.
+    changed: what a change of settings changed, names and values.
+    """
+
+    seq: int
+    epoch: int
+    kind: str
+    step: int | None
+    closed: bool | None
+    is_hidden: bool
+    created_at: float
+    tasks: int | None = None
+    effective: int | None = None
+    rollouts: float | None = None
+    to_step: int | None = None
+    changed: dict[str, Any] | None = None
+
+
 class Journal(Protocol):
     """The ordered list of everything that ever changed a run. Every method may raise StorageUnavailableError."""
 
-    async def append(self, run: RunRow, draft: Draft) -> Appended:
+    async def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
         """Append an entry; when this returns, it is committed to stable storage.
 
         The seq comes from the run's row in the same transaction, so seqs follow commit order without a gap. A rewind
@@ -34,7 +63,7 @@ class Journal(Protocol):
         """
         ...
 
-    async def find(self, run: RunRow, once: Once) -> Entry | None:
+    async def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
         """Return the entry that was appended under this key, None if none was.
 
         Raises:

@@ -144,7 +144,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class IdempotencyKey:
     """Makes a write happen once: its key, and a fingerprint of the request."""
 
     key: str
@@ -169,7 +169,7 @@ class KeptAnswer(Generic[Row]):
     """
 
     scope: str
-    once: Once
+    once: IdempotencyKey
     render: Callable[[Row], tuple[int, bytes] | None]
 
 
@@ -182,7 +182,7 @@ class RunPut(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NewEntry:
     """An entry that wants to be appended.
 
     epoch: the epoch that its selection was made in; another one by now refuses it. None: not selected here.
@@ -191,11 +191,11 @@ class Draft:
     body: Body
     profiles: int
     epoch: int | None = None
-    once: Once | None = None
+    once: IdempotencyKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """What became of a draft. duplicate: the key was known, `entry` is the first one."""
 
     entry: Entry

@@ -1,6 +1,6 @@
 """Runs the application until it is told to end: in this process, or in several that share one socket."""
 
 from bots_service.serving.listening import CannotListenError
-from bots_service.serving.start import serve
+from bots_service.serving.supervisor import serve
 
 __all__ = ["CannotListenError", "serve"]

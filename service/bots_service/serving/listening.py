@@ -70,7 +70,7 @@ def is_guarded(settings: Settings) -> bool:
     """
     if settings.admin_key is not None:
         return True
-    from bots_service.storage.key_check import keys_exist  # not above: what needs no answer needs none of its libraries
+    from bots_service.storage.sql.url import keys_exist  # not above: what needs no answer needs none of its libraries
 
     return keys_exist(settings.sql_url)
 

@@ -15,13 +15,16 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import structlog
 
-from bots_service.serving.listening import let_nobody_in, listen, refuse
+from bots_service.errors import BotsError
+from bots_service.serving.listening import address_of, let_nobody_in, listen, refuse, reserve
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import set_up_logs
 from bots_service.settings import Settings
+from bots_service.storage.sql.url import is_postgresql, sql_url
 
 log = structlog.get_logger("bots_service.serving")
 
@@ -193,13 +196,65 @@ def _wait(workers: list[Worker]) -> None:
 def _work(settings: Settings, listener: socket.socket, supervisor: Pipe, peers: Peers) -> None:
     """Be a worker."""
     from bots_service.errors import BotsError
-    from bots_service.serving.start import end as end_process
     from bots_service.serving.worker import work
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end_process)
+        signal.signal(number, exit_gracefully)
     try:
         work(settings, listener, supervisor=supervisor, peers=peers)
     except BotsError as error:
         sys.stderr.write(f"bots: worker {os.getpid()}: {error}\n")
         raise SystemExit(1) from None
+
+
+class CannotShareError(BotsError):
+    """Several processes were asked for, and they would share nothing."""
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; requests that were sent are answered first.
+
+    Raises:
+        CannotListenError: the address is taken, or beyond loopback without being told so.
+        CannotShareError: several workers, without a database and a Redis that they can share.
+        StorageUnavailableError: the database can't be opened, or another process has it.
+        SystemExit: it was told to end.
+    """
+    require_shared(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, exit_gracefully)
+    with reserve(settings) as listener:
+        said = greeting(settings, address_of(listener))
+        if settings.workers == 1:
+            from bots_service.serving.worker import work  # not above: who only watches needs none of its libraries
+
+            work(settings, listener, when_serving=lambda: sys.stderr.write(said))
+        else:
+            raise SystemExit(supervise(settings, listener, when_serving=lambda: sys.stderr.write(said)))
+
+
+def require_shared(settings: Settings) -> None:
+    """Check that several workers would be one service.
+
+    Raises:
+        CannotShareError: they would not.
+    """
+    if settings.workers == 1:
+        return
+    if not is_postgresql(settings.sql_url) or settings.redis_url is None:
+        raise CannotShareError(
+            f"{settings.workers} workers share their work through PostgreSQL and Redis: "
+            "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
+        )
+
+
+def greeting(settings: Settings, address: str) -> str:
+    """Return the line that says where the service is."""
+    where = sql_url(settings.sql_url).render_as_string(hide_password=True)
+    of_workers = "" if settings.workers == 1 else f", {settings.workers} workers"
+    return f"BOTS listens on {address} (a page for browsers; documentation at /docs){of_workers}, data in {where}\n"
+
+
+def exit_gracefully(number: int, _frame: object) -> NoReturn:
+    """End the process, closing what is open on the way. The server raises the signal again once it has drained."""
+    raise SystemExit(0 if number == signal.SIGTERM else 128 + number)

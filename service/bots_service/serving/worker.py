@@ -12,11 +12,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from bots_service.metrics.process import Metrics
-from bots_service.serving.connection import HttpConnection
-from bots_service.serving.draining import DrainingServer
 from bots_service.serving.listening import BACKLOG
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
+from bots_service.serving.server import DrainingServer, HttpConnection
 from bots_service.settings import Settings
 from bots_service.usecases.readiness import Readiness
 from bots_service.wiring import build_app

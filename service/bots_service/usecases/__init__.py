@@ -2,36 +2,34 @@
 
 from dataclasses import dataclass
 
+from bots_service.engine.replicas import FollowReplicas
 from bots_service.ports.catalog import Answers, Datasets
 from bots_service.ports.keys import Keys
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.authenticate import Authenticate
-from bots_service.usecases.change_settings import ChangeSettings
-from bots_service.usecases.create_key import CreateKey
+from bots_service.usecases.change_run import ChangeSettings, RewindRun, TakeSnapshot
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
-from bots_service.usecases.describe_run import DescribeRun
+from bots_service.usecases.describe import DescribeRun, ListDatasets
 from bots_service.usecases.export_backup import ExportBackup
-from bots_service.usecases.follow_replicas import FollowReplicas
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
-from bots_service.usecases.list_datasets import ListDatasets
+from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import ObserveRuns
 from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
-from bots_service.usecases.read_calibration import ReadCalibration
-from bots_service.usecases.read_curve import ReadCurve
-from bots_service.usecases.read_history import ReadHistory
-from bots_service.usecases.read_journal import ReadJournal
-from bots_service.usecases.read_leases import ReadLeases
-from bots_service.usecases.read_outlooks import ReadOutlooks
+from bots_service.usecases.read_run import (
+    ReadCalibration,
+    ReadCurve,
+    ReadHistory,
+    ReadJournal,
+    ReadLeases,
+    ReadOutlooks,
+)
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
 from bots_service.usecases.report_outcomes import ReportOutcomes
 from bots_service.usecases.retire_tasks import RetireTasks
-from bots_service.usecases.revoke_key import RevokeKey
-from bots_service.usecases.rewind_run import RewindRun
 from bots_service.usecases.select_tasks import SelectTasks
-from bots_service.usecases.take_snapshot import TakeSnapshot
 
 
 @dataclass(frozen=True, slots=True)

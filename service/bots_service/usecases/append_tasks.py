@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from bots_service.engine.dataset_builder import Built, opened
+from bots_service.engine.open_runs import OpenDatasets
+from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import BusyError, InvalidTasksError, TaskExistsError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset, TaskBlock
-from bots_service.usecases.dataset_builder import Built, opened
 from bots_service.usecases.import_dataset import Keep
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.tell_replicas import TellReplicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from bots_service.core.codec import decode_state
 from bots_service.core.entries import Entry, Fork, Report, Rewind, SettingsChange
-from bots_service.core.possible import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
+from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState

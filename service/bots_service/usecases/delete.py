@@ -4,14 +4,13 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
+from bots_service.engine.replicas import all_runs
 from bots_service.errors import UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import DatasetRow, KeptAnswer
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.open_run import OpenRun, OpenRuns
-from bots_service.usecases.tell_replicas import all_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ from bots_service.usecases.backup_format import (
     tasks_part,
 )
 
-MOST_SNAPSHOTS = 10_000
-
 log = structlog.get_logger(__name__)
+
+
+MOST_SNAPSHOTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import frozen
+from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
+from bots_service.engine.open_runs import OpenRuns
+from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import (
     DamagedStateError,
     DatasetExistsError,
@@ -31,9 +34,6 @@ from bots_service.usecases.backup_format import (
     read_parts,
 )
 from bots_service.usecases.check_backup import CheckedRun
-from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader
-from bots_service.usecases.open_run import OpenRuns
-from bots_service.usecases.tell_replicas import TellReplicas
 
 Keep = Callable[[], KeptAnswer[Imported] | None]
 

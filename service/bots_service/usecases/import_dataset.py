@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
+from bots_service.engine.open_runs import OpenDatasets
+from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import DatasetExistsError, UnknownDatasetError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import DatasetRow, KeptAnswer, TaskBlock
-from bots_service.usecases.dataset_builder import DatasetBuilder, DatasetHeader, opened
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.tell_replicas import TellReplicas
 
 Keep = Callable[[], KeptAnswer[DatasetRow] | None]
 

@@ -1,17 +1,149 @@
-"""Looks, again and again, at the runs that trainers use here. No scrape waits for a store."""
+"""Shows the runs that trainers use here as metrics, in the background. No scrape waits for a store."""
 
+import asyncio
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from time import monotonic
 
 import structlog
 
+from bots_service.core.outlook import QUANTILES, Outlook, outlook
+from bots_service.core.state import RunState
+from bots_service.engine.background import repeating
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
-from bots_service.metrics.run_series import RunsAtWork
-from bots_service.usecases.background import repeating
-from bots_service.usecases.look_at_run import LookAtRun, Seen
+from bots_service.metrics.run_series import RunsAtWork, RunSeries
+from bots_service.ports.history import Outlooks, RunSizes, Sizes
+from bots_service.ports.hot import Leases
+from bots_service.ports.journal import Journal
 
 log = structlog.get_logger(__name__)
+
+
+MEASURED_EVERY_S = 60.0  # a run's size changes slowly
+TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
+SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
+
+
+@dataclass(slots=True)
+class RunObservation:
+    """What was seen of a run so far, and when.
+
+    series: where it shows.
+    looked, measured: when it was last looked at, and its size.
+    shown: uid, epoch and seq of the state whose outlook is shown.
+    kept: uid, epoch and step of the state whose outlook was kept last.
+    """
+
+    series: RunSeries
+    looked: float = -math.inf
+    measured: float = -math.inf
+    shown: tuple[str, int, int] | None = None
+    kept: tuple[str, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtRun:
+    """Looks at a run: its newest state, its journal's head, its leases, its size."""
+
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    journal: Journal
+    leases: Leases
+    outlooks: Outlooks
+    sizes: Sizes
+    at_work: RunsAtWork
+
+    async def __call__(self, dataset: str, name: str, seen: RunObservation, *, now: float) -> None:
+        """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
+
+        Args:
+            dataset: the run's.
+            name: of the run.
+            seen: what was seen of it before.
+            now: seconds that only grow.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: it is gone.
+        """
+        run = await self.open_runs(dataset, name)
+        head = await self.journal.head(run.row)  # before the state, or what comes between would count as lacking
+        state = (await self.catch_up.newest_or_known(run)).state
+        leased = await self.leases.leased(run.row)
+        if not self._is_shown(run, seen):
+            return
+        series = seen.series
+        series.step.set(state.step)
+        series.unfolded_entries.set(max(0, head.seq - state.seq))
+        series.leased_tasks.set(len(leased))
+        if state.belief.capability is not None:
+            series.capability.set(state.belief.capability)
+        version = (run.row.uid, state.epoch, state.seq)
+        if seen.shown != version:
+            series.set_strategy(state.settings.strategy)
+            await self._expect(run, state, seen)
+            seen.shown = version
+        if now - seen.measured >= MEASURED_EVERY_S:
+            sizes = await self.sizes.of(run.row)
+            if self._is_shown(run, seen):
+                show_sizes(series, sizes)
+                seen.measured = now
+
+    async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
+        """Show what is expected of the pool, and keep it once a step."""
+        pool = (await self.open_runs.fitting(run, state)).dataset.pool
+        found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state), state.belief.prior)
+        if found is None or not self._is_shown(run, seen):
+            return
+        show_outlook(seen.series, found)
+        step = (run.row.uid, state.epoch, state.step)
+        if is_due(step, seen.kept):
+            await self.outlooks.keep(run.row, state.seq, state.step, found)
+            seen.kept = step
+
+    def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
+        """Say whether the run still has its series: else it was deleted meanwhile."""
+        return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
+
+
+def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> bool:
+    """Say whether the outlook at a step is worth keeping after another one: uid, epoch and step of both.
+
+    A long run needs fewer: a million steps leave about eight thousand, and a chart reads them all.
+    """
+    if kept is None or kept[:2] != step[:2]:
+        return True
+    return step[2] >= kept[2] + max(1, kept[2] // SPACING)
+
+
+def show_outlook(series: RunSeries, found: Outlook) -> None:
+    """Show what is expected of a run's pool."""
+    series.uniform_effective_task_ratio.set(found.effective_task_ratio)
+    series.set_belief_shares(found.distribution)
+    for quantile, mean in zip(QUANTILES, found.means, strict=True):
+        series.set_belief_mean(quantile, mean)
+
+
+def show_sizes(series: RunSeries, found: RunSizes) -> None:
+    """Show what a run takes in SQL."""
+    series.journal_entries.set(found.entries)
+    series.journal_bytes.set(found.about_bytes)
+    series.snapshots.set(found.snapshots)
+    series.snapshot_bytes.set(found.snapshot_bytes)
+    for gauge, at in (
+        (series.journal_oldest_entry_timestamp_seconds, found.oldest_entry_at),
+        (series.last_snapshot_timestamp_seconds, found.last_snapshot_at),
+    ):
+        gauge.set(math.nan if at is None else at)
+
+
+def rollouts_of(state: RunState) -> float:
+    """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
+    return state.totals.rollouts_per_task or state.rollouts_per_task or TYPICAL_ROLLOUTS
+
 
 EVERY_S = 1.0
 IDLE_EVERY_S = 60.0  # for runs that are not at work here, but may be at another replica
@@ -43,7 +175,7 @@ class ObserveRuns:
         self._every_s = every_s
         self._clock = clock
         self._due = clock()
-        self._seen: dict[tuple[str, str], Seen] = {}  # by dataset and run
+        self._seen: dict[tuple[str, str], RunObservation] = {}  # by dataset and run
 
     def working(self) -> AbstractAsyncContextManager[None]:
         """Observe in the background."""
@@ -78,10 +210,10 @@ class ObserveRuns:
                 log.exception("run_not_observed", dataset=dataset, run=run)
                 seen.looked = now
 
-    def _seen_of(self, dataset: str, run: str) -> Seen | None:
+    def _seen_of(self, dataset: str, run: str) -> RunObservation | None:
         """Return what was seen of a run, which is nothing where its series are new; None if it has none any more."""
         series = self._at_work.series(dataset, run)
         seen = self._seen.get((dataset, run))
         if series is not None and (seen is None or seen.series is not series):
-            seen = self._seen[dataset, run] = Seen(series)
+            seen = self._seen[dataset, run] = RunObservation(series)
         return None if series is None else seen

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 import structlog
 
 from bots_service.core.codec import decode_state
+from bots_service.engine.background import ended
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRuns
+from bots_service.engine.replicas import all_runs
 from bots_service.errors import BotsError, BusyError, DamagedStateError
 from bots_service.ports.catalog import Datasets, Runs
+from bots_service.ports.history import Retention
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import RunRow
-from bots_service.ports.retention import Retention
-from bots_service.usecases.background import ended
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRuns
-from bots_service.usecases.tell_replicas import all_runs
+
+log = structlog.get_logger(__name__)
+
 
 DAY_S = 24 * 3600.0
 KEEP_ANSWERS_S = 7 * DAY_S  # no client repeats a request for longer
@@ -26,8 +29,6 @@ KEEP_STAGES_S = DAY_S  # an upload that takes longer has died with its process
 EVERY_S = 3600.0
 MOST_SNAPSHOTS = 10_000
 PAGE = 1000
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,19 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bots_service.core.advice import advice
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
-from bots_service.core.open_step import nothing_open
+from bots_service.core.outlook import advice
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import RunState, fresh_state
+from bots_service.core.state import RunState, fresh_state, nothing_open
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenDatasets, OpenRuns
 from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Runs
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import KeptAnswer, OpenDataset, Parent, RunPut, RunRow
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.change_settings import fixed_prior
-from bots_service.usecases.describe_run import DescribeRun, RunDescription
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.open_run import OpenRuns
+from bots_service.usecases.change_run import fixed_prior
+from bots_service.usecases.describe import DescribeRun, RunDescription
 
 Start = tuple[Parent, Fork, int]  # of a fork, as `Runs.put` wants it
 

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.arrays import Floats, Tasks, contained, united, without
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
-from bots_service.core.task_sets import contained, united, without
 from bots_service.core.task_table import SORTS, TaskTable, ordered, task_table
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError
 from bots_service.ports.records import OpenDataset
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRun, OpenRuns
 
 CHUNK = 65_536  # tasks per piece of a whole pool: about 4 MB on the wire
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import structlog
 
+from bots_service.engine.background import ended
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.ports.catalog import Health
-from bots_service.usecases.background import ended
 
 log = structlog.get_logger(__name__)
 

@@ -11,14 +11,14 @@ from bots_service.core.entries import Report
 from bots_service.core.evidence import MAX_TRIALS, Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import Flaw, InvalidInputError, InvalidOutcomesError, StaleEpochError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
-from bots_service.ports.records import Draft, Once
+from bots_service.ports.records import IdempotencyKey, NewEntry
 from bots_service.spans import Span
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.selection_id import Origin, read_id
 
 
@@ -43,7 +43,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ReportCommand:
     """One report.
 
     selection_id: the selection whose tasks these are; None where they were not selected here.
@@ -58,7 +58,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportResult:
     """What became of a report.
 
     receipt: what folding it did.
@@ -81,7 +81,7 @@ class ReportOutcomes:
     leases: Leases
     metrics: TrainingMetrics
 
-    async def __call__(self, news: News, once: Once | None) -> Reported:
+    async def __call__(self, news: ReportCommand, once: IdempotencyKey | None) -> ReportResult:
         """Return what the report did.
 
         Raises:
@@ -101,7 +101,7 @@ class ReportOutcomes:
         )
         return reported
 
-    async def _report(self, run: OpenRun, news: News, once: Once | None) -> Reported:
+    async def _report(self, run: OpenRun, news: ReportCommand, once: IdempotencyKey | None) -> ReportResult:
         try:
             return await self._append(run, news, once)
         except (InvalidInputError, StaleEpochError):
@@ -110,9 +110,9 @@ class ReportOutcomes:
             if first is None:
                 raise
             folded = await self.catch_up.receipt(run, first.seq)
-            return Reported(folded.receipt, duplicate=True, degraded=folded.degraded)
+            return ReportResult(folded.receipt, duplicate=True, degraded=folded.degraded)
 
-    async def _append(self, run: OpenRun, news: News, once: Once | None) -> Reported:
+    async def _append(self, run: OpenRun, news: ReportCommand, once: IdempotencyKey | None) -> ReportResult:
         state = await self._settings_state(run, news.outcomes)
         run = await self.open_runs.fitting(run, state)  # another replica may have appended tasks
         origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
@@ -128,7 +128,7 @@ class ReportOutcomes:
         epoch = None if origin is None else origin.epoch
         try:
             with Span("append", count=len(news.outcomes)) as span:
-                appended = await self.journal.append(run.row, Draft(body, run.dataset.pool.profiles, epoch, once))
+                appended = await self.journal.append(run.row, NewEntry(body, run.dataset.pool.profiles, epoch, once))
                 span.tell(seq=appended.entry.seq)
         except StaleEpochError:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
@@ -139,7 +139,7 @@ class ReportOutcomes:
             with Span("release"):
                 await self.leases.release(run.row, tasks)
             receipt = await self.catch_up.by_tag(run, receipt, since=state)
-        return Reported(receipt, appended.duplicate, folded.degraded)
+        return ReportResult(receipt, appended.duplicate, folded.degraded)
 
     async def _settings_state(self, run: OpenRun, outcomes: list[Outcome]) -> RunState:
         """Return a state whose settings say how to read these outcomes: rewards need the newest."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
+from bots_service.engine.dataset_builder import opened
+from bots_service.engine.open_runs import OpenDatasets
+from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import BusyError, Flaw, InvalidTasksError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset
-from bots_service.usecases.dataset_builder import opened
-from bots_service.usecases.open_dataset import OpenDatasets
-from bots_service.usecases.tell_replicas import TellReplicas
 
 
 @dataclass(frozen=True, slots=True)

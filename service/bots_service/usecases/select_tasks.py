@@ -5,21 +5,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Tasks, united
+from bots_service.core.draw.selection import Quotas, Selected, SelectionRequest, fit, select_tasks, wanted_in_all
 from bots_service.core.pool import Pool
-from bots_service.core.quotas import Quotas, fit, wanted_in_all
-from bots_service.core.selection import Selected, SelectionRequest, select_tasks
 from bots_service.core.state import RunState
-from bots_service.core.task_sets import united
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.live_runs import LiveRuns
+from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import BusyError, Flaw, InvalidInputError, InvalidSelectionError, KeyReusedError
 from bots_service.metrics.training import TrainingMetrics
-from bots_service.ports.hot import Leases
-from bots_service.ports.hot_records import Known, Taken
-from bots_service.ports.records import Once, OpenDataset, Selection
+from bots_service.ports.hot import KnownState, LeaseResult, Leases
+from bots_service.ports.records import IdempotencyKey, OpenDataset, Selection
 from bots_service.spans import Span
-from bots_service.usecases.catch_up import CatchUp
-from bots_service.usecases.live import LiveRuns
-from bots_service.usecases.open_run import OpenRun, OpenRuns
 from bots_service.usecases.selection_id import Origin, write_id
 
 PATIENCE_S = 5.0  # of drawing again, where other replicas keep changing the run: half of a request's time
@@ -62,7 +59,7 @@ class SelectTasks:
     live: LiveRuns
     metrics: TrainingMetrics
 
-    async def __call__(self, wish: Wish, once: Once | None) -> tuple[Selection, OpenDataset, bool]:
+    async def __call__(self, wish: Wish, once: IdempotencyKey | None) -> tuple[Selection, OpenDataset, bool]:
         """Return the selection, its dataset, and whether it is the first answer to the same key, given again.
 
         Raises:
@@ -84,7 +81,9 @@ class SelectTasks:
             )
         return selection, dataset, again
 
-    async def _select(self, run: OpenRun, wish: Wish, once: Once | None) -> tuple[Selection, OpenDataset, bool]:
+    async def _select(
+        self, run: OpenRun, wish: Wish, once: IdempotencyKey | None
+    ) -> tuple[Selection, OpenDataset, bool]:
         live = self.live(run.row.id)
         # One draw of a run at a time: the second must know what the first took.
         async with live.selecting:
@@ -111,14 +110,16 @@ class SelectTasks:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
 
-    async def _attempt(self, run: OpenRun, known: Known, wish: Wish, once: Once | None, *, is_sure: bool) -> Taken:
+    async def _attempt(
+        self, run: OpenRun, known: KnownState, wish: Wish, once: IdempotencyKey | None, *, is_sure: bool
+    ) -> LeaseResult:
         state = known.state
         key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
         begun = await self.leases.begin(run.row, known, key=key)
         if begun.previous is not None:
-            return Taken(previous=begun.previous)
+            return LeaseResult(previous=begun.previous)
         if begun.alone and not is_sure:
-            return Taken(stale=True)  # nobody would refuse the selection, so the state must be asked for
+            return LeaseResult(stale=True)  # nobody would refuse the selection, so the state must be asked for
         # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
         leased = begun.leased[begun.leased < len(run.dataset.pool)]
         try:
@@ -132,8 +133,8 @@ class SelectTasks:
                 previous = await self.leases.remembered(run.row, key)
                 if previous is None:
                     raise
-                return Taken(previous=previous)
-            return Taken(stale=True)  # another replica may have changed the dataset
+                return LeaseResult(previous=previous)
+            return LeaseResult(stale=True)  # another replica may have changed the dataset
         with Span("lease", count=len(drawn.tasks)):
             return await self.leases.take(
                 run.row,
@@ -145,7 +146,7 @@ class SelectTasks:
                 reuse=drawn.reused > 0,
             )
 
-    async def _is_current(self, run: OpenRun, known: Known) -> bool:
+    async def _is_current(self, run: OpenRun, known: KnownState) -> bool:
         """Say whether the run's dataset is the one that stands in SQL.
 
         Raises:
@@ -260,7 +261,7 @@ def check_wish(wish: Wish, dataset: OpenDataset) -> Named:
     return Named(united(excluded), first)
 
 
-def _again(previous: tuple[str, Selection], once: Once) -> Selection:
+def _again(previous: tuple[str, Selection], once: IdempotencyKey) -> Selection:
     fingerprint, selection = previous
     if fingerprint != once.fingerprint:
         raise KeyReusedError(f"idempotency key {once.key!r} came with another request before")

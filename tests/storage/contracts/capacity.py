@@ -10,9 +10,9 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import LimitReachedError
 from bots_service.ports.backup import SavedRun
 from bots_service.ports.records import Capacity, DatasetRow, RunPut
-from bots_service.storage.sql_backup_imports import SqlImports
-from bots_service.storage.sql_datasets import SqlDatasets
-from bots_service.storage.sql_runs import SqlRuns
+from bots_service.storage.sql.backup import SqlImports
+from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.storage.sql.runs import SqlRuns
 from tests.storage import made
 from tests.storage.made import Stores
 

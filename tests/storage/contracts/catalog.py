@@ -17,7 +17,7 @@ from bots_service.errors import (
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import Answer, KeptAnswer, Once, Parent, RunPut, TaskBlock
+from bots_service.ports.records import Answer, IdempotencyKey, KeptAnswer, Parent, RunPut, TaskBlock
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -198,7 +198,7 @@ class AnswersContract:
 
     async def test_a_write_that_changed_nothing_keeps_no_answer_where_none_was_made(self, stores: Stores):
         run = await made.run(stores)
-        keep: KeptAnswer[Any] = KeptAnswer("PUT /it", Once("k", "same"), lambda _: None)
+        keep: KeptAnswer[Any] = KeptAnswer("PUT /it", IdempotencyKey("k", "same"), lambda _: None)
         _, put = await stores.runs.put(run.dataset_id, run.name, run.settings, keep=keep)
         assert put is RunPut.UNCHANGED
         assert await stores.answers.find("PUT /it", "k") is None

@@ -7,8 +7,7 @@ import pytest
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
-from bots_service.ports.hot import Leases, Reach, States
-from bots_service.ports.hot_records import NO_MARK, Begun, Known, Taken
+from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket, PublishResult, States
 from bots_service.ports.records import RunRow, Selection
 
 
@@ -45,25 +44,27 @@ class Hot:
     states: States
     leases: Leases
     clock: Clock
-    known: Known = Known(state_at(1), NO_MARK)  # noqa: RUF009 - read-only
+    known: KnownState = KnownState(state_at(1), NO_TOKEN)  # noqa: RUF009 - read-only
 
-    async def publish(self, state: RunState, run: RunRow = run_row()) -> Reach:  # noqa: B008 - read-only
+    async def publish(self, state: RunState, run: RunRow = run_row()) -> PublishResult:  # noqa: B008 - read-only
         """Publish a state with a mark from just before, and select from it."""
         mark = (await self.states.newest(run)).mark
         reach = await self.states.publish(run, state, mark)
-        self.known = Known(state, NO_MARK if reach is Reach.ALONE else mark)
+        self.known = KnownState(state, NO_TOKEN if reach is PublishResult.ALONE else mark)
         return reach
 
-    async def begin(self, key: str | None = None, run: RunRow = run_row()) -> Begun:  # noqa: B008 - read-only
+    async def begin(self, key: str | None = None, run: RunRow = run_row()) -> LeaseTicket:  # noqa: B008 - read-only
         return await self.leases.begin(run, self.known, key=key)
 
     async def take(
-        self, begun: Begun, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
-    ) -> Taken:
+        self, begun: LeaseTicket, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
+    ) -> LeaseResult:
         chosen = replace(selection_of(self.known.state, *tasks), degraded=begun.degraded)
         return await self.leases.take(run_row(), chosen, begun, seconds=seconds, key=key, fingerprint="f", reuse=reuse)
 
-    async def select(self, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False) -> Taken:
+    async def select(
+        self, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
+    ) -> LeaseResult:
         return await self.take(await self.begin(key), *tasks, seconds=seconds, key=key, reuse=reuse)
 
     async def leased(self) -> list[int]:
@@ -93,7 +94,7 @@ class StatesContract:
         await hot.states.doubt(run_row())
         if await found(hot.states, run_row()) is None:  # in one process's memory nobody else changes anything
             assert (await hot.select(2)).stale
-            assert await hot.publish(state_at(4)) is Reach.ALL
+            assert await hot.publish(state_at(4)) is PublishResult.ALL
         assert await found(hot.states, run_row()) == (0, 4)
         begun = await hot.begin()
         assert (begun.ordinal, begun.leased.tolist(), begun.degraded) == (1, [1], False)
@@ -104,7 +105,7 @@ class StatesContract:
 
     async def test_the_state_with_the_greatest_epoch_and_seq_is_the_newest(self, hot: Hot):
         for epoch, seq in ((0, 4), (0, 9), (0, 7), (1, 3), (0, 12)):
-            assert await hot.publish(state_at(seq, epoch)) is Reach.ALL
+            assert await hot.publish(state_at(seq, epoch)) is PublishResult.ALL
         assert await found(hot.states, run_row()) == (1, 3)
 
     async def test_a_state_comes_back_as_it_was_published(self, hot: Hot):
@@ -120,7 +121,7 @@ class StatesContract:
         known = hot.states.known(run_row())
         assert known is not None
         assert known.state.seq == 4
-        assert await hot.states.publish(run_row(), state_at(5), known.mark) is Reach.ALL
+        assert await hot.states.publish(run_row(), state_at(5), known.mark) is PublishResult.ALL
         assert await found(hot.states, run_row()) == (0, 5)
 
     async def test_runs_do_not_mix(self, hot: Hot):

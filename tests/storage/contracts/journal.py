@@ -9,9 +9,9 @@ from sqlalchemy import insert, update
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
-from bots_service.ports.records import Draft, Once, SnapshotRow
-from bots_service.storage.entries_codec import encode_body
-from bots_service.storage.tables import journal
+from bots_service.ports.records import IdempotencyKey, NewEntry, SnapshotRow
+from bots_service.storage.sql.codecs import encode_body
+from bots_service.storage.sql.tables import journal
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -28,7 +28,7 @@ class JournalContract:
             Fork("other", 7, b"\x00\xff bytes"),
         ]
         for body in bodies:
-            await stores.journal.append(run, Draft(body, 5))
+            await stores.journal.append(run, NewEntry(body, 5))
         read = await stores.journal.after(run, 0)
         assert [entry.seq for entry in read] == [1, 2, 3, 4, 5]
         assert [encode_body(entry.body) for entry in read] == [encode_body(body) for body in bodies]
@@ -38,7 +38,7 @@ class JournalContract:
         run = await made.run(stores)
         body = made.report(1)
         written = encode_body(body)
-        appended = await stores.journal.append(run, Draft(body, 3))
+        appended = await stores.journal.append(run, NewEntry(body, 3))
         body.evidence.successes[:] = -1.0
         near, far = await stores.journal.after(run, 0, 1), await stores.journal.after(run, 0)
         assert [encode_body(entry.body) for entry in (appended.entry, *near, *far)] == [written] * 3
@@ -78,7 +78,7 @@ class JournalContract:
     async def test_a_duplicate_is_answered_with_the_first_entry(self, stores: Stores):
         run = await made.run(stores)
         first = await stores.journal.append(run, made.draft("key", seed=1))
-        await stores.journal.append(run, Draft(Rewind(0, 0), 3))
+        await stores.journal.append(run, NewEntry(Rewind(0, 0), 3))
         again = await stores.journal.append(run, made.draft("key", seed=2, epoch=0))
         assert (again.entry.seq, again.entry.epoch, again.duplicate) == (1, 0, True)
         assert encode_body(again.entry.body) == encode_body(first.entry.body)
@@ -93,18 +93,18 @@ class JournalContract:
     async def test_an_entry_is_found_by_its_runs_key(self, stores: Stores):
         run, other = await made.run(stores), await made.run(stores)
         first = await stores.journal.append(run, made.draft("key", seed=1))
-        found = await stores.journal.find(run, Once("key", "same"))
+        found = await stores.journal.find(run, IdempotencyKey("key", "same"))
         assert found is not None
         assert (found.seq, encode_body(found.body)) == (1, encode_body(first.entry.body))
-        assert await stores.journal.find(run, Once("none", "same")) is None
-        assert await stores.journal.find(other, Once("key", "same")) is None
+        assert await stores.journal.find(run, IdempotencyKey("none", "same")) is None
+        assert await stores.journal.find(other, IdempotencyKey("key", "same")) is None
         with pytest.raises(KeyReusedError):
-            await stores.journal.find(run, Once("key", "other"))
+            await stores.journal.find(run, IdempotencyKey("key", "other"))
 
     async def test_evidence_of_an_old_epoch_is_refused(self, stores: Stores):
         run = await made.run(stores)
         await stores.journal.append(run, made.draft(epoch=0))
-        rewound = await stores.journal.append(run, Draft(Rewind(1, 1), 3))
+        rewound = await stores.journal.append(run, NewEntry(Rewind(1, 1), 3))
         assert rewound.entry.epoch == 1
         with pytest.raises(StaleEpochError):
             await stores.journal.append(run, made.draft(epoch=0))
@@ -169,7 +169,7 @@ class JournalContract:
         run, report = await made.run(stores), made.report(3)
         change = SettingsChange({"forgetting": 0.1 + 0.2, "reward_range": (-1.0, 1 / 3)})
         for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), Fork("other", 7, b"state")):
-            await stores.journal.append(run, Draft(body, 5))
+            await stores.journal.append(run, NewEntry(body, 5))
         read = (await stores.journal.before(run, None, 9))[::-1]
         rollouts = float(report.evidence.successes.sum() + report.evidence.failures.sum())
         assert [(one.seq, one.epoch, one.tasks, one.rollouts, one.to_step, one.changed) for one in read] == [
@@ -183,7 +183,7 @@ class JournalContract:
 
     async def test_a_page_does_not_read_the_state_that_a_fork_holds(self, stores: Stores):
         run = await made.run(stores)
-        await stores.journal.append(run, Draft(Fork("other", 7, b"state"), 5))
+        await stores.journal.append(run, NewEntry(Fork("other", 7, b"state"), 5))
         await stores.database.write(
             lambda connection: connection.execute(update(journal).where(journal.c.run_id == run.id).values(body="{"))
         )

@@ -6,7 +6,7 @@ import pytest
 
 from bots_service.errors import BusyError, KeyReusedError, LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
-from bots_service.storage.sql_keys import SqlKeys
+from bots_service.storage.sql.keys import SqlKeys
 from tests.storage.made import Stores, kept
 
 NOW = 1_800_000_000.25

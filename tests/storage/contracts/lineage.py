@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.run_settings import RunSettings
-from bots_service.ports.records import CurvePoint, Draft, Parent, RunRow, StoredReceipt
+from bots_service.ports.records import CurvePoint, NewEntry, Parent, RunRow, StoredReceipt
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -67,7 +67,7 @@ async def act(stores: Stores, run: RunRow, model: SlowHistory, action: tuple[str
     kind, place = action
     if kind == "rewind":
         step = model.first_step + place % (model.step - model.first_step + 1)
-        appended = await stores.journal.append(run, Draft(Rewind(model.rewind(step), step), 3))
+        appended = await stores.journal.append(run, NewEntry(Rewind(model.rewind(step), step), 3))
     else:
         model.close() if kind == "close" else model.stay()
         appended = await stores.journal.append(run, made.draft())

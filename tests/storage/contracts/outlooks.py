@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import UnknownRunError
-from bots_service.ports.outlooks import StoredOutlook
-from bots_service.ports.records import Draft, Parent, RunRow
+from bots_service.ports.history import StoredOutlook
+from bots_service.ports.records import NewEntry, Parent, RunRow
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -54,7 +54,7 @@ async def act(stores: Stores, run: RunRow, model: SlowLooks, action: tuple[str, 
         await stores.outlooks.keep(run, seq, step, made.outlook(seq))
     elif kind == "rewind":
         to_seq = place % len(model.steps)
-        await stores.journal.append(run, Draft(Rewind(to_seq, model.steps[to_seq]), 3))
+        await stores.journal.append(run, NewEntry(Rewind(to_seq, model.steps[to_seq]), 3))
         model.rewind(to_seq)
     else:
         await stores.journal.append(run, made.draft())

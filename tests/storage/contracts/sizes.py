@@ -7,12 +7,12 @@ import pytest
 
 from bots_service.core.entries import Rewind
 from bots_service.errors import UnknownRunError
-from bots_service.ports.records import Draft, SnapshotRow
-from bots_service.ports.sizes import RunSizes
-from bots_service.storage import sql_sizes
-from bots_service.storage.entries_codec import encode_body
-from bots_service.storage.sql_retention import SqlRetention
-from bots_service.storage.sql_sizes import SqlSizes
+from bots_service.ports.history import RunSizes
+from bots_service.ports.records import NewEntry, SnapshotRow
+from bots_service.storage.sql import outlooks as sql_sizes
+from bots_service.storage.sql.codecs import encode_body
+from bots_service.storage.sql.outlooks import SqlSizes
+from bots_service.storage.sql.retention import SqlRetention
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -44,7 +44,7 @@ class SizesContract:
     async def test_bytes_are_estimated_by_the_newest_entries(self, stores: Stores):
         run = await made.run(stores)
         newest = [made.draft(seed=seed) for seed in range(sql_sizes.SAMPLED)]
-        for draft in [Draft(made.report(tasks=50), 3), Draft(made.report(tasks=50), 3), *newest]:
+        for draft in [NewEntry(made.report(tasks=50), 3), NewEntry(made.report(tasks=50), 3), *newest]:
             await stores.journal.append(run, draft)
         bytes_ = sum(len(encode_body(draft.body)) for draft in newest)
         found = await SqlSizes(stores.database).of(run)
@@ -53,7 +53,7 @@ class SizesContract:
     async def test_pruned_entries_do_not_count_nor_do_the_rewinds_that_stay(self, stores: Stores):
         run, retention = await made.run(stores), SqlRetention(stores.database)
         for body in (made.report(), Rewind(0, 0), made.report(), made.report()):
-            seq = (await stores.journal.append(run, Draft(body, 3))).entry.seq
+            seq = (await stores.journal.append(run, NewEntry(body, 3))).entry.seq
             await stores.journal.keep_receipts(run, [made.receipt(seq, seq)])
         await stores.snapshots.save(run, replace(STATE, seq=3), b"state")
         earlier = (await SqlSizes(stores.database).of(run)).oldest_entry_at

@@ -15,8 +15,8 @@ from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_c
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.json_file import DatasetRequest
-from bots_service.api.uploads import NDJSON, PARQUET, Said, header_of, open_tasks
+from bots_service.api.task_formats.text import DatasetRequest
+from bots_service.api.uploads import NDJSON, PARQUET, UploadHeader, header_of, open_tasks
 from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError
 from bots_service.ports.keys import Scope
 
@@ -52,7 +52,7 @@ async def put_dataset(
 
     async def act() -> Response:
         async with open_tasks(body, max_tasks=request.app.state.uploads.max_tasks) as file:
-            header = header_of(file.header, Said(tuple(reference_model), description))
+            header = header_of(file.header, UploadHeader(tuple(reference_model), description))
             blocks = file.blocks(len(header.reference_models))
             row, created = await use_cases.import_dataset(
                 dataset,

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service.api.answers import encode, json_response
-from bots_service.api.audit import tell_audit
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
@@ -18,7 +17,7 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.routes.common import BODY, EVERY, ONCE
-from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
+from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router, tell_audit
 from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
 

@@ -15,7 +15,7 @@ from bots_service.api.requests import RetireRequest
 from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
 from bots_service.api.routes.datasets import UPLOADS
 from bots_service.api.security import allowed, guarded_router
-from bots_service.api.task_formats.json_file import AppendRequest
+from bots_service.api.task_formats.text import AppendRequest
 from bots_service.api.uploads import Count, open_tasks, require_models
 from bots_service.errors import InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope

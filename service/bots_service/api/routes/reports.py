@@ -8,17 +8,16 @@ from bots_service.api.answers import json_response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.direct_route import DirectRoute
-from bots_service.api.named import tell_names
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.requests import ReportRequest
 from bots_service.api.routes.common import BODY, EVERY, ONCE, RUN
-from bots_service.api.security import About, allowed, guarded_router, require_dataset
+from bots_service.api.security import About, allowed, guarded_router, require_dataset, tell_names
 from bots_service.api.training_answers import ReportAnswer
 from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, StaleEpochError
 from bots_service.ports.keys import Scope
-from bots_service.usecases.report_outcomes import News
+from bots_service.usecases.report_outcomes import ReportCommand
 
 router = guarded_router(tags=["training"], route_class=DirectRoute)
 
@@ -49,7 +48,7 @@ async def report_outcomes(request: Request) -> Response:
     report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
     tell_names(request, {"dataset": report.dataset, "run": report.run})
     require_dataset(request, report.dataset)
-    news = News(
+    news = ReportCommand(
         dataset=report.dataset,
         run=report.run,
         outcomes=report.outcomes,

@@ -22,8 +22,8 @@ from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import RunPut
-from bots_service.usecases.describe_run import RunDescription
-from bots_service.usecases.read_leases import TOLD
+from bots_service.usecases.describe import RunDescription
+from bots_service.usecases.read_run import TOLD
 
 router = guarded_router(tags=["runs"])
 

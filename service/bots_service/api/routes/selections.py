@@ -8,13 +8,12 @@ from bots_service.api.answers import json_response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.direct_route import DirectRoute
-from bots_service.api.named import tell_names
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import documented
 from bots_service.api.requests import SelectRequest
 from bots_service.api.routes.common import BODY, EVERY, ONCE, RUN
-from bots_service.api.security import About, allowed, guarded_router, require_dataset
+from bots_service.api.security import About, allowed, guarded_router, require_dataset, tell_names
 from bots_service.api.training_answers import SelectAnswer
 from bots_service.errors import InvalidSelectionError, PoolTooSmallError
 from bots_service.ports.keys import Scope

@@ -1,0 +1,191 @@
+"""Tasks as JSON, read as a whole, and as NDJSON, read line by line."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from bots_service.api.bodies import MIB, Body
+from bots_service.api.decoding import decode
+from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
+from bots_service.ports.records import TaskBlock
+
+BLOCK_TASKS = 65_536  # about 10 MB of tasks at work at a time
+SHOWN_FLAWS = 20
+
+
+class TaskRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A task. reference_pass_rates: one for each reference model, null where it is not known."""
+
+    # gc=False: values without cycles, in numbers that would keep Python's collector busy.
+
+    id: str
+    reference_pass_rates: list[float | None] | None = None
+    tags: list[str] | None = None
+
+
+class Header(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is said of a dataset before its tasks; None where it is not said."""
+
+    reference_models: (
+        Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...], Meta(max_length=64)] | None
+    ) = None
+    description: Annotated[str, Meta(max_length=10_000)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """Tasks that stream in. blocks: yields them, given how many reference models there are."""
+
+    header: Header
+    blocks: Callable[[int], AsyncIterator[TaskBlock]]
+
+
+def block_of(tasks: list[TaskRequest], models: int, first: int) -> TaskBlock:
+    """Return some consecutive tasks as a block.
+
+    Args:
+        tasks: the tasks.
+        models: how many reference models there are.
+        first: the place of the first task, for messages.
+
+    Raises:
+        InvalidTasksError: a task has another number of pass rates.
+    """
+    unknown = [nan] * models
+    rows = [unknown if task.reference_pass_rates is None else task.reference_pass_rates for task in tasks]
+    flaws = [wrong_length(place, len(row), models) for place, row in enumerate(rows, first) if len(row) != models]
+    if flaws:
+        raise InvalidTasksError("the number of reference pass rates is wrong", tuple(flaws[:SHOWN_FLAWS]))
+    references = np.array(rows, np.float64).reshape(len(tasks), models)  # None turns into NaN
+    return TaskBlock([task.id for task in tasks], references, [tidy(task.tags) for task in tasks])
+
+
+def wrong_length(place: int, length: int, models: int) -> Flaw:
+    """Return the refusal of a task's number of pass rates."""
+    return Flaw(("body", "tasks", place, "reference_pass_rates"), f"{length} pass rates for {models} reference models")
+
+
+def tidy(tags: Sequence[str] | None) -> tuple[str, ...]:
+    """Return each tag once, sorted."""
+    return tuple(sorted(set(tags))) if tags else ()
+
+
+class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A dataset: its tasks, and the models that their reference pass rates are of."""
+
+    tasks: list[TaskRequest]
+
+
+class AppendRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tasks to append."""
+
+    tasks: list[TaskRequest]
+
+
+_DATASET, _APPEND = msgspec.json.Decoder(DatasetRequest), msgspec.json.Decoder(AppendRequest)
+
+
+async def read_json(body: Body, *, append: bool) -> TaskFile:
+    """Return the tasks of a JSON body.
+
+    Args:
+        body: the body.
+        append: whether they are appended, so that nothing else may be said.
+
+    Raises:
+        MalformedBodyError, InvalidInputError: it is not JSON, or of another shape.
+    """
+    text = await body.whole()
+    if append:
+        appended = await asyncio.to_thread(decode, _APPEND, text)
+        return TaskFile(Header(), lambda models: _blocks_of_document(appended.tasks, models))
+    dataset = await asyncio.to_thread(decode, _DATASET, text)
+    header = Header(dataset.reference_models, dataset.description)
+    return TaskFile(header, lambda models: _blocks_of_document(dataset.tasks, models))
+
+
+async def _blocks_of_document(tasks: list[TaskRequest], models: int) -> AsyncIterator[TaskBlock]:
+    for first in range(0, len(tasks), BLOCK_TASKS):
+        yield await asyncio.to_thread(block_of, tasks[first : first + BLOCK_TASKS], models, first)
+
+
+LINE_LIMIT = MIB
+BLOCK_BYTES = 16 * MIB  # of text; bounds memory where lines are long
+
+_TASK, _HEADER = msgspec.json.Decoder(TaskRequest), msgspec.json.Decoder(Header)
+
+
+async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
+    """Return the tasks of an NDJSON body; its first line may be the header.
+
+    Raises:
+        MalformedBodyError, InvalidInputError, PayloadTooLargeError: of the first line.
+    """
+    more = split_lines(chunks)
+    lines: list[bytes] = await anext(more, [])
+    header = Header()
+    if lines and _is_header(lines[0]):
+        header = decode(_HEADER, lines[0], ("body", "header"))
+        lines = lines[1:]
+    return TaskFile(header, lambda models: _blocks_of_lines(lines, more, models))
+
+
+def _is_header(line: bytes) -> bool:
+    """Say whether a first line is the header: an object that says nothing about a task."""
+    try:
+        names = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).keys()
+    except (ValueError, RecursionError):
+        return False  # it will be refused as a task
+    return set() < names <= set(Header.__struct_fields__)
+
+
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """Yield the lines that are not blank, some at a time, wherever the chunks end.
+
+    Raises:
+        PayloadTooLargeError: a line is too long.
+    """
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        _require_short([*lines, rest])
+        if whole := _not_blank(lines):
+            yield whole
+    if last := _not_blank([rest]):
+        yield last
+
+
+def _not_blank(lines: list[bytes]) -> list[bytes]:
+    return [line for line in lines if line and not line.isspace()]
+
+
+def _require_short(lines: list[bytes]) -> None:
+    if max(map(len, lines)) > LINE_LIMIT:
+        raise PayloadTooLargeError(f"a line is longer than {LINE_LIMIT} bytes")
+
+
+async def _blocks_of_lines(
+    lines: list[bytes], more: AsyncIterator[list[bytes]], models: int
+) -> AsyncIterator[TaskBlock]:
+    """Yield blocks, each once it is large enough; `more` brings a network packet's lines at a time."""
+    first, size = 0, sum(map(len, lines))
+    async for fresh in more:
+        lines.extend(fresh)
+        size += sum(map(len, fresh))
+        if len(lines) >= BLOCK_TASKS or size >= BLOCK_BYTES:
+            yield await asyncio.to_thread(_block, lines, models, first)
+            first, size = first + len(lines), 0
+            lines = []
+    if lines:
+        yield await asyncio.to_thread(_block, lines, models, first)
+
+
+def _block(lines: list[bytes], models: int, first: int) -> TaskBlock:
+    tasks = [decode(_TASK, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
+    return block_of(tasks, models, first)

@@ -1,0 +1,232 @@
+"""`bots tasks`, `history`, `curve`, `calibration`, `journal`, `rewind`, `snapshot`: what a run believes, and why."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
+from bots_service.cli.output import count, moment, number, show, table, tasks_told
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bots_client import Curve, JournalEntry, TaskBelief
+
+
+STEPS_SHOWN = 20
+
+
+def tasks(
+    dataset: Dataset,
+    ids: Annotated[list[str] | None, typer.Argument(help="Only these tasks.", show_default=False)] = None,
+    *,
+    run: RunName = "default",
+    tag: Annotated[str | None, typer.Option(help="Only tasks that bear it.", show_default=False)] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Only tasks whose id contains it; a and A are the same.", show_default=False)
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help="index, mean, distance (to the target), evidence or last_step; -mean descends.", show_default="index"
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a run believes about its tasks."""
+    with connected(url) as client:
+        found = list(client.tasks(dataset, run, ids=ids or (), tag=tag, search=search, sort=sort, limit=limit))
+        matching = len(found)
+        if matching == limit:  # there may be more than are shown
+            matching = client.count_tasks(dataset, run, ids=ids or (), tag=tag, search=search)
+    rows = map(_believed, found)
+    columns = "task  >mean  >90 % within  >evidence  >last step  tags"
+    caption = f"{count(len(found))} of {count(matching)} tasks"
+    show(
+        {"tasks": found, "matching": matching},
+        lambda: table(columns, rows, caption=caption) if found else "no such task",
+        as_json=as_json,
+    )
+
+
+def _believed(task: "TaskBelief") -> tuple[str, ...]:
+    """Return the row of a task."""
+    return (
+        task.id,
+        number(task.mean),
+        " to ".join(number(bound) for bound in task.interval) if task.interval else "-",
+        number(task.evidence, 1),
+        "-" if task.last_step is None else count(task.last_step),
+        ", ".join(task.tags),
+    )
+
+
+def history(
+    dataset: Dataset,
+    run: RunName = "default",
+    after_step: Annotated[int | None, typer.Option(help="Only later steps.", min=0, show_default=False)] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = STEPS_SHOWN,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the closed steps of a run, the last ones unless told otherwise."""
+    with connected(url) as client:
+        if after_step is None:
+            after_step = max(client.run(dataset, run).step - limit, 0)
+        found = list(client.history(dataset, run, after_step=after_step, limit=limit))
+    rows = (
+        (
+            count(one.step),
+            count(one.reported),
+            number(one.effective_task_ratio),
+            number(one.mean_pass_rate),
+            number(one.capability),
+            number(one.brier),
+            moment(one.time),
+        )
+        for one in found
+    )
+    columns = ">step  >tasks  >ETR  >pass rate  >capability  >Brier  time"
+    nothing = f"no step of run {run} is closed after step {after_step}"
+    show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)
+
+
+def rewind(
+    dataset: Dataset,
+    step: Annotated[int, typer.Argument(help="The step to go back to.", min=0, show_default=False)],
+    run: RunName = "default",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a run back to a step, as a trainer to its checkpoint.
+
+    Its history stays. What was selected before counts for nothing afterwards.
+    """
+    with connected(url) as client:
+        found = client.rewind(dataset, step, run)
+    said = f"run {run} of {dataset} stands at step {count(found.step)} again; its epoch is {found.epoch}"
+    show(found, lambda: said, as_json=as_json)
+
+
+def snapshot(
+    dataset: Dataset,
+    run: RunName = "default",
+    list_: Annotated[bool, typer.Option("--list", help="List what is stored; store nothing.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store the state of a run, so recovery has less to do."""
+    with connected(url) as client:
+        found = list(client.snapshots(dataset, run)) if list_ else [client.snapshot(dataset, run)]
+    rows = (
+        (count(one.step), count(one.epoch), count(one.seq), count(one.bytes), one.checksum, moment(one.created_at))
+        for one in found
+    )
+    nothing = f"no snapshot of run {run} yet"
+    show(
+        {"snapshots": found} if list_ else found[0],
+        lambda: table(">step  >epoch  >entry  >bytes  checksum  stored", rows) if found else nothing,
+        as_json=as_json,
+    )
+
+
+POINTS_SHOWN = 20
+STEPS_TOLD = 200
+
+
+def curve(
+    dataset: Dataset,
+    run: RunName = "default",
+    points: Annotated[int, typer.Option(help="At most so many.", min=1, max=2000)] = POINTS_SHOWN,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run's history in few points, each of them some steps taken together."""
+    with connected(url) as client:
+        found = client.curve(dataset, run, points=points)
+    nothing = f"no step of run {run} is closed yet"
+    show(found, lambda: _drawn(found) if found.points else nothing, as_json=as_json)
+
+
+def calibration(
+    dataset: Dataset,
+    run: RunName = "default",
+    steps: Annotated[int, typer.Option(help="Of so many of the last steps.", min=1, max=1000)] = STEPS_TOLD,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was predicted before the last steps beside what came."""
+    with connected(url) as client:
+        found = client.calibration(dataset, run, steps=steps)
+    rows = (
+        (
+            f"{number(one.low, 1)} to {number(one.high, 1)}",
+            count(one.rollouts),
+            number(one.mean_prediction),
+            number(one.success_rate),
+        )
+        for one in found.bins
+    )
+    nothing = f"no closed step of run {run} tells anything yet"
+    show(
+        found,
+        lambda: table("predicted  >rollouts  >mean prediction  >success rate", rows) if found.steps else nothing,
+        as_json=as_json,
+    )
+
+
+def _drawn(found: "Curve") -> "RenderableType":
+    """Return the points as a table, on a terminal with their effective task ratios as a line above it."""
+    rows = (
+        (
+            f"{count(one.first_step)} to {count(one.last_step)}",
+            count(one.reported),
+            number(one.effective_task_ratio),
+            number(one.success_rate),
+            number(one.capability),
+            number(one.brier),
+        )
+        for one in found.points
+    )
+    shown = table("steps  >tasks  >ETR  >success rate  >capability  >Brier", rows)
+    if not sys.stdout.isatty():
+        return shown
+    from rich.console import Group
+
+    from bots_service.demo.display import mark
+
+    ratios = (one.effective_task_ratio for one in found.points)
+    return Group("ETR " + "".join(" " if ratio is None else mark(ratio) for ratio in ratios), shown)
+
+
+def journal(
+    dataset: Dataset,
+    run: RunName = "default",
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changed a run, the newest first; what a rewind took out of its history too."""
+    with connected(url) as client:
+        found = list(client.journal(dataset, run, limit=limit))
+    rows = (
+        (count(one.seq), count(one.epoch), count(one.step), one.kind, said(one), "yes" * one.hidden, moment(one.time))
+        for one in found
+    )
+    columns = ">entry  >epoch  >step  kind  what  hidden  time"
+    show({"entries": found}, lambda: table(columns, rows) if found else f"run {run} is empty yet", as_json=as_json)
+
+
+def said(entry: "JournalEntry") -> str:
+    """Return what an entry did, to read."""
+    if entry.tasks is not None:
+        closes = ", closed a step" if entry.closed else ""
+        return (
+            f"{count(entry.rollouts)} rollouts of {tasks_told(entry.tasks)}, {count(entry.effective)} effective{closes}"
+        )
+    if entry.changed is not None:
+        return ", ".join(f"{name}={value}" for name, value in entry.changed.items())
+    return "" if entry.to_step is None else f"back to step {count(entry.to_step)}"

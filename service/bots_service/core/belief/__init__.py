@@ -1,0 +1,1 @@
+"""Beliefs: how likely the model in training is to solve each task."""

@@ -1,0 +1,255 @@
+"""The tasks that were tried lately, and what the last closed steps booked for them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Floats, Tasks, frozen
+from bots_service.core.belief.capability import with_implied
+from bots_service.core.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is known of some tasks that were tried.
+
+    tasks: [R] sorted and distinct.
+    counts: [2, R] evidence of success and of failure.
+    steps: [R] bit j is set if the task was tried in the step that closed j steps before its last one.
+    last_step: [R] the number of the last step that brought evidence of the task.
+    """
+
+    tasks: Tasks
+    counts: NDArray[np.float64]
+    steps: NDArray[np.uint64]
+    last_step: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        yield from (self.tasks, self.counts, self.steps, self.last_step)
+
+    def frozen(self) -> "Rows":
+        """Return the rows, made read-only."""
+        return Rows(*map(frozen, self))
+
+    def of(self, tasks: Tasks) -> "Rows":
+        """Return rows of these tasks, zeros for those that are not here; they may be written to."""
+        if len(self) == 0:
+            return unknown(tasks)
+        places, found = self._find(tasks)
+        rows = Rows(tasks, self.counts.take(places, axis=1), self.steps.take(places), self.last_step.take(places))
+        if not found.all():
+            for fact in rows._facts():
+                fact[~found] = 0
+        return rows
+
+    def write_to(self, others: "Rows") -> None:
+        """Replace those of the other rows whose tasks are here too."""
+        if len(self) == 0:
+            return
+        places, found = self._find(others.tasks)
+        places = places[found]
+        for own, other in zip(self._facts(), others._facts(), strict=True):
+            other[found] = own.take(places)
+
+    def overlaid(self, newer: "Rows") -> "Rows":
+        """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
+        if len(self) == 0 or len(newer) == 0:
+            return newer if len(self) == 0 else self
+        tasks = np.concatenate([self.tasks, newer.tasks])
+        order = tasks.argsort(kind="stable")  # of two sorted runs this is a merge; of equals the newer comes last
+        tasks = tasks.take(order)
+        is_last = np.ones(len(tasks), bool)
+        np.not_equal(tasks[1:], tasks[:-1], out=is_last[:-1])
+        order = order[is_last]
+        columns = (np.concatenate(pair, axis=-1).take(order, axis=-1) for pair in zip(self, newer, strict=True))
+        return Rows(*columns).frozen()
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Rows":
+        """Return the rows for which the mask [R] says so."""
+        if chosen.all():
+            return self
+        places = chosen.nonzero()[0]
+        return Rows(*(column.take(places, axis=-1) for column in self)).frozen()
+
+    def _facts(self) -> tuple[NDArray[Any], ...]:
+        """Return what is known of each task, as arrays of [R]."""
+        return (*self.counts, self.steps, self.last_step)
+
+    def _find(self, tasks: Tasks) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Return a place for each task, and whether the task stands there; there must be rows."""
+        places = np.minimum(self.tasks.searchsorted(tasks), len(self) - 1)
+        return places, self.tasks.take(places) == tasks
+
+
+def unknown(tasks: Tasks) -> Rows:
+    """Return rows of tasks of which nothing is known yet: zeros, to be written to."""
+    count = len(tasks)
+    return Rows(tasks, np.zeros((2, count)), np.zeros(count, np.uint64), np.zeros(count, np.int32))
+
+
+def no_rows() -> Rows:
+    """Return no rows."""
+    return unknown(np.empty(0, np.int32)).frozen()
+
+
+REMEMBERED = 64  # steps; evidence later than that counts for nothing, and the answer says so
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The newest closed steps, oldest first, at most 64.
+
+    capability: [S] c after each step; NaN where there was none yet.
+    booked: [S] rho m, what each step booked for every task by its implied rate.
+    kept: [S] 1 - lambda of each step.
+    """
+
+    capability: Floats
+    booked: Floats
+    kept: Floats
+
+    @staticmethod
+    def empty() -> "Past":
+        """Return the past of a run that closed no step."""
+        nothing = frozen(np.empty(0))
+        return Past(nothing, nothing, nothing)
+
+    def __len__(self) -> int:
+        return len(self.capability)
+
+    def then(self, capability: float | None, booked: float, kept: float) -> "Past":
+        """Return the past with one more closed step."""
+        return Past(
+            _then(self.capability, np.nan if capability is None else capability),
+            _then(self.booked, booked),
+            _then(self.kept, kept),
+        )
+
+    def at(self, lag: int) -> tuple[float | None, float, float]:
+        """Return c and rho m of the step that closed `lag` steps ago, and the share kept of it until now.
+
+        Lag 1 is the newest closed step; nothing of it is forgotten yet.
+        """
+        capability = float(self.capability[-lag])
+        kept_since = 1.0
+        for kept in self.kept[len(self) - lag + 1 :].tolist():
+            kept_since *= kept
+        return (None if np.isnan(capability) else capability), float(self.booked[-lag]), kept_since
+
+    def implied(self, references: Floats) -> NDArray[np.float64]:
+        """Return [2, G] the implied counts that these steps leave in profiles that were not there yet.
+
+        Args:
+            references: [G, M] pass rates of the new profiles.
+        """
+        counts = np.zeros((2, len(references)))
+        for capability, booked, kept in zip(self.capability.tolist(), self.booked, self.kept, strict=True):
+            known = None if math.isnan(capability) else capability
+            counts = with_implied(counts, references, known, booked, kept=kept)
+        return counts
+
+
+def _then(values: Floats, newest: float) -> Floats:
+    kept = values[max(len(values) + 1 - REMEMBERED, 0) :]
+    grown = np.empty(len(kept) + 1)
+    grown[:-1] = kept
+    grown[-1] = newest
+    return frozen(grown)
+
+
+FADED = 1e-9  # pseudo-counts below this no longer move a belief whose prior is about 1
+LEAST_SCALE = 1e-60  # new counts are divided by it, and stay far from the largest double
+SETTLED_EVERY = 64  # steps, at the latest
+FEW_ROWS = 2048  # recent rows that are cheap to copy, however few are settled
+RECENT_SHARE = 16  # settled rows for each further recent one: rare settling against small copies
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Evidence of tasks that were tried lately, less what was implied for them.
+
+    settled: rows up to when rows were last settled.
+    recent: rows that changed since; they count instead of the settled ones of the same tasks.
+    scale: what the counts of both are to be multiplied with, above 0.
+    """
+
+    settled: Rows
+    recent: Rows
+    scale: float
+
+    @cached_property
+    def whole(self) -> Rows:
+        """All rows in one table, their counts still to be scaled."""
+        return self.settled.overlaid(self.recent)
+
+    def counts_of(self, tasks: Tasks) -> NDArray[np.float64]:
+        """Return a and b, [2, n], of these tasks: decayed successes and failures, each less the implied ones.
+
+        They may be negative; they are 0 for tasks that were not tried lately.
+        """
+        return self.scale * self._rows_of(tasks).counts
+
+    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
+        """Return the number of the last step that brought evidence of each task; 0 where none did lately."""
+        return self._rows_of(tasks).last_step
+
+    def aged(self, kept: float, *, step: int) -> "Tried":
+        """Return the evidence one step later, when the step of this number closes."""
+        scale = self.scale * kept
+        if scale >= LEAST_SCALE and step % SETTLED_EVERY and len(self.recent) <= self._most_recent:
+            return Tried(self.settled, self.recent, scale)
+        rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
+        alive = step - rows.last_step < REMEMBERED
+        if not alive.all():
+            alive |= np.abs(rows.counts).max(axis=0) >= FADED
+        return Tried(rows.where(alive), no_rows(), 1.0)
+
+    def with_counts(
+        self, evidence: Evidence, unbooked: NDArray[np.float64], *, weight: float, lag: int, step: int
+    ) -> "Tried":
+        """Return the evidence with more of one step.
+
+        Args:
+            evidence: each task once, ascending.
+            unbooked: [2, n] what was implied for these tasks at that step; taken off once a task and step.
+            weight: the share of that step's evidence which is not forgotten yet.
+            lag: 0 for the step that closes, 1 for the one before, up to 64.
+            step: the number of the step that closes, which becomes the last one of these tasks.
+        """
+        if len(evidence) == 0:
+            return self
+        rows = self._rows_of(evidence.tasks)
+        since = (step - rows.last_step).astype(np.uint64)
+        # A step after the task's last one is a shift by less than 0, which wraps to a huge one and so gives 0.
+        first_then = (rows.steps >> (np.uint64(lag) - since)) & np.uint64(1) == 0
+        rows.counts[0] += weight / self.scale * (evidence.successes - first_then * unbooked[0])
+        rows.counts[1] += weight / self.scale * (evidence.failures - first_then * unbooked[1])
+        rows.steps[:] = rows.steps << since | np.left_shift(np.uint64(1), np.uint64(lag))
+        rows.last_step[:] = step
+        return Tried(self.settled, self.recent.overlaid(rows.frozen()), self.scale)
+
+    @property
+    def _most_recent(self) -> int:
+        """How many recent rows are too few to be worth settling."""
+        return FEW_ROWS + len(self.settled) // RECENT_SHARE
+
+    def _rows_of(self, tasks: Tasks) -> Rows:
+        """Return the newest row of each task, zeros where there is none."""
+        if len(tasks) > self._most_recent:  # so many are sooner found in one table than in two
+            return self.whole.of(tasks)
+        rows = self.settled.of(tasks)
+        self.recent.write_to(rows)
+        return rows
+
+
+def no_tries() -> Tried:
+    """Return the evidence of a run that tried nothing."""
+    return Tried(no_rows(), no_rows(), 1.0)

@@ -1,0 +1,1 @@
+"""Selections: which tasks to hand out next."""

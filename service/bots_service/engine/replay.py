@@ -1,0 +1,214 @@
+"""States from the journal alone, and snapshots, from which a replay can start."""
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import structlog
+
+from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.entries import Entry, Fork, Report, Rewind
+from bots_service.core.pool import Pool
+from bots_service.core.receipt import Receipt
+from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.engine.open_runs import OpenRun, OpenRuns
+from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
+from bots_service.metrics.training import TrainingMetrics
+from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.records import KeptAnswer, RunRow, SnapshotRow
+from bots_service.spans import Span
+
+log = structlog.get_logger(__name__)
+
+# Folding one report into a state of this size takes about 0.3 ms; a thread costs 0.1 ms and the interpreter's lock.
+SMALL_STATE_NUMBERS = 50_000
+PAGE = 1000  # entries folded between two turns of the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Makes a run's states of its journal and snapshots. Changes nothing."""
+
+    journal: Journal
+    snapshots: Snapshots
+    open_runs: OpenRuns
+    metrics: TrainingMetrics
+
+    async def head(self, run: OpenRun) -> int:
+        """Return the last seq, and notice on the way whether another replica changed the dataset."""
+        head = await self.journal.head(run.row)
+        self.open_runs.notice(run, head)
+        return head.seq
+
+    async def state_at(self, run: OpenRun, seq: int) -> RunState:
+        """Return the state that stood after entry `seq`, whatever came later.
+
+        Goes back from rewind to rewind until a stored state is near, so what was abandoned is never folded: to fold it
+        all would double the work with each rewind.
+        """
+        rewinds: list[tuple[Entry, int]] = []
+        state = await self.stored(run, seq)
+        while (rewind := await self._last_rewind(run, state.seq, seq)) is not None:
+            rewinds.append((rewind[0], seq))
+            seq = rewind[1]
+            state = await self.stored(run, seq)
+        state = await self._folded(run, state, seq)
+        for entry, up_to in reversed(rewinds):
+            state, _ = advance(replace(state, seq=entry.seq - 1), entry, run.dataset.pool, base=state)
+            state = await self._folded(run, state, up_to)
+        return state
+
+    async def stored(self, run: OpenRun, up_to: int) -> RunState:
+        """Return the newest state in storage that is not beyond `up_to`, skipping damaged ones."""
+        while True:
+            found = await self.snapshots.newest(run.row, up_to)
+            if found is None:
+                return fresh_state(run.row.settings, 0)
+            row, blob = found
+            try:
+                return await asyncio.to_thread(decode_state, blob)
+            except DamagedStateError as error:
+                log.error("snapshot_damaged", run=run.row.name, seq=row.seq, reason=str(error))
+                up_to = row.seq - 1
+
+    async def _last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
+        """Return the last rewind behind entry `after`, and where it went back to; None if there is none."""
+        while up_to > after:
+            begin = max(after, up_to - PAGE)
+            for entry in reversed(await self.journal.after(run.row, begin, up_to, PAGE)):
+                if isinstance(entry.body, Rewind):
+                    return entry, entry.body.to_seq
+            up_to = begin
+        return None
+
+    async def _folded(self, run: OpenRun, state: RunState, up_to: int) -> RunState:
+        """Return the state after entry `up_to`."""
+        async for folded, _ in self.folds(run, state, up_to):
+            state = folded
+        return state
+
+    async def folds(self, run: OpenRun, state: RunState, up_to: int) -> AsyncIterator[tuple[RunState, list[Receipt]]]:
+        """Yield the state after each page of entries up to `up_to`, and what the page's entries did."""
+        while state.seq < up_to:
+            entries = await self.journal.after(run.row, state.seq, up_to, PAGE)
+            for seq, entry in enumerate(entries, start=state.seq + 1):
+                if entry.seq != seq:
+                    raise await self.lacking(run, seq, f"lacks entry {seq}")
+            if not entries:
+                await self.head(run)  # refuses a run that was deleted meanwhile
+                raise await self.lacking(run, state.seq + 1, f"ends before entry {up_to}")
+            pool = await self._pool(run, state, entries)
+            bases = {entry.seq: await self._base(run, entry) for entry in entries}
+            with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
+                if pool.knows_told_tags and _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
+                    state, receipts = fold(state, entries, pool, bases)
+                else:
+                    state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
+            yield state, receipts
+
+    async def lacking(self, run: OpenRun, seq: int, damage: str) -> BotsError:
+        """Return the error for an entry that is not there: it was pruned, or the journal is damaged."""
+        name, begins = run.row.name, await self.journal.begins(run.row)
+        receipt = await self.journal.receipt(run.row, begins)
+        if seq > begins or receipt is None:
+            return DamagedStateError(f"the journal of run {name!r} {damage}")
+        first = receipt.step if receipt.closed else receipt.step + 1
+        return UnknownStepError(f"pruned: the journal of run {name!r} begins at step {first}")
+
+    async def _pool(self, run: OpenRun, state: RunState, entries: list[Entry]) -> Pool:
+        """Return the pool with all that state and entries know: others may have reported tasks appended meanwhile."""
+        pool = (await self.open_runs.fitting(run, state)).dataset.pool
+        tasks = (int(entry.body.evidence.tasks.max(initial=-1)) for entry in entries if isinstance(entry.body, Report))
+        if max(entry.profiles for entry in entries) > pool.profiles or max(tasks, default=-1) >= len(pool):
+            await self.head(run)
+            pool = (await self.open_runs.again(run)).dataset.pool
+        return pool
+
+    async def _base(self, run: OpenRun, entry: Entry) -> RunState | None:
+        """Return the state that a rewind or a fork goes on from."""
+        if isinstance(entry.body, Fork):
+            return await asyncio.to_thread(decode_state, entry.body.state)
+        if isinstance(entry.body, Rewind):
+            return await self.state_at(run, entry.body.to_seq)
+        return None
+
+
+def fold(
+    state: RunState, entries: list[Entry], pool: Pool, bases: dict[int, RunState | None]
+) -> tuple[RunState, list[Receipt]]:
+    """Return the state after these entries, and what each did."""
+    receipts = []
+    for entry in entries:
+        state, receipt = advance(state, entry, pool, base=bases[entry.seq])
+        receipts.append(receipt)
+    return state, receipts
+
+
+def _numbers(state: RunState) -> int:
+    """Return about how many numbers one fold of this state touches."""
+    belief = state.belief
+    tried = len(belief.tried.settled) + len(belief.tried.recent)
+    return belief.implied.size + 4 * tried + 4 * len(state.open_step.evidence)
+
+
+NEWEST_KEPT = 4
+MOST = 10_000  # snapshots of one run that thinning looks at
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSnapshot:
+    """Stores a state every so many entries and on demand, and thins old ones.
+
+    every: entries between two snapshots.
+    """
+
+    snapshots: Snapshots
+    every: int
+    clock: Callable[[], float] = time.time
+
+    def is_due(self, before: RunState, state: RunState) -> bool:
+        """Say whether a multiple of `every` lies between the two."""
+        return before.seq // self.every != state.seq // self.every
+
+    async def thin(self, run: RunRow) -> None:
+        """Drop the snapshots that no longer shorten much."""
+        rows = await self.snapshots.after(run, 0, MOST)
+        await self.snapshots.drop(run, superfluous(rows))
+
+    async def __call__(
+        self, run: RunRow, state: RunState, *, wanted: bool, keep: KeptAnswer[SnapshotRow] | None = None
+    ) -> SnapshotRow:
+        """Store the state and return what was stored.
+
+        Args:
+            run: the run.
+            state: its state after some entry.
+            wanted: asked for by a user, so it is not thinned away.
+            keep: keeps the answer.
+        """
+        blob = await asyncio.to_thread(encode_state, state)
+        checksum = f"{zlib.crc32(blob):08x}"
+        row = SnapshotRow(state.seq, state.epoch, state.step, len(blob), checksum, self.clock(), wanted)
+        return await self.snapshots.save(run, row, blob, keep)
+
+
+def superfluous(rows: list[SnapshotRow]) -> list[int]:
+    """Return the seqs of snapshots that can go, of those not asked for; the newest stay.
+
+    One can go where the kept one after it is at least as old as the gap to the one before it. So a rewind to any step
+    folds at most about as many entries as lie between that step and now. Ages only grow, gaps don't: it stays so.
+    """
+    automatic = sorted((row.seq for row in rows if not row.wanted), reverse=True)
+    drop: list[int] = []
+    if len(automatic) <= NEWEST_KEPT:
+        return drop
+    newest, after = automatic[0], automatic[NEWEST_KEPT - 1]
+    for seq, before in pairwise([*automatic[NEWEST_KEPT:], 0]):
+        if after - before <= newest - after:
+            drop.append(seq)
+        else:
+            after = seq
+    return drop

@@ -1,0 +1,125 @@
+"""Tells other replicas of changed datasets, and notices changes that the hot store could not announce."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+
+import structlog
+
+from bots_service.engine.background import repeating
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun, OpenRuns
+from bots_service.errors import BotsError
+from bots_service.metrics.run_series import RunsAtWork
+from bots_service.ports.catalog import Runs
+from bots_service.ports.hot import States
+from bots_service.ports.journal import Journal
+from bots_service.ports.records import DatasetRow, Head, RunRow
+
+log = structlog.get_logger(__name__)
+
+
+PAGE = 1000
+
+
+async def all_runs(runs: Runs, dataset_id: int) -> AsyncIterator[RunRow]:
+    """Yield every run of a dataset."""
+    page = await runs.after(dataset_id, "", PAGE)
+    while page:
+        for row in page:
+            yield row
+        page = await runs.after(dataset_id, page[-1].name, PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class TellReplicas:
+    """Tells other replicas, through the hot store, before a change is acknowledged."""
+
+    runs: Runs
+    states: States
+
+    async def of_change(self, dataset: DatasetRow) -> None:
+        """Make every replica look at SQL before it goes on with a run of the dataset, and so at the dataset too.
+
+        Those that can't be told notice by themselves within seconds.
+        """
+        async for run in all_runs(self.runs, dataset.id):
+            await self.states.doubt(run)
+
+    async def of_new(self, dataset: DatasetRow) -> None:
+        """Say that the dataset's runs are new."""
+        async for run in all_runs(self.runs, dataset.id):
+            await self.states.created(run)
+
+
+EVERY_S = 1.0
+
+
+class FollowReplicas:
+    """Compares the runs in use with SQL, again and again.
+
+    Where a replica committed and then died, or could not reach the hot store, its entries are folded and published
+    here; where it replaced a run or changed a dataset, both are read anew.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        catch_up: CatchUp,
+        open_runs: OpenRuns,
+        at_work: RunsAtWork,
+        *,
+        is_needed: bool,
+        every_s: float = EVERY_S,
+    ) -> None:
+        """Follow nobody yet.
+
+        Args:
+            journal: where entries of all replicas stand.
+            catch_up: folds them.
+            open_runs: knows which runs are in use.
+            at_work: runs with metrics, which go with the run.
+            is_needed: whether this process goes by what a shared store says; else it asks SQL each time anyway.
+            every_s: time between two comparisons.
+        """
+        self._journal = journal
+        self._catch_up = catch_up
+        self._open_runs = open_runs
+        self._at_work = at_work
+        self._is_needed = is_needed
+        self._every_s = every_s
+
+    def working(self) -> AbstractAsyncContextManager[None]:
+        """Compare in the background."""
+        if not self._is_needed:
+            return nullcontext()
+        return repeating(self.once, every_s=self._every_s, or_log="replicas_not_followed")
+
+    async def once(self) -> None:
+        """Compare all runs that were used since the last time.
+
+        Raises:
+            StorageUnavailableError: SQL did not answer.
+        """
+        used = self._open_runs.used_lately()
+        if not used:
+            return
+        heads = await self._journal.heads([run.row.id for run in used])
+        for run in used:
+            await self._follow(run, heads.get(run.row.id))
+
+    async def _follow(self, run: OpenRun, head: Head | None) -> None:
+        if head is None or head.uid != run.row.uid:
+            self._open_runs.forget(run.row)
+            self._at_work.forget(run.dataset.row.name, run.row.name)
+            return
+        self._open_runs.notice(run, head)
+        known = self._catch_up.known(run)
+        if known is not None and known.state.seq >= head.seq:
+            return
+        try:
+            newest = await self._catch_up.newest(run)
+            if newest.state.seq < head.seq:
+                await self._catch_up.through(run, head.seq)
+        except BotsError as error:  # of this run alone: it was deleted just now, or its journal is damaged
+            log.warning("run_not_followed", run=run.row.name, reason=str(error))

@@ -1,0 +1,335 @@
+"""The hot store in this process's memory: newest states, leases and selections, rates of keys."""
+
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, united, without
+from bots_service.core.state import RunState
+from bots_service.ports.hot import (
+    NO_TOKEN,
+    KnownState,
+    LeaseEnds,
+    LeaseResult,
+    LeaseTicket,
+    PublishedState,
+    PublishResult,
+)
+from bots_service.ports.keys import Rate
+from bots_service.ports.records import RunRow, Selection
+
+REMEMBERED_KEYS = 4096  # more than there are keys in use; those that rested are forgotten
+
+
+class MemoryRateLimits:
+    """A RateLimits for one process.
+
+    Keeps one number a key: when it will have rested fully (the generic cell rate algorithm). A call moves that on by
+    the time that one call takes at this rate, and is too early if it lies more than a burst ahead.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Count in memory; `clock` gives seconds that never go backwards."""
+        self._clock = clock
+        self._rested_at: dict[str, float] = {}
+
+    async def take(self, key_id: str, rate: Rate) -> float:
+        """Count one call of a key, unless it comes too early; return in how many seconds it would not, else 0."""
+        now = self._clock()
+        rested_at = max(self._rested_at.get(key_id, now), now)
+        wait_s = rested_at + (1 - rate.burst) / rate.per_second - now
+        if wait_s > 0:
+            return wait_s
+        self._rested_at[key_id] = rested_at + 1 / rate.per_second
+        if len(self._rested_at) > REMEMBERED_KEYS:
+            self._rested_at = {key: then for key, then in self._rested_at.items() if then > now}
+        return 0.0
+
+
+STATE_BYTES = 4096  # of a state without its arrays, about
+MARK = "memory"  # what a process forgets when it ends, nobody can ask it for: one mark is enough
+
+
+class MemoryStates:
+    """A States. Where memory is short, the states of runs that nobody asked for longest go first."""
+
+    def __init__(self, capacity_bytes: int, *, alone: bool = False) -> None:
+        """Keep states in memory.
+
+        Args:
+            capacity_bytes: of the states; the one published last stays, however large it is.
+            alone: other processes publish too, where this one can't look: nothing it holds is known to be the newest.
+        """
+        self._capacity_bytes = capacity_bytes
+        self._mark = NO_TOKEN if alone else MARK
+        self._bytes = 0
+        self._states: OrderedDict[tuple[int, str], RunState] = OrderedDict()
+
+    def known(self, run: RunRow) -> KnownState | None:
+        """Return the newest state that this process holds; others may have published a newer one."""
+        state = self._states.get(_key(run))
+        if state is None:
+            return None
+        self._states.move_to_end(_key(run))
+        return KnownState(state, self._mark)
+
+    async def created(self, run: RunRow) -> None:
+        """Do nothing: memory that knows nothing of a run has lost nothing."""
+
+    async def newest(self, run: RunRow) -> PublishedState:
+        """Return the newest published state; without one if none is known, or others may have published a newer one."""
+        known = None if self._mark == NO_TOKEN else self.known(run)
+        return PublishedState(None if known is None else known.state, self._mark)
+
+    async def publish(self, run: RunRow, state: RunState, mark: str) -> PublishResult:  # noqa: ARG002 - the port's mark
+        """Make a state known, unless one with a greater (epoch, seq) is."""
+        self.keep(run, state)
+        return PublishResult.ALONE if self._mark == NO_TOKEN else PublishResult.ALL
+
+    def keep(self, run: RunRow, state: RunState) -> None:
+        """Hold a state, unless one with a greater (epoch, seq) is held."""
+        known = self._states.get(_key(run))
+        if known is not None and version(known) >= version(state):
+            return
+        self.drop(run)
+        self._states[_key(run)] = state
+        self._bytes += nbytes(state)
+        while self._bytes > self._capacity_bytes and len(self._states) > 1:
+            _, oldest = self._states.popitem(last=False)
+            self._bytes -= nbytes(oldest)
+
+    async def doubt(self, run: RunRow) -> None:
+        """Do nothing: nobody else reads this memory."""
+
+    async def forget(self, run: RunRow) -> None:
+        """Forget the run's state."""
+        self.drop(run)
+
+    def drop(self, run: RunRow) -> None:
+        """Hold the run's state no longer."""
+        state = self._states.pop(_key(run), None)
+        if state is not None:
+            self._bytes -= nbytes(state)
+
+
+def _key(run: RunRow) -> tuple[int, str]:
+    """Return what no other run has: an import may bring a run back under its uid, older than it was."""
+    return run.id, run.uid
+
+
+def version(made: RunState | Selection) -> tuple[int, int]:
+    """Return what grows from each state of a run to the next, of a state or of what was made from it."""
+    return made.epoch, made.seq
+
+
+def nbytes(state: RunState) -> int:
+    """Return about how much memory a state takes."""
+    belief, waiting = state.belief, state.open_step
+    past, seen = belief.past, waiting.evidence
+    arrays: tuple[NDArray[Any], ...] = (
+        belief.implied,
+        *belief.tried.settled,
+        *belief.tried.recent,
+        belief.estimate.sums,
+        *(past.capability, past.booked, past.kept),
+        *(seen.tasks, seen.successes, seen.failures, waiting.made_at),
+    )
+    return STATE_BYTES + sum(array.nbytes for array in arrays)
+
+
+COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
+REMEMBERED_S = 900.0  # a retry comes within seconds; a client that slept longer gets a new selection
+REMEMBERED_BYTES = 64 * 2**20
+# Random first ordinals come from this range: two replicas that are cut off, or one across a loss of Redis, hardly ever
+# draw with the same.
+ORDINALS = 2**30
+SELECTION_BYTES = 1024  # of a selection without its arrays, about
+
+Version = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """Leases of one run.
+
+    turns: hands out numbers that were never handed out before; turn: the one of the last change.
+    tasks: sorted; ends: when each lease ends.
+    counts: how many selections were made from each state, by its version.
+    reserved: the version and the ordinal that the next selection has for itself.
+    """
+
+    turns: Iterator[int]
+    turn: int
+    tasks: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
+    ends: Floats = field(default_factory=lambda: np.empty(0))
+    counts: OrderedDict[Version, int] = field(default_factory=OrderedDict)
+    reserved: tuple[Version, int] | None = None
+
+    def end_before(self, now: float) -> None:
+        stays = self.ends > now
+        if not stays.all():
+            self.tasks, self.ends = frozen(self.tasks[stays]), self.ends[stays]
+            self.turn = next(self.turns)
+
+    def end(self, tasks: Tasks) -> None:
+        """End the leases of these tasks, in any order; those that have none are fine."""
+        leased = contained(tasks, (self.tasks,))
+        if leased.any():
+            ended = np.searchsorted(self.tasks, tasks[leased])
+            self.tasks, self.ends = frozen(np.delete(self.tasks, ended)), np.delete(self.ends, ended)
+            self.turn = next(self.turns)
+
+    def lease(self, tasks: Tasks, until: float) -> None:
+        """Lease these tasks, sorted, from now on; those that are on lease already, too."""
+        self.end(tasks)
+        places = np.searchsorted(self.tasks, tasks)
+        self.tasks = frozen(np.insert(self.tasks, places, tasks))
+        self.ends = np.insert(self.ends, places, until)
+        self.turn = next(self.turns)
+
+    def count(self, origin: Version, first: int) -> int:
+        """Return how many selections were made from a state, and count one more."""
+        ordinal = self.counts.get(origin, first)
+        self.counts[origin] = ordinal + 1
+        if len(self.counts) > COUNTED_STATES:
+            self.counts.popitem(last=False)
+        return ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    selection: Selection
+    fingerprint: str
+    until: float
+
+    @property
+    def nbytes(self) -> int:
+        chosen = self.selection
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.evidence)
+        return SELECTION_BYTES + sum(array.nbytes for array in arrays)
+
+
+class MemoryLeases:
+    """A Leases for one process."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        remembered_bytes: int = REMEMBERED_BYTES,
+        first_ordinal: int = 0,
+    ) -> None:
+        """Keep leases in memory.
+
+        Args:
+            clock: seconds that never go backwards.
+            remembered_bytes: memory for selections that may be asked for again.
+            first_ordinal: of each state; other processes that begin elsewhere draw other tasks from the same state.
+        """
+        self._clock = clock
+        self._capacity_bytes = remembered_bytes
+        self._first_ordinal = first_ordinal
+        self._turns = itertools.count()
+        self._runs: dict[str, _InFlight] = {}
+        self._remembered: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
+        self._bytes = 0
+
+    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
+        """Return what a selection from this state starts from."""
+        in_flight, origin = self._in_flight(run), version(known.state)
+        ordinal = in_flight.counts.get(origin, self._first_ordinal)
+        if in_flight.reserved is not None and in_flight.reserved[0] == origin:
+            ordinal = in_flight.reserved[1]
+        alone, previous = known.mark == NO_TOKEN, await self.remembered(run, key)
+        return LeaseTicket(ordinal, in_flight.tasks, in_flight.turn, known.mark, alone, alone, previous)
+
+    async def take(
+        self,
+        run: RunRow,
+        selection: Selection,
+        begun: LeaseTicket,
+        *,
+        seconds: float,
+        key: str | None,
+        fingerprint: str,
+        reuse: bool,
+    ) -> LeaseResult:
+        """Lease the selection's tasks, all or none, and remember it under its key.
+
+        Where the run's leases changed meanwhile, the selection is refused once, so that it is drawn again from what
+        then stands; the next one has an ordinal for itself, and need only share no new task with another.
+        """
+        previous = await self.remembered(run, key)
+        if previous is not None:
+            return LeaseResult(previous=previous)
+        in_flight, origin = self._in_flight(run), version(selection)
+        wanted = united(selection.tasks)
+        if in_flight.reserved == (origin, begun.ordinal):
+            free = without(wanted, begun.leased) if reuse else wanted
+            if contained(free, (in_flight.tasks,)).any():
+                return LeaseResult()
+            in_flight.reserved = None
+        else:
+            ordinal = in_flight.count(origin, self._first_ordinal)
+            if (begun.turn, begun.ordinal) != (in_flight.turn, ordinal):
+                in_flight.reserved = origin, ordinal
+                return LeaseResult()
+        now = self._clock()
+        in_flight.lease(wanted, now + seconds)
+        if key is not None:
+            self._remember(run, key, _Remembered(selection, fingerprint, now + REMEMBERED_S))
+        return LeaseResult(selection)
+
+    async def release(self, run: RunRow, tasks: Tasks) -> None:
+        """End the leases of these tasks; those that have none are fine."""
+        self._in_flight(run).end(tasks)
+
+    async def leased(self, run: RunRow) -> Tasks:
+        """Return the tasks in flight, sorted."""
+        return self._in_flight(run).tasks
+
+    async def ends(self, run: RunRow) -> LeaseEnds:
+        """Return the tasks in flight, and when the lease of each ends."""
+        now = self._clock()
+        in_flight = self._in_flight(run)
+        return LeaseEnds(in_flight.tasks, frozen(in_flight.ends - now))
+
+    async def forget(self, run: RunRow) -> None:
+        """End all leases of the run, and forget its selections."""
+        self._runs.pop(run.uid, None)
+        for place in [place for place in self._remembered if place[0] == run.uid]:
+            self._bytes -= self._remembered.pop(place).nbytes
+
+    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        """Return the selection that was made under a key, with its request's fingerprint; None if there is none."""
+        self._drop_remembered()
+        known = None if key is None else self._remembered.get((run.uid, key))
+        return None if known is None else (known.fingerprint, known.selection)
+
+    def _in_flight(self, run: RunRow) -> _InFlight:
+        """Return the run's leases that have not ended."""
+        in_flight = self._runs.get(run.uid)
+        if in_flight is None:
+            in_flight = self._runs[run.uid] = _InFlight(self._turns, next(self._turns))
+        in_flight.end_before(self._clock())
+        return in_flight
+
+    def _remember(self, run: RunRow, key: str, selection: _Remembered) -> None:
+        self._remembered[run.uid, key] = selection
+        self._bytes += selection.nbytes
+        self._drop_remembered()
+
+    def _drop_remembered(self) -> None:
+        """Drop selections that are too old, and the oldest where there are too many."""
+        now = self._clock()
+        while self._remembered:
+            place, oldest = next(iter(self._remembered.items()))
+            if oldest.until > now and self._bytes <= self._capacity_bytes:
+                return
+            self._bytes -= self._remembered.pop(place).nbytes

@@ -1,0 +1,224 @@
+"""PostgreSQL as the database: many processes on one truth. A server that is away or hangs never hangs a caller."""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event, Thread, local
+from typing import Any, cast
+
+import psycopg
+from sqlalchemy import URL, Connection, Engine, QueuePool, Transaction, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from bots_service.errors import StorageUnavailableError
+from bots_service.spans import followed
+from bots_service.storage.sql.database import Job, Result, storage_errors
+from bots_service.storage.sql.url import sql_url
+from bots_service.storage.sql.work_queue import Lifeline, Promise, WaitingJob, WaitingJobs
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A driver's connection with its lifeline."""
+
+    lifeline: Lifeline
+
+    def close(self) -> None:
+        """Close both."""
+        super().close()
+        self.lifeline.close()
+
+
+def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: Callable[[Lifeline], None]) -> Engine:
+    """Return an engine with a pool.
+
+    Args:
+        address: `postgresql://` and so on; what it says of waiting counts more than `timeout_s`.
+        pool_size: how many connections there are at most.
+        timeout_s: longest wait for an answer, for a lock, and for the next statement of a transaction.
+        opened: told of each new connection, in the thread that opened it, before anything is asked of it.
+    """
+    url = sql_url(address)
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=pool_size,
+        max_overflow=0,
+        isolation_level="READ COMMITTED",  # whatever the server's default is: the locks are made for this
+        use_native_hstore=False,  # would ask the server for a type that no table has
+        connect_args=_arguments(url, timeout_s),
+    )
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: Any, _record: Any, arguments: Any, named_arguments: dict[str, Any]) -> _Connection:
+        connection = _Connection.connect(*arguments, **named_arguments)
+        connection.lifeline = Lifeline(connection.fileno())
+        opened(connection.lifeline)
+        return connection
+
+    return engine
+
+
+def lifeline_of(connection: Connection) -> Lifeline:
+    """Return a connection's lifeline."""
+    return cast("_Connection", connection.connection.dbapi_connection).lifeline
+
+
+def _arguments(url: URL, timeout_s: float) -> dict[str, Any]:
+    """Return the driver's arguments: what the address does not say itself."""
+    milliseconds = math.ceil(timeout_s * 1000)
+    limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    arguments = {
+        "application_name": "bots",
+        "connect_timeout": max(2, math.ceil(timeout_s)),  # the driver takes a shorter one for 2
+        "keepalives_idle": 10,  # then every 5 s, thrice: a connection to nobody ends in half a minute
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": milliseconds,
+    }
+    named = {name: value for name, value in arguments.items() if name not in url.query}
+    # The server ends what we no longer wait for, so that its locks are free.
+    options = " ".join(f"-c {name}={milliseconds}" for name in limits)
+    return {**named, "options": f"{options} {url.query.get('options', '')}".strip()}
+
+
+MOST_WAITING = 1000  # one more would only wait for its deadline
+LOOKS = 20  # for jobs whose time is over, within the time that a job has
+
+# Errors by SQLSTATE after which a job is run again, and how often: https://www.postgresql.org/docs/current/errcodes-appendix.html
+_AGAIN = {
+    "40P01": 5,  # a deadlock: the other one goes on
+    "40001": 5,  # no serial order
+    "23505": 1,  # a unique key is taken: the second look finds whose it is, and answers properly
+}
+_LOST = "lost"  # a connection that broke before COMMIT, mostly one that idled while the server was restarted
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """How busy the connections are. size: connections at most; in_use, waiting: jobs."""
+
+    size: int
+    in_use: int
+    waiting: int
+
+
+class PostgresDatabase:
+    """A Database on a server. Its tables are made by `migrate.upgrade`."""
+
+    def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
+        """Start the threads; connections are opened as they are needed.
+
+        Args:
+            url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
+            pool_size: connections, and threads, at most.
+            timeout_s: longest life of a job, from when it is put in line.
+        """
+        self._pool_size = pool_size
+        self._timeout_s = timeout_s
+        self._jobs = WaitingJobs(MOST_WAITING)
+        self._of_thread = local()
+        self._writing = postgres_engine(url, pool_size=pool_size, timeout_s=timeout_s, opened=self._opened)
+        self._reading = self._writing.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._threads = [Thread(target=self._work, name=f"bots-sql-{n}", daemon=True) for n in range(pool_size)]
+        self._ended = Event()
+        self._watchdog = Thread(target=self._watch, name="bots-sql-watchdog", daemon=True)
+        for thread in (*self._threads, self._watchdog):
+            thread.start()
+
+    @property
+    def use(self) -> PoolUse:
+        """How busy the connections are just now."""
+        return PoolUse(self._pool_size, self._jobs.running, self._jobs.waiting)
+
+    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:
+        """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
+        return followed("sql write", self._put(job, is_read=False, lane=lane))
+
+    def read(self, job: Job[Result]) -> asyncio.Future[Result]:
+        """Return what the job will return; it sees everything committed before this call, and one state throughout."""
+        return followed("sql read", self._put(job, is_read=True, lane=None))
+
+    async def close(self) -> None:
+        """Finish what is in line, then close the connections."""
+        self._jobs.close()
+        await asyncio.to_thread(self._finish)
+
+    def _finish(self) -> None:
+        for thread in self._threads:
+            thread.join()
+        self._ended.set()
+        self._watchdog.join()
+        self._writing.dispose()
+
+    def _put(self, job: Job[Result], *, is_read: bool, lane: object) -> asyncio.Future[Result]:
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        deadline = time.monotonic() + self._timeout_s
+        self._jobs.put(WaitingJob(job, Promise(future), deadline=deadline, is_read=is_read, lane=lane))
+        return future
+
+    def _work(self) -> None:
+        while (job := self._jobs.take()) is not None:
+            self._of_thread.job = job
+            try:
+                with storage_errors():
+                    result = self._do(job)
+            except Exception as error:
+                job.promise.fail(error)
+            else:
+                job.promise.succeed(result)
+            self._jobs.done(job)  # after its future is settled: so are those of a lane in their order
+
+    def _do(self, job: WaitingJob) -> Any:
+        """Return what the job returns, once it is committed; where that may help, run it again."""
+        tries: dict[str, int] = {}
+        while True:
+            try:
+                return self._transact(job)
+            except DBAPIError as error:
+                cause = _LOST if error.connection_invalidated else str(getattr(error.orig, "sqlstate", None))
+                tries[cause] = tries.get(cause, 0) + 1
+                if job.is_over or tries[cause] > {**_AGAIN, _LOST: 1}.get(cause, 0):
+                    raise
+                # Two that met once would meet again if both came back at once.
+                time.sleep(random.uniform(0, 0.01) * 2 ** tries[cause])  # noqa: S311 - no secret
+
+    def _transact(self, job: WaitingJob) -> Any:
+        engine = self._reading if job.is_read else self._writing
+        with engine.connect() as connection:
+            job.hold(lifeline_of(connection))
+            try:
+                with connection.begin() as transaction:
+                    result = job.job(connection)
+                    if not job.is_read:
+                        _commit(transaction)
+                return result
+            finally:
+                job.let_go()
+
+    def _opened(self, lifeline: Lifeline) -> None:
+        """Let the watchdog cut a connection that this thread just opened: preparing it asks the server, too."""
+        self._of_thread.job.hold(lifeline)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._timeout_s / LOOKS):
+            for job in self._jobs.late(time.monotonic()):
+                job.give_up(StorageUnavailableError(f"the database did not answer in {self._timeout_s:g} s"))
+
+
+def _commit(transaction: Transaction) -> None:
+    """Commit.
+
+    Raises:
+        StorageUnavailableError: the connection broke; running the job again might do it twice.
+    """
+    try:
+        transaction.commit()
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise StorageUnavailableError(
+            f"the connection broke while it was committed, so it may be done or not: {error.orig}"
+        ) from error

@@ -1,0 +1,1 @@
+"""The hot store in Redis, for all replicas."""

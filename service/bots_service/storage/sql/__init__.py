@@ -1,0 +1,1 @@
+"""The stores in SQL, whatever the product."""

@@ -1,0 +1,61 @@
+"""Whether there is room for more; asked within the transaction that takes it, so that no two callers take the same."""
+
+from sqlalchemy import Connection, bindparam, func, select, text
+
+from bots_service.errors import LimitReachedError
+from bots_service.ports.keys import EVERY_DATASET, reaches
+from bots_service.ports.records import Capacity
+from bots_service.storage.sql.tables import datasets, runs
+
+_LOCK = 0x64617461  # of those who make datasets, among PostgreSQL's advisory locks: "data"
+_TAKE_LOCK = text("SELECT pg_advisory_xact_lock(:lock)")
+_NAMES = select(datasets.c.name).where(datasets.c.name.is_not(None))
+_DATASET_LOCKED = select(datasets.c.id).where(datasets.c.id == bindparam("dataset")).with_for_update(key_share=True)
+_COUNT_RUNS = select(func.count()).select_from(runs).where(runs.c.dataset_id == bindparam("dataset"))
+
+
+def require_room_for_tasks(count: int, capacity: Capacity) -> None:
+    """Check that a dataset may have so many tasks.
+
+    Raises:
+        LimitReachedError: it may not.
+    """
+    if count > capacity.tasks:
+        raise LimitReachedError(f"a dataset has at most {capacity.tasks} tasks (BOTS_MAX_TASKS); these are {count}")
+
+
+def require_room_for_dataset(connection: Connection, capacity: Capacity, within: tuple[str, ...]) -> None:
+    """Check that there is room for one more dataset; the answer holds until the transaction ends.
+
+    Args:
+        connection: in a transaction.
+        capacity: how many there may be.
+        within: patterns of names that the caller's key reaches.
+
+    Raises:
+        LimitReachedError: the service has as many as it may, or the key does.
+    """
+    if connection.dialect.name == "postgresql":  # SQLite has one writer
+        connection.execute(_TAKE_LOCK, {"lock": _LOCK})
+    names = connection.execute(_NAMES).scalars().all()
+    if len(names) >= capacity.datasets:
+        raise LimitReachedError(f"there are {len(names)} datasets, and no more are kept (BOTS_MAX_DATASETS)")
+    if EVERY_DATASET in within:
+        return
+    reached = sum(reaches(within, name) for name in names)
+    if reached >= capacity.datasets_per_key:
+        raise LimitReachedError(
+            f"this key reaches {reached} datasets, and no more are kept for one (BOTS_MAX_DATASETS_PER_KEY)"
+        )
+
+
+def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capacity, *, more: int = 1) -> None:
+    """Check that there is room for more runs in a dataset; the answer holds until the transaction ends.
+
+    Raises:
+        LimitReachedError: the dataset has as many as it may.
+    """
+    connection.execute(_DATASET_LOCKED, {"dataset": dataset_id})
+    count = connection.execute(_COUNT_RUNS, {"dataset": dataset_id}).scalar_one()
+    if count + more > capacity.runs:
+        raise LimitReachedError(f"a dataset has at most {capacity.runs} runs (BOTS_MAX_RUNS); it has {count}")

@@ -1,0 +1,176 @@
+"""Blocks of tasks and journal entries as they stand in SQL."""
+
+import zlib
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from bots_service.core.arrays import frozen
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Evidence
+from bots_service.core.run_settings import settings_from
+from bots_service.errors import DamagedStateError, InvalidSettingsError
+from bots_service.ports.records import TaskBlock
+
+
+def encode_block(block: TaskBlock) -> bytes:
+    """Return columns `id`, `reference_0`, `reference_1`, ... and `tags` as an Arrow stream."""
+    columns = {"id": pa.array(block.ids, pa.string())}
+    for model in range(block.references.shape[1]):
+        columns[f"reference_{model}"] = pa.array(np.ascontiguousarray(block.references[:, model], np.float64))
+    columns["tags"] = pa.array(block.tags, pa.list_(pa.string()))
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def checksum(body: bytes) -> int:
+    """Return the CRC-32 that is kept beside a block."""
+    return zlib.crc32(body)
+
+
+def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
+    """Return the block that was encoded.
+
+    Raises:
+        DamagedStateError: the bytes don't match their checksum.
+    """
+    if checksum(body) != expected_checksum:
+        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were changed or cut")
+    with pa.ipc.open_stream(body) as reader:
+        batch = reader.read_next_batch()
+    models = batch.num_columns - 2
+    references = np.empty((batch.num_rows, models))
+    for model in range(models):
+        references[:, model] = batch.column(f"reference_{model}").to_numpy(zero_copy_only=False)
+    return TaskBlock(batch.column("id").to_pylist(), references, _tags(batch.column("tags")))
+
+
+def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
+    """Return each task's tags; tasks with the same tags share one tuple."""
+    words, ends = column.values.to_pylist(), column.offsets.to_pylist()
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
+    tags = []
+    for start, end in pairwise(ends):
+        own = tuple(words[start:end])
+        tags.append(seen.setdefault(own, own))
+    return tags
+
+
+class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
+    """A report: parallel lists of task indices, counts, and whether the group has a gradient."""
+
+    tasks: list[int]
+    successes: list[float]
+    failures: list[float]
+    effective: list[bool]
+    made_at: int | None
+    close: bool | None
+
+
+class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
+    """A change of settings; entries of the first releases hold all of them, the unchanged ones too."""
+
+    settings: dict[str, Any]
+
+
+class RewindText(msgspec.Struct, frozen=True, tag_field="kind", tag="rewind"):
+    """A rewind."""
+
+    to_seq: int
+    to_step: int
+
+
+class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
+    """A fork; the state's bytes are base64."""
+
+    parent: str
+    parent_seq: int
+    state: bytes
+
+
+BodyText = ReportText | SettingsText | RewindText | ForkText
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
+
+KINDS: dict[type[Body], str] = {Report: "report", SettingsChange: "settings", Rewind: "rewind", Fork: "fork"}
+
+
+def encode_body(body: Body) -> str:
+    """Return the body as JSON.
+
+    Raises:
+        ValueError: a count is not finite.
+    """
+    return _encoder.encode(_text_of(body)).decode()
+
+
+def decode_body(text: str) -> Body:
+    """Return the body that was encoded.
+
+    Raises:
+        DamagedStateError: the text is no body of a kind that this version reads.
+    """
+    try:
+        return _body_of(_decoder.decode(text))
+    except (msgspec.MsgspecError, InvalidSettingsError, OverflowError, UnicodeError) as error:
+        raise DamagedStateError(f"a journal entry can't be read: {error}") from error
+
+
+def own_copy(body: Body) -> Body:
+    """Return the body with arrays that nobody else can write to."""
+    if not isinstance(body, Report):
+        return body
+    seen = body.evidence
+    own = Evidence(
+        frozen(seen.tasks.copy()),
+        frozen(seen.successes.copy()),
+        frozen(seen.failures.copy()),
+        frozen(seen.effective.copy()),
+    )
+    return Report(own, body.made_at, body.close)
+
+
+def _text_of(body: Body) -> BodyText:
+    if isinstance(body, Report):
+        seen = body.evidence
+        if not (np.isfinite(seen.successes).all() and np.isfinite(seen.failures).all()):
+            raise ValueError("a count is not finite")  # JSON would turn it into null, which is no count
+        return ReportText(
+            tasks=seen.tasks.tolist(),
+            successes=seen.successes.tolist(),
+            failures=seen.failures.tolist(),
+            effective=seen.effective.tolist(),
+            made_at=body.made_at,
+            close=body.close,
+        )
+    if isinstance(body, SettingsChange):
+        return SettingsText(body.values)
+    if isinstance(body, Rewind):
+        return RewindText(body.to_seq, body.to_step)
+    return ForkText(body.parent, body.parent_seq, body.state)
+
+
+def _body_of(text: BodyText) -> Body:
+    if isinstance(text, ReportText):
+        evidence = Evidence(
+            frozen(np.array(text.tasks, np.int32)),
+            frozen(np.array(text.successes, np.float64)),
+            frozen(np.array(text.failures, np.float64)),
+            frozen(np.array(text.effective, bool)),
+        )
+        return Report(evidence, text.made_at, text.close)
+    if isinstance(text, SettingsText):
+        settings_from(text.settings)  # refuses what no version wrote
+        values = text.settings.items()
+        return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
+    if isinstance(text, RewindText):
+        return Rewind(text.to_seq, text.to_step)
+    return Fork(text.parent, text.parent_seq, text.state)

@@ -1,0 +1,299 @@
+"""Datasets in SQL."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+import numpy as np
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.codec import pack, unpack
+from bots_service.core.run_settings import RunSettings
+from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetError
+from bots_service.ports.keys import EVERY_DATASET
+from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, TaskBlock
+from bots_service.storage.sql.answers import answered_once
+from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
+from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
+from bots_service.storage.sql.database import Database, SqlRow
+from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id
+from bots_service.storage.sql.tables import datasets, retired_tasks, task_blocks
+
+COLUMNS = tuple(datasets.c[name] for name in ("id", "name", "version", "retired", "created_at", "facts"))
+_RETIRED = select(retired_tasks.c.tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
+
+
+def facts_text(facts: DatasetFacts) -> str:
+    """Return the facts as JSON."""
+    return msgspec.json.encode(facts).decode()
+
+
+def dataset_of(row: SqlRow) -> DatasetRow:
+    """Return the dataset that a row holds."""
+    facts = msgspec.json.decode(row.facts, type=DatasetFacts)
+    return DatasetRow(row.id, row.name, row.version, row.retired, row.created_at, facts)
+
+
+def retired_blob(tasks: Tasks) -> bytes:
+    """Return sorted tasks as checksummed bytes."""
+    return pack({}, {"tasks": tasks})
+
+
+def retired_of(connection: Connection, dataset_id: int) -> Tasks:
+    """Return a dataset's retired tasks, sorted.
+
+    Raises:
+        DamagedStateError: the bytes don't match their checksum.
+    """
+    blob = connection.scalar(_RETIRED, {"dataset": dataset_id})
+    tasks: Tasks = frozen(np.empty(0, np.int32)) if blob is None else unpack(blob)[1]["tasks"]
+    return tasks
+
+
+_TAKEN = select(datasets.c.id).where(datasets.c.name == bindparam("dataset"))
+_NAME_STAGE = (
+    update(datasets)
+    .where(datasets.c.id == bindparam("stage"), datasets.c.name.is_(None))
+    .values(name=bindparam("new_name"), version=1, facts=bindparam("new_facts"), created_at=bindparam("now"))
+)
+_RAISE_VERSION = update(datasets).where(
+    datasets.c.id == bindparam("dataset"), datasets.c.version == bindparam("old_version")
+)
+_END = select(
+    func.coalesce(func.max(task_blocks.c.position) + 1, 0).label("blocks"),
+    func.coalesce(func.sum(task_blocks.c.count), 0).label("tasks"),
+).where(task_blocks.c.dataset_id == bindparam("dataset"))
+_ADD_BLOCK = insert(task_blocks)
+_MOVE = (
+    update(task_blocks)
+    .where(task_blocks.c.dataset_id == bindparam("stage"))
+    .values(
+        dataset_id=bindparam("dataset"),
+        position=task_blocks.c.position + bindparam("blocks"),
+        first=task_blocks.c.first + bindparam("tasks"),
+    )
+)
+_DELETE_DATASET = delete(datasets).where(datasets.c.id == bindparam("dataset"))
+_DELETE_RETIRED = delete(retired_tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
+
+
+def add_block(connection: Connection, stage: int, count: int, body: bytes, checksum: int) -> int:
+    """Put a block behind those that are on the stage, and return how many tasks there are now."""
+    end = connection.execute(_END, {"dataset": stage}).one()
+    row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
+    connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": checksum})
+    return int(end.tasks) + count
+
+
+def require_free(connection: Connection, name: str) -> None:
+    """Check that no dataset has the name.
+
+    Raises:
+        DatasetExistsError: one does.
+    """
+    if connection.execute(_TAKEN, {"dataset": name}).one_or_none() is not None:
+        raise DatasetExistsError(f"dataset {name!r} exists")
+
+
+def create(connection: Connection, name: str, stage: int, facts: DatasetFacts, now: float) -> None:
+    """Make the stage a dataset with a run `default`.
+
+    Raises:
+        BusyError: the stage is gone.
+    """
+    values = {"stage": stage, "new_name": name, "new_facts": facts_text(facts), "now": now}
+    if connection.execute(_NAME_STAGE, values).rowcount == 0:
+        raise stage_gone()
+    insert_run(connection, stage, DEFAULT_RUN, RunSettings(), now)
+
+
+def append(connection: Connection, row: DatasetRow, stage: int, facts: DatasetFacts) -> None:
+    """Move the staged blocks behind those of the dataset.
+
+    Raises:
+        BusyError: the dataset is no longer at the row's version, or the stage is gone.
+    """
+    _raise_version(connection, row, facts=facts_text(facts))
+    end = connection.execute(_END, {"dataset": row.id}).one()
+    connection.execute(_MOVE, {"stage": stage, "dataset": row.id, "blocks": end.blocks, "tasks": end.tasks})
+    if connection.execute(_DELETE_DATASET, {"dataset": stage}).rowcount == 0:
+        raise stage_gone()
+
+
+def retire(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
+    """Add tasks to the retired ones.
+
+    Raises:
+        BusyError: the dataset is no longer at the row's version.
+    """
+    retired = np.union1d(retired_of(connection, row.id), tasks).astype(np.int32)
+    _raise_version(connection, row, retired=len(retired))
+    connection.execute(_DELETE_RETIRED, {"dataset": row.id})
+    connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": retired_blob(retired)})
+
+
+def stage_gone() -> BusyError:
+    """Return the error for a stage that is no longer there."""
+    return BusyError("the upload took more than a day and was dropped; send it again")
+
+
+def _raise_version(connection: Connection, row: DatasetRow, **values: str | int) -> None:
+    raised = _RAISE_VERSION.values(version=row.version + 1, **values)
+    if connection.execute(raised, {"dataset": row.id, "old_version": row.version}).rowcount == 0:
+        raise BusyError(f"dataset {row.name!r} was changed by another request just now; try again")
+
+
+STAGE_LIFETIME_S = 24 * 3600.0  # an upload that takes longer has died with its process
+
+_BY_NAME = select(*COLUMNS).where(datasets.c.name == bindparam("dataset"))
+_BY_ID = select(*COLUMNS).where(datasets.c.id == bindparam("dataset"))
+_AFTER = select(*COLUMNS).where(datasets.c.name > bindparam("after")).order_by(datasets.c.name).limit(bindparam("most"))
+_STAGE = insert(datasets)
+_DROP_OLD_STAGES = delete(datasets).where(datasets.c.name.is_(None), datasets.c.created_at < bindparam("before"))
+_DROP_STAGE = delete(datasets).where(datasets.c.name.is_(None), datasets.c.id == bindparam("dataset"))
+_DELETE = delete(datasets).where(datasets.c.id == bindparam("dataset"))
+_BLOCK = select(task_blocks).where(
+    task_blocks.c.dataset_id == bindparam("dataset"), task_blocks.c.position == bindparam("this_position")
+)
+
+
+class SqlDatasets:
+    """A Datasets."""
+
+    def __init__(
+        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keep datasets in a database.
+
+        Args:
+            database: which.
+            capacity: how much is kept at most.
+            clock: seconds since 1970, UTC.
+        """
+        self._database = database
+        self._capacity = capacity or Capacity()
+        self._clock = clock
+
+    async def get(self, name: str) -> DatasetRow:
+        """Return the dataset of that name."""
+        row = await self._database.read(
+            lambda connection: connection.execute(_BY_NAME, {"dataset": name}).one_or_none()
+        )
+        if row is None:
+            raise UnknownDatasetError(f"no dataset {name!r}")
+        return dataset_of(row)
+
+    async def after(self, name: str, limit: int) -> list[DatasetRow]:
+        """Return up to `limit` datasets by name, beginning behind `name` ("" for the first)."""
+        values = {"after": name, "most": limit}
+        return await self._database.read(lambda connection: list(map(dataset_of, connection.execute(_AFTER, values))))
+
+    async def stage(self) -> int:
+        """Open a place for blocks that belong to no dataset yet, and return its number.
+
+        Stages of uploads that died are dropped by the way.
+        """
+
+        def job(connection: Connection) -> int:
+            now = self._clock()
+            connection.execute(_DROP_OLD_STAGES, {"before": now - STAGE_LIFETIME_S})
+            return new_id(connection.execute(_STAGE, {"version": 0, "retired": 0, "created_at": now}))
+
+        return await self._database.write(job)
+
+    async def add_block(self, stage: int, block: TaskBlock) -> None:
+        """Put the next block on the stage."""
+        body = await asyncio.to_thread(encode_block, block)
+        count, crc = len(block), checksum(body)
+
+        def job(connection: Connection) -> None:
+            require_room_for_tasks(add_block(connection, stage, count, body, crc), self._capacity)
+
+        await self._database.write(job)
+
+    async def drop_stage(self, stage: int) -> None:
+        """Drop the stage and its blocks; one that is gone already, or became a dataset, is fine."""
+        await self._database.write(lambda connection: connection.execute(_DROP_STAGE, {"dataset": stage}).rowcount)
+
+    async def create(
+        self,
+        name: str,
+        stage: int,
+        facts: DatasetFacts,
+        keep: KeptAnswer[DatasetRow] | None = None,
+        *,
+        within: tuple[str, ...] = (EVERY_DATASET,),
+    ) -> DatasetRow:
+        """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction."""
+
+        def job(connection: Connection) -> DatasetRow:
+            require_free(connection, name)
+            require_room_for_dataset(connection, self._capacity, within)
+            create(connection, name, stage, facts, self._clock())
+            return _row(connection, stage)
+
+        return await self._database.write(answered_once(job, keep, self._clock))
+
+    async def append(
+        self, row: DatasetRow, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
+    ) -> DatasetRow:
+        """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
+
+        def job(connection: Connection) -> DatasetRow:
+            require_room_for_tasks(facts.size, self._capacity)
+            append(connection, row, stage, facts)
+            return _row(connection, row.id)
+
+        return await self._database.write(answered_once(job, keep, self._clock))
+
+    async def retire(self, row: DatasetRow, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None = None) -> DatasetRow:
+        """Mark tasks as retired (those that are already stay so)."""
+        own = tasks.copy()
+
+        def job(connection: Connection) -> DatasetRow:
+            retire(connection, row, own)
+            return _row(connection, row.id)
+
+        return await self._database.write(answered_once(job, keep, self._clock))
+
+    async def delete(self, row: DatasetRow, keep: KeptAnswer[None] | None = None) -> None:
+        """Delete the dataset with its runs, journals and snapshots."""
+
+        def job(connection: Connection) -> None:
+            connection.execute(_DELETE, {"dataset": row.id})
+
+        await self._database.write(answered_once(job, keep, self._clock))
+
+    async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
+        """Yield the dataset's blocks in order, one in memory at a time.
+
+        Raises:
+            UnknownDatasetError: the dataset was deleted meanwhile.
+            DamagedStateError: a block does not match its checksum.
+        """
+        position = 0
+        while (block := await self._database.read(_block_at(dataset_id, position))) is not None:
+            yield block
+            position += 1
+
+    async def retired(self, dataset_id: int) -> Tasks:
+        """Return the retired tasks, sorted."""
+        return await self._database.read(lambda connection: retired_of(connection, dataset_id))
+
+
+def _row(connection: Connection, dataset_id: int) -> DatasetRow:
+    return dataset_of(connection.execute(_BY_ID, {"dataset": dataset_id}).one())
+
+
+def _block_at(dataset_id: int, position: int) -> Callable[[Connection], TaskBlock | None]:
+    def job(connection: Connection) -> TaskBlock | None:
+        row = connection.execute(_BLOCK, {"dataset": dataset_id, "this_position": position}).one_or_none()
+        if row is not None:
+            return decode_block(row.body, row.checksum)
+        if connection.execute(_BY_ID, {"dataset": dataset_id}).one_or_none() is None:
+            raise UnknownDatasetError("the dataset was deleted while it was read")
+        return None
+
+    return job

@@ -1,0 +1,182 @@
+"""Runs in SQL."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, bindparam, delete, insert, select, update
+
+from bots_service.core.entries import Fork
+from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.errors import RunHasHistoryError, UnknownRunError
+from bots_service.ports.records import Capacity, KeptAnswer, Parent, RunPut, RunRow
+from bots_service.storage.sql.answers import answered_once
+from bots_service.storage.sql.capacity import require_room_for_run
+from bots_service.storage.sql.codecs import KINDS, encode_body
+from bots_service.storage.sql.database import Database, SqlRow
+from bots_service.storage.sql.tables import journal, outlooks, runs, snapshots
+
+DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
+
+_INSERT = insert(runs)
+
+
+def new_uid() -> str:
+    """Return a name for a run that no other run ever has."""
+    return secrets.token_hex(8)
+
+
+def settings_text(settings: RunSettings) -> str:
+    """Return the settings as JSON, those left at their default too: a default may change, a run must not."""
+    return json.dumps(settings.as_dict(), separators=(",", ":"), allow_nan=False)
+
+
+def insert_run(connection: Connection, dataset_id: int, name: str, settings: RunSettings, now: float) -> int:
+    """Insert a run with an empty journal and return its id."""
+    values = {
+        "uid": new_uid(),
+        "dataset_id": dataset_id,
+        "name": name,
+        "settings": settings_text(settings),
+        "head": 0,
+        "epoch": 0,
+        "created_at": now,
+    }
+    return new_id(connection.execute(_INSERT, values))
+
+
+def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
+    """Return the number that the database gave to an inserted row."""
+    key = result.inserted_primary_key
+    if key is None:
+        raise ValueError("the statement inserted no row")
+    return int(key[0])
+
+
+def run_of(row: SqlRow) -> RunRow:
+    """Return the run that a row holds."""
+    parent = None if row.parent_run is None else Parent(row.parent_run, row.parent_step, row.parent_seq)
+    return RunRow(
+        id=row.id,
+        uid=row.uid,
+        dataset_id=row.dataset_id,
+        name=row.name,
+        settings=settings_from(json.loads(row.settings)),
+        head=row.head,
+        epoch=row.epoch,
+        created_at=row.created_at,
+        parent=parent,
+    )
+
+
+_OF_DATASET = runs.c.dataset_id == bindparam("dataset")
+_BY_NAME = select(runs).where(_OF_DATASET, runs.c.name == bindparam("run_name"))
+_BY_NAME_LOCKED = _BY_NAME.with_for_update()
+_AFTER = (
+    select(runs).where(_OF_DATASET, runs.c.name > bindparam("after")).order_by(runs.c.name).limit(bindparam("most"))
+)
+_UPDATE = update(runs).where(runs.c.id == bindparam("run"))
+_DROP_SNAPSHOTS = delete(snapshots).where(snapshots.c.run_id == bindparam("run"))
+_DROP_OUTLOOKS = delete(outlooks).where(outlooks.c.run_id == bindparam("run"))
+_DELETE = delete(runs).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
+
+Origin = tuple[Parent, Fork, int]
+
+
+class SqlRuns:
+    """A Runs."""
+
+    def __init__(
+        self, database: Database, capacity: Capacity | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Keep runs in a database.
+
+        Args:
+            database: which.
+            capacity: how many runs a dataset has at most.
+            clock: seconds since 1970, UTC.
+        """
+        self._database = database
+        self._capacity = capacity or Capacity()
+        self._clock = clock
+
+    async def get(self, dataset_id: int, name: str) -> RunRow:
+        """Return the run of that name."""
+        values = {"dataset": dataset_id, "run_name": name}
+        row = await self._database.read(lambda connection: connection.execute(_BY_NAME, values).one_or_none())
+        if row is None:
+            raise UnknownRunError(f"no run {name!r}")
+        return run_of(row)
+
+    async def after(self, dataset_id: int, name: str, limit: int) -> list[RunRow]:
+        """Return up to `limit` runs by name, beginning behind `name` ("" for the first)."""
+        values = {"dataset": dataset_id, "after": name, "most": limit}
+        return await self._database.read(lambda connection: list(map(run_of, connection.execute(_AFTER, values))))
+
+    async def put(
+        self,
+        dataset_id: int,
+        name: str,
+        settings: RunSettings,
+        *,
+        fork: Origin | None = None,
+        keep: KeptAnswer[tuple[RunRow, RunPut]] | None = None,
+    ) -> tuple[RunRow, RunPut]:
+        """Create the run, or replace the settings of one whose journal is empty, in one transaction."""
+
+        def job(connection: Connection) -> tuple[RunRow, RunPut]:
+            return self._put(connection, dataset_id, name, settings, fork)
+
+        return await self._database.write(answered_once(job, keep, self._clock))
+
+    async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
+        """Delete the run with its journal and snapshots; a `default` run is made anew, empty."""
+
+        def job(connection: Connection) -> None:
+            gone = connection.execute(_DELETE, {"run": row.id, "old_uid": row.uid})
+            if gone.rowcount and row.name == DEFAULT_RUN:
+                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), self._clock())
+
+        await self._database.write(answered_once(job, keep, self._clock))
+
+    def _put(
+        self, connection: Connection, dataset_id: int, name: str, settings: RunSettings, fork: Origin | None
+    ) -> tuple[RunRow, RunPut]:
+        by_name = {"dataset": dataset_id, "run_name": name}
+        found = connection.execute(_BY_NAME_LOCKED, by_name).one_or_none()
+        standing = None if found is None else run_of(found)
+        if standing is not None and standing.head > 0:
+            raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
+        if standing is None:
+            require_room_for_run(connection, dataset_id, self._capacity)
+            run_id = insert_run(connection, dataset_id, name, settings, self._clock())
+        elif standing.settings == settings and fork is None:
+            return standing, RunPut.UNCHANGED
+        else:
+            # A new uid: what was made of the old settings must not be taken for this run's.
+            run_id = standing.id
+            values = {"uid": new_uid(), "settings": settings_text(settings)}
+            connection.execute(_UPDATE.values(values), {"run": run_id})
+            for drop in (_DROP_SNAPSHOTS, _DROP_OUTLOOKS):
+                connection.execute(drop, {"run": run_id})
+        if fork is not None:
+            self._start_from(connection, run_id, fork)
+        put = RunPut.CREATED if standing is None else RunPut.REPLACED
+        return run_of(connection.execute(_BY_NAME, by_name).one()), put
+
+    def _start_from(self, connection: Connection, run_id: int, origin: Origin) -> None:
+        parent, fork, profiles = origin
+        entry: dict[str, Any] = {
+            "run_id": run_id,
+            "seq": 1,
+            "epoch": 0,
+            "kind": KINDS[Fork],
+            "profiles": profiles,
+            "body": encode_body(fork),
+            "created_at": self._clock(),
+        }
+        connection.execute(insert(journal), entry)
+        values = {"head": 1, "parent_run": parent.run, "parent_step": parent.step, "parent_seq": parent.seq}
+        connection.execute(_UPDATE.values(values), {"run": run_id})

@@ -1,0 +1,159 @@
+"""SQLite as the database: one process, one writer, a few readers. Nothing to install, nothing to run beside."""
+
+import asyncio
+import fcntl
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock, local
+from typing import Any
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
+
+from bots_service.errors import StorageUnavailableError
+from bots_service.spans import followed
+from bots_service.storage.sql.database import Job, Result, storage_errors
+from bots_service.storage.sql.work_queue import WriteThread
+
+
+class FileLock:
+    """Keeps a second process off a database file."""
+
+    def __init__(self, database: Path) -> None:
+        """Take the lock: a file beside the database, `<name>.lock`, that holds the process's number.
+
+        Raises:
+            StorageUnavailableError: another process has it.
+        """
+        path = database.with_name(database.name + ".lock")
+        self._file = path.open("a+", encoding="ascii")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read(20).strip()
+            self._file.close()
+            raise StorageUnavailableError(
+                f"{database} is in use by process {holder or '?'}; one SQLite file serves one process: "
+                "stop that process, or name another file"
+            ) from error
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Give the lock back. The file stays: removing it would let two processes lock two files of one name."""
+        self._file.close()
+
+
+READERS = 4  # reads hold the interpreter's lock most of the time: more threads than that would only wait for it
+
+WRITER_PRAGMAS = (
+    "journal_mode = WAL",  # readers see the last commit while the writer works
+    "synchronous = FULL",  # a commit returns once it is on the disk
+    "foreign_keys = ON",
+    "busy_timeout = 5000",  # for backup tools; no other process of ours writes
+)
+READER_PRAGMAS = ("query_only = ON", "busy_timeout = 5000")
+
+
+class SqliteDatabase:
+    """A Database in one file. Its tables are made by `migrate.upgrade`, before or after this is opened."""
+
+    def __init__(self, url: str) -> None:
+        """Lock the file and start the threads.
+
+        Args:
+            url: `sqlite:///` and the path of a file; its folder is made.
+
+        Raises:
+            StorageUnavailableError: another process has the file, or its folder can't be written.
+        """
+        path = Path(make_url(url).database or ":memory:")
+        if path.name == ":memory:":
+            raise StorageUnavailableError("a database in memory would be lost with the process; name a file")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(path)
+        except OSError as error:
+            raise StorageUnavailableError(f"{path.parent} can't be written: {error}") from error
+        self._readable = _engine(url, READER_PRAGMAS, "BEGIN")
+        self._writer = WriteThread(_engine(url, WRITER_PRAGMAS, "BEGIN IMMEDIATE").connect)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="bots-reader")
+        self._of_thread = local()
+        self._connections: set[Connection] = set()
+        self._connections_lock = Lock()
+        self._closed = False
+
+    def write(self, job: Job[Result], *, lane: object = None) -> asyncio.Future[Result]:  # noqa: ARG002 - one for all
+        """Put the job in line at once, and return what it will return, once that is committed to stable storage."""
+        self._require_open()
+        return followed("sql write", self._writer.put(job))
+
+    def read(self, job: Job[Result]) -> asyncio.Future[Result]:
+        """Return what the job will return; it sees everything committed before this call, and one state throughout."""
+        self._require_open()
+        return followed("sql read", asyncio.get_running_loop().run_in_executor(self._readers, self._read, job))
+
+    async def close(self) -> None:
+        """Finish what is in line, then give the file back."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._finish)
+
+    def _finish(self) -> None:
+        self._writer.close()
+        self._readers.shutdown()
+        for connection in self._connections:
+            connection.close()
+        self._lock.release()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageUnavailableError("the database is closed: the service is stopping")
+
+    def _read(self, job: Job[Result]) -> Result:
+        try:
+            with storage_errors():
+                connection = self._connection()
+                with connection.begin():
+                    return job(connection)
+        except StorageUnavailableError:
+            self._disconnect()
+            raise
+
+    def _connection(self) -> Connection:
+        """Return this thread's own connection."""
+        connection: Connection | None = getattr(self._of_thread, "connection", None)
+        if connection is None:
+            connection = self._of_thread.connection = self._readable.connect()
+            with self._connections_lock:
+                self._connections.add(connection)
+        return connection
+
+    def _disconnect(self) -> None:
+        connection: Connection | None = self._of_thread.__dict__.pop("connection", None)
+        if connection is not None:
+            with self._connections_lock:
+                self._connections.discard(connection)
+            connection.invalidate()
+            connection.close()
+
+
+def _engine(url: str, pragmas: tuple[str, ...], begin: str) -> Engine:
+    """Return an engine that leaves BEGIN to us: the driver's own comes too late to read and write one state."""
+    # Connections are closed by another thread than the one that used them.
+    engine = create_engine(url, poolclass=NullPool, connect_args={"check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

@@ -1,0 +1,132 @@
+"""Change a run that has a journal: its settings, its step, its stored states."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bots_service.core.entries import Rewind, SettingsChange
+from bots_service.core.run_settings import settings_from
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun, OpenRuns
+from bots_service.engine.replay import SaveSnapshot
+from bots_service.errors import BusyError, Flaw, InvalidSettingsError, StaleEpochError
+from bots_service.ports.hot import Leases
+from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.records import IdempotencyKey, KeptAnswer, NewEntry, SnapshotRow
+from bots_service.usecases.describe import DescribeRun, RunDescription
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """Change some settings of a run; the others stay."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+    describe: DescribeRun
+
+    async def __call__(
+        self, dataset: str, run: str, values: dict[str, Any], once: IdempotencyKey | None
+    ) -> tuple[RunDescription, bool]:
+        """Return the run, and whether the same request was answered before.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            InvalidSettingsError: a setting is out of range, or the prior would change.
+            KeyReusedError: the key came with another request before.
+        """
+        return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, once))
+
+    async def _change(
+        self, run: OpenRun, values: dict[str, Any], once: IdempotencyKey | None
+    ) -> tuple[RunDescription, bool]:
+        state = (await self.catch_up.current(run)).state
+        if settings_from(values, base=state.settings).prior != state.settings.prior:
+            raise fixed_prior()
+        draft = NewEntry(SettingsChange(values), run.dataset.pool.profiles, once=once)
+        appended = await self.journal.append(run.row, draft)
+        await self.catch_up.through(run, appended.entry.seq)
+        return await self.describe.of(run), appended.duplicate
+
+
+def fixed_prior() -> InvalidSettingsError:
+    """Return the refusal to change a prior: all beliefs of the run stand on it."""
+    flaw = Flaw(("prior",), "the prior is fixed once a run exists; create another run with it")
+    return InvalidSettingsError("the prior can't be changed", (flaw,))
+
+
+@dataclass(frozen=True, slots=True)
+class RewindRun:
+    """Append a rewind. History stays; the epoch rises, so evidence from before is refused."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+    leases: Leases
+    describe: DescribeRun
+
+    async def __call__(
+        self, dataset: str, run: str, step: int, once: IdempotencyKey | None
+    ) -> tuple[RunDescription, bool]:
+        """Return the run, and whether the same request was answered before.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            UnknownStepError: the present history has no such step.
+            KeyReusedError: the key came with another request before.
+            BusyError: somebody else rewound the run at the same time.
+        """
+        return await self.open_runs.using(dataset, run, lambda opened: self._rewind(opened, step, once))
+
+    async def _rewind(self, run: OpenRun, step: int, once: IdempotencyKey | None) -> tuple[RunDescription, bool]:
+        # Nobody draws here meanwhile; what others draw from the state before, `take` refuses once this is published.
+        live = self.catch_up.live(run.row.id)
+        async with live.selecting:
+            duplicate = await self._appended(run, step, once)
+        return await self.describe.of(run), duplicate
+
+    async def _appended(self, run: OpenRun, step: int, once: IdempotencyKey | None) -> bool:
+        first = None if once is None else await self.journal.find(run.row, once)
+        if first is not None:  # looked up before the step, which may have been rewound away since
+            await self.catch_up.through(run, first.seq)
+            return True
+        # The epoch first: if somebody rewinds before the append, this one may lead to a step that is abandoned by then.
+        epoch = (await self.catch_up.current(run)).state.epoch
+        to_seq = await self.catch_up.closing(run, step)
+        draft = NewEntry(Rewind(to_seq, step), run.dataset.pool.profiles, epoch, once)
+        try:
+            appended = await self.journal.append(run.row, draft)
+        except StaleEpochError as error:
+            message = f"run {run.row.name!r} was rewound by somebody else just now; look where it stands"
+            raise BusyError(message) from error
+        await self.catch_up.through(run, appended.entry.seq)
+        if not appended.duplicate:
+            await self.leases.forget(run.row)
+        return appended.duplicate
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Store the run's state as it stands, and list what is stored."""
+
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    snapshots: Snapshots
+    save: SaveSnapshot
+
+    async def __call__(self, dataset: str, run: str, keep: KeptAnswer[SnapshotRow] | None) -> SnapshotRow:
+        """Return the snapshot; it is not thinned away.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+
+        async def store(opened: OpenRun) -> SnapshotRow:
+            newest = await self.catch_up.newest(opened)
+            return await self.save(opened.row, newest.state, wanted=True, keep=keep)
+
+        return await self.open_runs.using(dataset, run, store)
+
+    async def page(self, dataset: str, run: str, after: int, limit: int) -> list[SnapshotRow]:
+        """Return up to `limit` snapshots by seq, beginning behind `after`."""
+        opened = await self.open_runs.fresh(dataset, run)
+        return await self.snapshots.after(opened.row, after, limit)

@@ -1,0 +1,85 @@
+"""Describe datasets and runs as they stand."""
+
+from dataclasses import dataclass
+
+from bots_service.core.outlook import advice
+from bots_service.core.state import RunState
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
+from bots_service.ports.catalog import Datasets, Runs
+from bots_service.ports.hot import Leases
+from bots_service.ports.records import DatasetRow, RunRow
+from bots_service.usecases.authenticate import Caller
+
+BATCH = 500  # rows looked through at once where most may belong to others
+
+
+@dataclass(frozen=True, slots=True)
+class ListDatasets:
+    """Datasets by name, without those that the caller's key doesn't reach."""
+
+    datasets: Datasets
+
+    async def __call__(self, caller: Caller, after: str, limit: int) -> list[DatasetRow]:
+        """Return up to `limit` datasets, beginning behind the name `after`."""
+        found: list[DatasetRow] = []
+        asked, rows = limit, await self.datasets.after(after, limit)
+        while True:
+            found += [row for row in rows if caller.reaches(row.name)]
+            if len(found) >= limit or len(rows) < asked:
+                return found[:limit]
+            asked, rows = BATCH, await self.datasets.after(rows[-1].name, BATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDescription:
+    """A run as it stands.
+
+    leased: tasks in flight.
+    degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    advice: what to know about the run, in sentences.
+    """
+
+    dataset: str
+    row: RunRow
+    state: RunState
+    leased: int
+    degraded: bool
+    advice: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRun:
+    """Describe one run or a page of them."""
+
+    runs: Runs
+    open_datasets: OpenDatasets
+    open_runs: OpenRuns
+    catch_up: CatchUp
+    leases: Leases
+
+    async def __call__(self, dataset: str, run: str) -> RunDescription:
+        """Return the run as it stands.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+        """
+        return await self.open_runs.using(dataset, run, self.of)
+
+    async def of(self, run: OpenRun) -> RunDescription:
+        """Return an open run as it stands."""
+        newest = await self.catch_up.newest_or_known(run)
+        leased = await self.leases.leased(run.row)
+        state, dataset = newest.state, run.dataset
+        told = advice(state, dataset.pool)
+        return RunDescription(dataset.row.name, run.row, state, len(leased), newest.degraded, told)
+
+    async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
+        """Return up to `limit` runs by name, beginning behind `after`.
+
+        Raises:
+            UnknownDatasetError: there is no such dataset.
+        """
+        opened = await self.open_datasets.fresh(dataset)
+        rows = await self.runs.after(opened.row.id, after, limit)
+        return [await self.of(OpenRun(opened, row)) for row in rows]

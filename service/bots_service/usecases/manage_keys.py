@@ -1,0 +1,108 @@
+"""Create and revoke API keys."""
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bots_service.errors import Flaw, InvalidApiKeyError
+from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, Scope
+from bots_service.ports.records import KeptAnswer
+from bots_service.usecases.authenticate import KnownKeys, digest_of
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that is wanted.
+
+    datasets: patterns of names.
+    per_second: calls; None: as many as it likes. burst: calls at once; None: those of one second.
+    expires_in_s: None for a key without end.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    datasets: tuple[str, ...]
+    per_second: float | None = None
+    burst: int | None = None
+    expires_in_s: float | None = None
+
+    @property
+    def rate(self) -> Rate | None:
+        """How often the key may call, None for as often as it likes."""
+        if self.per_second is None:
+            return None
+        return Rate(self.per_second, self.burst or max(1, math.ceil(self.per_second)))
+
+    @property
+    def can_make_others(self) -> bool:
+        """Whether the key can make other keys, and always will."""
+        return Scope.ADMIN in self.scopes and EVERY_DATASET in self.datasets and self.expires_in_s is None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateKey:
+    """Make a key. Only its digest is kept, so it can be told once."""
+
+    keys: Keys
+    known: KnownKeys
+    clock: Callable[[], float] = time.time
+
+    async def __call__(self, wish: NewKey, keep: KeptAnswer[KeyRow] | None, *, by_anybody: bool) -> tuple[KeyRow, str]:
+        """Return what is kept of the new key, and the key.
+
+        Args:
+            wish: what it shall be good for.
+            keep: keeps the answer.
+            by_anybody: no keys guarded the service when it was asked for.
+
+        Raises:
+            InvalidApiKeyError: it would be the first, and nobody could make another.
+            UnauthenticatedError: keys guard the service by now.
+            LimitReachedError: no more are kept in use.
+        """
+        if by_anybody and not wish.can_make_others:
+            message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
+            raise InvalidApiKeyError(message, (Flaw(("body",), "this key could not make others"),))
+        key_id = secrets.token_hex(8)
+        key = f"bots_{key_id}_{secrets.token_hex(32)}"
+        now = self.clock()
+        row = KeyRow(
+            id=key_id,
+            name=wish.name,
+            digest=digest_of(key),
+            scopes=wish.scopes,
+            datasets=wish.datasets,
+            rate=wish.rate,
+            created_at=now,
+            expires_at=None if wish.expires_in_s is None else now + wish.expires_in_s,
+        )
+        # To the end even if the caller stops waiting, or this process would go on as if there were no key.
+        await asyncio.shield(self._add(row, by_anybody, keep))
+        return row, key
+
+    async def _add(self, row: KeyRow, first: bool, keep: KeptAnswer[KeyRow] | None) -> None:
+        await self.keys.add(row, first=first, keep=keep)
+        await self.known.learn(row)
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeKey:
+    """Revoke a key: here at once, elsewhere within seconds."""
+
+    keys: Keys
+    known: KnownKeys
+
+    async def __call__(self, key_id: str, keep: KeptAnswer[None] | None) -> None:
+        """Revoke the key; one that is revoked already stays so.
+
+        Raises:
+            UnknownApiKeyError: there never was one of this id.
+        """
+        await asyncio.shield(self._revoke(key_id, keep))
+
+    async def _revoke(self, key_id: str, keep: KeptAnswer[None] | None) -> None:
+        await self.keys.revoke(key_id, keep)
+        await self.known.forget(key_id)
