@@ -112,7 +112,7 @@ async def test_of_several_that_create_one_run_one_does_and_all_get_it(replicas: 
 
         outcomes = await by_both(replicas, put)
         assert len({run.uid for run, _ in outcomes}) == 1
-        assert sorted(is_new for _, is_new in outcomes) == [False, False, False, True]
+        assert sorted(put.value for _, put in outcomes) == ["created", *["unchanged"] * 3]
 
 
 async def test_of_several_that_delete_a_default_run_one_does_and_it_is_there_again(replicas: list[Stores]):

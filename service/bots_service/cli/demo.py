@@ -15,7 +15,7 @@ from bots_service.cli.output import console, show
 if TYPE_CHECKING:
     from bots_client import Client
     from bots_service.demo.recording import Recording
-    from bots_service.demo.replay import Plan
+    from bots_service.demo.replay import Plan, ReplayedRun
 
 REDRAWN_S = 0.1  # often enough to look alive
 LOGGED = 100  # steps between two lines where there is no terminal
@@ -62,7 +62,7 @@ def somewhere(url: str | None) -> Iterator[str]:
         yield address
 
 
-def watched(client: "Client", recording: "Recording", plan: "Plan") -> "Replay":
+def watched(client: "Client", recording: "Recording", plan: "Plan") -> "ReplayedRun":
     """Replay the run and show it on the way: live on a terminal, as a line now and then in a log."""
     from rich.live import Live
 
