@@ -13,24 +13,22 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from bots_service import __version__
-from bots_service.api import docs, openapi
+from bots_service.api import openapi
 from bots_service.api.middleware import RequestScope, RequestTracer
 from bots_service.api.overload import Admission, Limits, Line, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.routes import (
     backups,
     datasets,
-    health,
+    docs,
     history,
     keys,
-    monitoring,
     page,
-    pool_tasks,
-    reports,
-    run_tasks,
+    probes,
     runs,
-    selections,
     snapshots,
+    tasks,
+    training,
 )
 from bots_service.api.security import guarded
 from bots_service.api.uploads import UploadLimits
@@ -38,22 +36,7 @@ from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics, RequestMetrics
 from bots_service.usecases import UseCases
 
-ROUTES = (
-    selections,
-    reports,
-    datasets,
-    pool_tasks,
-    runs,
-    run_tasks,
-    history,
-    snapshots,
-    backups,
-    keys,
-    health,
-    monitoring,
-    docs,
-    page,
-)
+ROUTES = (training, datasets, runs, tasks, history, snapshots, backups, keys, probes, docs, page)
 
 # FastAPI's own traces would hold queries and the messages of exceptions, so what users sent; ours hold neither.
 NO_TELEMETRY: TelemetryConfig = {

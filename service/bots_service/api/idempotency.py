@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
-from bots_service.api.answers import body_response
 from bots_service.api.bodies import Body, NoBody
+from bots_service.api.responses import body_response
 from bots_service.errors import ConflictError, KeyReusedError
 from bots_service.ports.catalog import Answers
 from bots_service.ports.records import Answer, IdempotencyKey, KeptAnswer

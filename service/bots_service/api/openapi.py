@@ -1,75 +1,28 @@
 """The OpenAPI document: FastAPI knows paths and parameters, msgspec the bodies."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from bots_service.api import (
-    answers,
-    backup_bodies,
-    curve_answers,
-    journal_answers,
-    key_bodies,
-    lease_answers,
-    requests,
-    training_answers,
-)
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
-from bots_service.api.task_formats import text as json_file
-from bots_service.api.task_formats.text import TaskRequest
 from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 
 REFERENCE = "#/components/schemas/{name}"
-BODIES: tuple[type, ...] = (
-    Problem,
-    TaskRequest,
-    json_file.DatasetRequest,
-    json_file.AppendRequest,
-    requests.SelectRequest,
-    requests.ReportRequest,
-    requests.SettingsRequest,
-    requests.RunRequest,
-    requests.RewindRequest,
-    requests.RetireRequest,
-    answers.Dataset,
-    answers.Datasets,
-    answers.Appended,
-    answers.Retired,
-    answers.Run,
-    answers.Runs,
-    answers.History,
-    curve_answers.Curve,
-    curve_answers.Calibration,
-    curve_answers.Outlooks,
-    journal_answers.JournalPage,
-    lease_answers.Leases,
-    answers.Snapshot,
-    answers.Snapshots,
-    backup_bodies.ImportAnswer,
-    backup_bodies.PruneRequest,
-    backup_bodies.PruneAnswer,
-    key_bodies.KeyRequest,
-    key_bodies.NewApiKey,
-    key_bodies.ApiKeys,
-    key_bodies.WhoAmI,
-    answers.Alive,
-    answers.Readiness,
-    answers.Version,
-    training_answers.SelectAnswer,
-    training_answers.ReportAnswer,
-    training_answers.Tasks,
-)
 
 
-def reference(kind: type) -> dict[str, Any]:
-    """Return a schema that points to the body's."""
-    return {"$ref": REFERENCE.format(name=kind.__name__)}
+class SchemaReference(dict[str, str]):
+    """A schema that points to a body's; the document holds the schemas of all that its routes point to."""
+
+    def __init__(self, body: type) -> None:
+        """Point to the schema of a body."""
+        super().__init__({"$ref": REFERENCE.format(name=body.__name__)})
+        self.body = body
 
 
 Media = dict[str, dict[str, Any]]  # media type -> schema
@@ -101,8 +54,17 @@ def answers_with(
 
 
 def _content(kind: type, other_media: Media | None) -> dict[str, Any]:
-    schemas = {"application/json": reference(kind), **(other_media or {})}
+    schemas = {"application/json": SchemaReference(kind), **(other_media or {})}
     return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
+
+
+def bodies_in(description: Any) -> Iterator[type]:
+    """Yield the bodies that a part of a route's description points to."""
+    if isinstance(description, SchemaReference):
+        yield description.body
+    elif isinstance(description, dict):
+        for part in description.values():
+            yield from bodies_in(part)
 
 
 def end_patterns(schema: Any) -> None:
@@ -124,7 +86,9 @@ def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
         routes: all of its routes.
     """
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    _, components = msgspec.json.schema_components(BODIES, ref_template=REFERENCE)
+    routes = list(routes)
+    bodies = {body for route in routes for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
+    _, components = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
     for schema in components.values():
         # Before Python 3.13 a docstring has its indentation; the document must be the same from any.
         if "description" in schema:

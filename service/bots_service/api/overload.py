@@ -197,16 +197,16 @@ class Admission:
         finally:
             entry.leave()
 
-    def _entry(self, scope: Scope, pace: Pace) -> "Entry":
+    def _entry(self, scope: Scope, pace: Pace) -> "QueuedRequest":
         if is_training(scope):
-            return Entry(pace, self._training_bodies, self._training, work_s=self._limits.request_timeout_s)
+            return QueuedRequest(pace, self._training_bodies, self._training, work_s=self._limits.request_timeout_s)
         if is_upload(scope):
             is_streamed = not Headers(scope=scope).get("content-type", "").startswith(JSON)
-            return Entry(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)
-        return Entry(pace, self._upload_bodies, None, work_s=CONTROL_S)
+            return QueuedRequest(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)
+        return QueuedRequest(pace, self._upload_bodies, None, work_s=CONTROL_S)
 
 
-class Entry:
+class QueuedRequest:
     """One request on its way in: its caller is looked at first, then its body comes, then it waits for its turn."""
 
     deadline: asyncio.Timeout

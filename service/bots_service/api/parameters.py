@@ -39,6 +39,13 @@ def whole(pattern: str) -> Meta:
     return Meta(pattern=pattern.removesuffix("$") + r"\Z")
 
 
+# Types of fields in bodies.
+Name = Annotated[str, whole(NAME)]
+TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
+Tag = Annotated[str, Meta(min_length=1, max_length=64)]
+MAX_IDS = 100_000
+
+
 # Read by hand, both of them: FastAPI's dependencies would cost the hot routes more than all the rest of the API code.
 
 

@@ -131,3 +131,17 @@ def documented(*refusals: type[BotsError]) -> dict[int | str, dict[str, Any]]:
         titles.setdefault(kind.status, []).append(f"{kind.name}: {kind.title}")
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
+
+
+# Refusals that several routes share, for their description.
+EVERY = (errors.InvalidInputError, errors.StorageUnavailableError, errors.DeadlinePassedError)
+BODY = (
+    errors.MalformedBodyError,
+    errors.PayloadTooLargeError,
+    errors.UnsupportedMediaTypeError,
+    errors.SlowSenderError,
+    errors.OverloadedError,
+)
+ONCE = (errors.KeyReusedError, errors.BusyError)
+DATASET = (errors.UnknownDatasetError,)
+RUN = (errors.UnknownDatasetError, errors.UnknownRunError)

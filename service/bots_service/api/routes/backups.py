@@ -4,22 +4,23 @@ from typing import Annotated
 
 import msgspec
 from fastapi import Query
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from bots_service.api.answers import encode, json_response
-from bots_service.api.backup_bodies import ImportAnswer, PruneAnswer, Pruned, PruneRequest
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, NAME, DatasetName, use_cases_of
-from bots_service.api.problems import documented
-from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
+from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.responses import encode, json_response
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, LimitReachedError, RunHasHistoryError
+from bots_service.ports.backup import Imported
 from bots_service.ports.keys import Scope
 from bots_service.usecases.backup_format import MEDIA_TYPE
+from bots_service.usecases.prune import PrunedRun
 
 router = guarded_router(tags=["backups"])
 
@@ -28,6 +29,57 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 OneRun = Annotated[str | None, Query(pattern=NAME, description="Only this run, without the tasks.")]
 AsDataset = Annotated[str | None, Query(pattern=NAME, description="The dataset's name; left out, it keeps its own.")]
 AsRun = Annotated[str | None, Query(pattern=NAME, description="Of a backup of one run: its name.")]
+
+
+class ImportedRun(Struct, frozen=True):
+    """A run that an import made. seq: of its last journal entry."""
+
+    run: str
+    seq: int
+    epoch: int
+
+
+class ImportResponse(Struct, frozen=True):
+    """What an import made. tasks: how many of the dataset can be selected."""
+
+    dataset: str
+    tasks: int
+    runs: list[ImportedRun]
+
+    @classmethod
+    def from_imported(cls, imported: Imported) -> "ImportResponse":
+        """Return the answer for what was made."""
+        runs = [ImportedRun(row.name, row.head, row.epoch) for row in imported.runs]
+        return cls(imported.dataset.name, imported.dataset.live, runs)
+
+
+class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What shall go. dry_run: only tell; keep_journal_days: instead of the configured age."""
+
+    dry_run: bool = False
+    keep_journal_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
+
+
+class PrunedJournal(Struct, frozen=True):
+    """Journal entries that went of a run. seq: the entry behind which its journal begins now."""
+
+    dataset: str
+    run: str
+    entries: int
+    seq: int
+
+    @classmethod
+    def from_run(cls, pruned: PrunedRun) -> "PrunedJournal":
+        """Return the answer for a run."""
+        return cls(pruned.dataset, pruned.run, pruned.entries, pruned.seq)
+
+
+class PruneResponse(Struct, frozen=True):
+    """What went, or would go, of which runs."""
+
+    dry_run: bool
+    runs: list[PrunedJournal]
+
 
 _PRUNE = msgspec.json.Decoder(PruneRequest)
 
@@ -55,7 +107,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
     response_class=Response,
     openapi_extra={**KEYED, "requestBody": {"required": True, "content": {MEDIA_TYPE: BINARY, OCTETS: BINARY}}},
     responses={
-        **answers_with(ImportAnswer, {201: "It is there, all of it."}),
+        **answers_with(ImportResponse, {201: "It is there, all of it."}),
         **documented(
             *EVERY,
             *BODY,
@@ -77,11 +129,11 @@ async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun 
     async def act() -> Response:
         imported = await use_cases.import_backup(
             body.chunks(),
-            lambda: kept(scope, body, lambda made: (201, encode(ImportAnswer.of(made)))),
+            lambda: kept(scope, body, lambda made: (201, encode(ImportResponse.from_imported(made)))),
             dataset=dataset,
             run=run,
         )
-        return json_response(ImportAnswer.of(imported), 201)
+        return json_response(ImportResponse.from_imported(imported), 201)
 
     return await answered_once(use_cases.answers, scope, body, act)
 
@@ -90,7 +142,7 @@ async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun 
     "/prune",
     response_class=Response,
     openapi_extra=reads(PruneRequest),
-    responses={**answers_with(PruneAnswer), **documented(*EVERY, *BODY, BusyError)},
+    responses={**answers_with(PruneResponse), **documented(*EVERY, *BODY, BusyError)},
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)
 async def prune(request: Request) -> Response:
@@ -98,4 +150,4 @@ async def prune(request: Request) -> Response:
     body = Body(request, {JSON: CONTROL_LIMIT})
     asked = decode_plain(_PRUNE, await body.whole())
     pruned = await use_cases_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)
-    return json_response(PruneAnswer(asked.dry_run, list(map(Pruned.of, pruned))))
+    return json_response(PruneResponse(asked.dry_run, list(map(PrunedJournal.from_run, pruned))))

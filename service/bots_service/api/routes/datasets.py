@@ -1,24 +1,28 @@
-"""Datasets: made from an upload, listed, deleted."""
+"""Datasets: created from an upload, listed, deleted; their tasks appended and retired."""
 
+from datetime import datetime
 from typing import Annotated
 
+import msgspec
 from fastapi import Query
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.answers import Dataset, Datasets, encode, json_response
-from bots_service.api.bodies import Body, NoBody
+from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
+from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
-from bots_service.api.problems import documented
-from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE
+from bots_service.api.parameters import KEYED, MAX_IDS, Cursor, DatasetName, Limit, TaskId, use_cases_of
+from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
+from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.text import DatasetRequest
-from bots_service.api.uploads import NDJSON, PARQUET, UploadHeader, header_of, open_tasks
-from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError
+from bots_service.api.task_formats.text import AppendRequest, DatasetRequest
+from bots_service.api.uploads import NDJSON, PARQUET, Count, UploadHeader, header_of, open_tasks, require_models
+from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
+from bots_service.ports.records import DatasetRow
 
 router = guarded_router(tags=["datasets"])
 
@@ -27,6 +31,68 @@ ReferenceModels = Annotated[
 ]
 Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON and Parquet.")]
 UPLOADS = {NDJSON: {"type": "string"}, PARQUET: {"type": "string", "format": "binary"}}
+
+
+class Dataset(Struct, frozen=True):
+    """A dataset. tasks: how many can be selected; profiles: distinct reference pass rates; tags: tag -> tasks."""
+
+    name: str
+    description: str
+    reference_models: tuple[str, ...]
+    tasks: int
+    retired: int
+    profiles: int
+    tags: dict[str, int]
+    digest: str
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: DatasetRow) -> "Dataset":
+        """Return the answer for a row."""
+        facts = row.facts
+        return cls(
+            name=row.name,
+            description=facts.description,
+            reference_models=facts.reference_models,
+            tasks=row.live,
+            retired=row.retired,
+            profiles=facts.profiles,
+            tags=facts.tags,
+            digest=facts.digest,
+            created_at=moment(row.created_at),
+        )
+
+
+class DatasetPage(Struct, frozen=True):
+    """A page of datasets, by name."""
+
+    datasets: list[Dataset]
+    next_cursor: str | None
+
+
+class AppendResponse(Struct, frozen=True):
+    """Tasks were appended. added: how many; tasks: how many can be selected now."""
+
+    dataset: str
+    added: int
+    tasks: int
+
+
+class RetireResponse(Struct, frozen=True):
+    """Tasks were retired. retired: how many are, all in all; tasks: how many can be selected now."""
+
+    dataset: str
+    retired: int
+    tasks: int
+
+
+class RetireRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Tasks that are no longer handed out."""
+
+    ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
+
+
+_RETIRE = msgspec.json.Decoder(RetireRequest)
 
 
 @router.put(
@@ -58,17 +124,17 @@ async def put_dataset(
                 dataset,
                 header,
                 blocks,
-                lambda: kept(scope, body, lambda row: (201, encode(Dataset.of(row)))),
+                lambda: kept(scope, body, lambda row: (201, encode(Dataset.from_row(row)))),
                 within=caller_of(request).datasets,
             )
         if created:
-            return json_response(Dataset.of(row), 201)
-        return await kept_after(use_cases.answers, scope, body, 200, encode(Dataset.of(row)))
+            return json_response(Dataset.from_row(row), 201)
+        return await kept_after(use_cases.answers, scope, body, 200, encode(Dataset.from_row(row)))
 
     return await answered_once(use_cases.answers, scope, body, act)
 
 
-@router.get("/datasets", response_class=Response, responses={**answers_with(Datasets), **documented(*EVERY)})
+@router.get("/datasets", response_class=Response, responses={**answers_with(DatasetPage), **documented(*EVERY)})
 @allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key reaches, by name."""
@@ -76,7 +142,7 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
     rows = await use_cases.list_datasets(caller_of(request), after, limit + 1)
     following = write_cursor(AfterName(rows[limit - 1].name)) if len(rows) > limit else None
-    return json_response(Datasets([Dataset.of(row) for row in rows[:limit]], following))
+    return json_response(DatasetPage([Dataset.from_row(row) for row in rows[:limit]], following))
 
 
 @router.get(
@@ -88,7 +154,7 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
     """Return one dataset."""
     use_cases = use_cases_of(request)
-    return json_response(Dataset.of(await use_cases.datasets.get(dataset)))
+    return json_response(Dataset.from_row(await use_cases.datasets.get(dataset)))
 
 
 @router.delete(
@@ -107,5 +173,62 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     async def act() -> Response:
         await use_cases.delete_dataset(dataset, kept(scope, body, lambda _: (204, b"")))
         return Response(status_code=204)
+
+    return await answered_once(use_cases.answers, scope, body, act)
+
+
+@router.post(
+    "/datasets/{dataset}/tasks",
+    response_class=Response,
+    openapi_extra=reads(AppendRequest, UPLOADS),
+    responses={
+        **answers_with(AppendResponse),
+        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
+    },
+)
+@allowed(Scope.ADMIN, audited=True)
+async def append_tasks(request: Request, dataset: DatasetName) -> Response:
+    """Append tasks to a dataset; those that were there keep their beliefs."""
+    use_cases = use_cases_of(request)
+    body = Body(request, request.app.state.uploads.by_media_type)
+    scope, count = f"POST /datasets/{dataset}/tasks", Count()
+
+    def answer(row: DatasetRow) -> AppendResponse:
+        return AppendResponse(row.name, count.tasks, row.live)
+
+    async def act() -> Response:
+        models = (await use_cases.datasets.get(dataset)).facts.reference_models
+        async with open_tasks(body, max_tasks=request.app.state.uploads.max_tasks, append=True) as file:
+            require_models(file.header, models)
+            row = await use_cases.append_tasks(
+                dataset,
+                count.through(file.blocks(len(models))),
+                lambda: kept(scope, body, lambda row: (200, encode(answer(row)))),
+            )
+        return json_response(answer(row))
+
+    return await answered_once(use_cases.answers, scope, body, act)
+
+
+@router.delete(
+    "/datasets/{dataset}/tasks",
+    response_class=Response,
+    openapi_extra=reads(RetireRequest),
+    responses={**answers_with(RetireResponse), **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError)},
+)
+@allowed(Scope.ADMIN, audited=True)
+async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
+    """Hand out these tasks no longer; what is known of them stays."""
+    use_cases = use_cases_of(request)
+    body = Body(request, {JSON: TRAINING_LIMIT})
+    scope = f"DELETE /datasets/{dataset}/tasks"
+    ids = decode_plain(_RETIRE, await body.whole()).ids
+
+    def answer(row: DatasetRow) -> RetireResponse:
+        return RetireResponse(row.name, row.retired, row.live)
+
+    async def act() -> Response:
+        row = await use_cases.retire_tasks(dataset, ids, kept(scope, body, lambda row: (200, encode(answer(row)))))
+        return json_response(answer(row))
 
     return await answered_once(use_cases.answers, scope, body, act)

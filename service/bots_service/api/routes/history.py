@@ -1,21 +1,24 @@
 """GET history, curve, calibration, outlooks and journal of a run: what its steps brought, and what was expected."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import Query
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.answers import ClosedStep, History, json_response
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
-from bots_service.api.curve_answers import Calibration, Curve, Outlook, Outlooks, Point
-from bots_service.api.journal_answers import JournalEntry, JournalPage
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
-from bots_service.api.problems import documented
-from bots_service.api.routes.common import EVERY, RUN
+from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.responses import json_response, moment
 from bots_service.api.security import allowed, guarded_router
+from bots_service.core import receipt
+from bots_service.ports.history import StoredOutlook
+from bots_service.ports.journal import LoggedEntry
 from bots_service.ports.keys import Scope
+from bots_service.ports.records import CurvePoint, StoredReceipt
 
 router = guarded_router(tags=["runs"])
 
@@ -25,10 +28,208 @@ Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  
 AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this step; a cursor has precedence.")]
 
 
+class ClosedStep(Struct, frozen=True):
+    """What a closed step brought. brier, log_loss: error of the predictions made before the step was folded."""
+
+    step: int
+    epoch: int
+    seq: int
+    reported: int
+    effective: int
+    effective_task_ratio: float | None
+    mean_pass_rate: float | None
+    rollouts: float
+    capability: float | None
+    brier: float | None
+    log_loss: float | None
+    late: int
+    time: datetime
+
+    @classmethod
+    def from_receipt(cls, stored: StoredReceipt) -> "ClosedStep":
+        """Return the answer for a stored receipt."""
+        receipt = stored.receipt
+        step = receipt.tally
+        return cls(
+            step=receipt.step,
+            epoch=receipt.epoch,
+            seq=receipt.seq,
+            reported=step.reported,
+            effective=step.effective,
+            effective_task_ratio=step.effective / step.reported if step.reported else None,
+            mean_pass_rate=step.mean_pass_rate,
+            rollouts=step.rollouts,
+            capability=receipt.capability,
+            brier=receipt.brier,
+            log_loss=receipt.log_loss,
+            late=receipt.late,
+            time=moment(stored.created_at),
+        )
+
+
+class HistoryPage(Struct, frozen=True):
+    """A page of closed steps, in order."""
+
+    history: list[ClosedStep]
+    next_cursor: str | None
+
+
+class Point(Struct, frozen=True):
+    """Some closed steps in a row, taken together.
+
+    capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int
+    effective: int
+    effective_task_ratio: float | None
+    all_solved: int
+    none_solved: int
+    rollouts: float
+    success_rate: float | None
+    capability: float | None
+    brier: float | None
+    log_loss: float | None
+    late: int
+    expired: int
+    time: datetime
+
+    @classmethod
+    def from_curve(cls, point: CurvePoint) -> "Point":
+        """Return the answer for a point."""
+        return cls(
+            first_step=point.first_step,
+            last_step=point.last_step,
+            reported=point.reported,
+            effective=point.effective,
+            effective_task_ratio=point.effective / point.reported if point.reported else None,
+            all_solved=point.all_solved,
+            none_solved=point.none_solved,
+            rollouts=point.rollouts,
+            success_rate=point.successes / point.rollouts if point.rollouts else None,
+            capability=point.capability,
+            brier=point.brier,
+            log_loss=point.log_loss,
+            late=point.late,
+            expired=point.expired,
+            time=moment(point.time),
+        )
+
+
+class Curve(Struct, frozen=True):
+    """A run's present history in few points, in order."""
+
+    points: list[Point]
+
+
+class OutlookResponse(Struct, frozen=True):
+    """What the service expected of the tasks that are not retired, when it looked in a step.
+
+    distribution: their shares by expected success probability, in equal bins from 0 to 1.
+    """
+
+    step: int
+    uniform_effective_task_ratio: float
+    distribution: list[float]
+    time: datetime
+
+    @classmethod
+    def from_stored(cls, outlook: StoredOutlook) -> "OutlookResponse":
+        """Return the answer for an outlook."""
+        ratio, shares = outlook.uniform_effective_task_ratio, list(outlook.distribution)
+        return cls(outlook.step, ratio, shares, moment(outlook.created_at))
+
+
+class OutlooksResponse(Struct, frozen=True):
+    """What was expected of the pool in the run's present history, in order."""
+
+    outlooks: list[OutlookResponse]
+
+
+class Bin(Struct, frozen=True):
+    """Rollouts whose predicted success rate lay between two numbers. The means are null where there were none."""
+
+    low: float
+    high: float
+    rollouts: float
+    mean_prediction: float | None
+    success_rate: float | None
+
+
+class CalibrationResponse(Struct, frozen=True):
+    """What was predicted before the last steps beside what came. steps: how many of them told anything."""
+
+    steps: int
+    bins: list[Bin]
+
+    @classmethod
+    def from_sums(cls, steps: int, sums: receipt.Calibration) -> "CalibrationResponse":
+        """Return the answer for some sums."""
+        rows = zip(sums.rollouts, sums.predicted, sums.solved, strict=True)
+        return cls(steps, [_bin(place, *row) for place, row in enumerate(rows)])
+
+
+def _bin(place: int, rollouts: float, predicted: float, solved: float) -> Bin:
+    low, high = place / receipt.BINS, (place + 1) / receipt.BINS
+    if not rollouts:
+        return Bin(low, high, rollouts, None, None)
+    return Bin(low, high, rollouts, predicted / rollouts, solved / rollouts)
+
+
+class JournalEntry(Struct, frozen=True, kw_only=True):
+    """One entry of a run's journal.
+
+    step: how many steps had closed after it, null where that is not known yet; hidden: a rewind took it out of the
+    present history. tasks, effective, rollouts and closed are those of a report: outcomes, those whose group has a
+    gradient, rollouts, and whether it closed a step. to_step is a rewind's, changed that of a change of settings: names
+    and values.
+    """
+
+    seq: int
+    epoch: int
+    step: int | None
+    kind: str
+    tasks: int | None = None
+    effective: int | None = None
+    rollouts: float | None = None
+    closed: bool | None = None
+    to_step: int | None = None
+    changed: dict[str, Any] | None = None
+    hidden: bool
+    time: datetime
+
+    @classmethod
+    def from_logged(cls, logged: LoggedEntry) -> "JournalEntry":
+        """Return the answer for an entry."""
+        return cls(
+            seq=logged.seq,
+            epoch=logged.epoch,
+            step=logged.step,
+            kind=logged.kind,
+            tasks=logged.tasks,
+            effective=logged.effective,
+            rollouts=logged.rollouts,
+            closed=None if logged.tasks is None else logged.closed,
+            to_step=logged.to_step,
+            changed=logged.changed,
+            hidden=logged.is_hidden,
+            time=moment(logged.created_at),
+        )
+
+
+class JournalPage(Struct, frozen=True):
+    """A page of a run's journal, the newest entry first."""
+
+    entries: list[JournalEntry]
+    next_cursor: str | None
+
+
 @router.get(
     "/datasets/{dataset}/runs/{run}/history",
     response_class=Response,
-    responses={**answers_with(History), **documented(*EVERY, *RUN)},
+    responses={**answers_with(HistoryPage), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_history(
@@ -43,9 +244,9 @@ async def read_history(
     use_cases = use_cases_of(request)
     after = after_step if cursor is None else read_cursor(cursor, AfterNumber).number
     stored = await use_cases.read_history(dataset, run, after, limit + 1)
-    steps = [ClosedStep.of(receipt) for receipt in stored[:limit]]
+    steps = [ClosedStep.from_receipt(receipt) for receipt in stored[:limit]]
     following = write_cursor(AfterNumber(steps[-1].step)) if len(stored) > limit else None
-    return json_response(History(steps, following))
+    return json_response(HistoryPage(steps, following))
 
 
 @router.get(
@@ -57,31 +258,31 @@ async def read_history(
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
     """Return the run's present history in few points, for charts."""
     found = await use_cases_of(request).read_curve(dataset, run, points)
-    return json_response(Curve([Point.of(point) for point in found]))
+    return json_response(Curve([Point.from_curve(point) for point in found]))
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/calibration",
     response_class=Response,
-    responses={**answers_with(Calibration), **documented(*EVERY, *RUN)},
+    responses={**answers_with(CalibrationResponse), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
     """Return what was predicted before the last steps beside what came."""
     told, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
-    return json_response(Calibration.of(told, sums))
+    return json_response(CalibrationResponse.from_sums(told, sums))
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/outlooks",
     response_class=Response,
-    responses={**answers_with(Outlooks), **documented(*EVERY, *RUN)},
+    responses={**answers_with(OutlooksResponse), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
     """Return what was expected of the pool as training went on, in few points."""
     found = await use_cases_of(request).read_outlooks(dataset, run, points)
-    return json_response(Outlooks([Outlook.of(outlook) for outlook in found]))
+    return json_response(OutlooksResponse([OutlookResponse.from_stored(outlook) for outlook in found]))
 
 
 @router.get(
@@ -97,4 +298,4 @@ async def read_journal(
     before = None if cursor is None else read_cursor(cursor, AfterNumber).number
     logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1)
     following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None
-    return json_response(JournalPage([JournalEntry.of(one) for one in logged[:limit]], following))
+    return json_response(JournalPage([JournalEntry.from_logged(entry) for entry in logged[:limit]], following))

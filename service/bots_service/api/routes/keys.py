@@ -1,31 +1,140 @@
 """API keys: made, listed, revoked, by an administrator of every dataset; and told of to whoever has one."""
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
 from fastapi import Path
+from msgspec import Meta, Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.answers import encode, json_response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
-from bots_service.api.key_bodies import ApiKey, ApiKeys, KeyRequest, NewApiKey, WhoAmI
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of
-from bots_service.api.problems import documented
-from bots_service.api.routes.common import BODY, EVERY, ONCE
+from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of, whole
+from bots_service.api.problems import BODY, EVERY, ONCE, documented
+from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router, tell_audit
 from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
+from bots_service.usecases.authenticate import Caller
+from bots_service.usecases.manage_keys import NewKey
 
 router = guarded_router(tags=["keys"])
 
-_CREATE = msgspec.json.Decoder(KeyRequest)
-
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id, the part between its underscores.")]
+CENTURY_S = 100 * 366 * 86400.0
+# No control characters, which could play tricks with a terminal.
+KeyName = Annotated[str, whole("^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
+Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}$")]
+
+
+class RateLimitRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a key may call. burst: calls at once after a rest; left out, those of one second."""
+
+    per_second: Annotated[float, Meta(gt=0, le=1e6)]
+    burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that is wanted. datasets: patterns of names; `*` stands for any characters, `?` for one."""
+
+    name: KeyName
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=8)]
+    datasets: Annotated[list[Pattern], Meta(min_length=1, max_length=64)]
+    rate_limit: RateLimitRequest | None = None
+    expires_in_seconds: Annotated[float, Meta(gt=0, le=CENTURY_S)] | None = None
+
+    def new_key(self) -> NewKey:
+        """Return the key to create."""
+        rate = self.rate_limit
+        return NewKey(
+            name=self.name,
+            scopes=frozenset(self.scopes),
+            datasets=tuple(dict.fromkeys(self.datasets)),
+            per_second=None if rate is None else rate.per_second,
+            burst=None if rate is None else rate.burst,
+            expires_in_s=self.expires_in_seconds,
+        )
+
+
+class RateLimit(Struct, frozen=True):
+    """How often a key may call."""
+
+    per_second: float
+    burst: int
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key, without what makes it one."""
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    datasets: tuple[str, ...]
+    rate_limit: RateLimit | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    @staticmethod
+    def from_row(row: KeyRow) -> "ApiKey":
+        """Return the answer for a row."""
+        return ApiKey(
+            id=row.id,
+            name=row.name,
+            scopes=sorted(row.scopes),
+            datasets=row.datasets,
+            rate_limit=None if row.rate is None else RateLimit(row.rate.per_second, row.rate.burst),
+            created_at=moment(row.created_at),
+            expires_at=None if row.expires_at is None else moment(row.expires_at),
+            revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
+        )
+
+
+class NewApiKey(ApiKey, frozen=True, kw_only=True):
+    """A new key. key: told once; null when the answer is given again."""
+
+    key: str | None
+
+    @staticmethod
+    def with_key(row: KeyRow, key: str | None) -> "NewApiKey":
+        """Return the answer for a row, with its key."""
+        return NewApiKey(**structs.asdict(ApiKey.from_row(row)), key=key)
+
+
+class ApiKeyPage(Struct, frozen=True):
+    """A page of keys, by id; revoked ones too."""
+
+    keys: list[ApiKey]
+    next_cursor: str | None
+
+
+class WhoAmI(Struct, frozen=True):
+    """Who the caller is. guarded: whether keys guard the service; without them nobody has a name, and may do all."""
+
+    guarded: bool
+    name: str | None
+    scopes: list[Scope]
+    datasets: tuple[str, ...]
+    expires_at: datetime | None
+
+    @classmethod
+    def from_caller(cls, caller: Caller) -> "WhoAmI":
+        """Return the answer for a caller."""
+        return cls(
+            guarded=caller.key is not None,
+            name=caller.name,
+            scopes=sorted(caller.scopes),
+            datasets=caller.datasets,
+            expires_at=None if caller.expires_at is None else moment(caller.expires_at),
+        )
+
+
+_CREATE = msgspec.json.Decoder(KeyRequest)
 
 
 @router.post(
@@ -46,21 +155,21 @@ async def create_key(request: Request) -> Response:
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
-    wish = decode_plain(_CREATE, await body.whole()).wish()
+    wanted = decode_plain(_CREATE, await body.whole()).new_key()
 
     def without_key(row: KeyRow) -> tuple[int, bytes]:
-        return 201, encode(NewApiKey.told(row, None))
+        return 201, encode(NewApiKey.with_key(row, None))
 
     async def act() -> Response:
         keep = kept("POST /keys", body, without_key)
-        row, key = await use_cases.create_key(wish, keep, by_anybody=caller_of(request).key is None)
+        row, key = await use_cases.create_key(wanted, keep, by_anybody=caller_of(request).key is None)
         tell_audit(request, made=row.id)
-        return json_response(NewApiKey.told(row, key), 201)
+        return json_response(NewApiKey.with_key(row, key), 201)
 
     return await answered_once(use_cases.answers, "POST /keys", body, act)
 
 
-@router.get("/keys", response_class=Response, responses={**answers_with(ApiKeys), **documented(*EVERY)})
+@router.get("/keys", response_class=Response, responses={**answers_with(ApiKeyPage), **documented(*EVERY)})
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
@@ -68,7 +177,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
     rows = await use_cases.keys.after(after, limit + 1)
     following = write_cursor(AfterName(rows[limit - 1].id)) if len(rows) > limit else None
-    return json_response(ApiKeys([ApiKey.of(row) for row in rows[:limit]], following))
+    return json_response(ApiKeyPage([ApiKey.from_row(row) for row in rows[:limit]], following))
 
 
 @router.delete(
@@ -95,4 +204,4 @@ async def revoke_key(request: Request, key_id: KeyId) -> Response:
 @allowed(*ANY_SCOPE, about=About.NONE)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""
-    return json_response(WhoAmI.of(caller_of(request)))
+    return json_response(WhoAmI.from_caller(caller_of(request)))

@@ -1,33 +1,160 @@
-"""Runs: made, read, changed, rewound, deleted; and the tasks that they have in flight."""
+"""Runs: created, read, changed, rewound, deleted; and the tasks that they have in flight."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Query
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.answers import Run, Runs, encode, json_response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
-from bots_service.api.lease_answers import Leases
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
-from bots_service.api.problems import documented
-from bots_service.api.requests import RewindRequest, RunRequest, SettingsRequest
-from bots_service.api.routes.common import BODY, DATASET, EVERY, ONCE, RUN
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, Name, RunName, use_cases_of
+from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
+from bots_service.core.run_settings import CapabilityRule, RunSettings, Strategy
+from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import RunPut
+from bots_service.ports.records import Parent, RunPut
 from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.read_run import TOLD
+from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.read_run import TOLD, LeaseGroup
 
 router = guarded_router(tags=["runs"])
 
 LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
+
+
+class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of a run; those left out stay as they are."""
+
+    forgetting: float | UnsetType = UNSET
+    implicit_weight: float | UnsetType = UNSET
+    rollouts_per_task: float | UnsetType | None = UNSET
+    target: float | UnsetType = UNSET
+    prior: tuple[float, float] | UnsetType = UNSET
+    capability: CapabilityRule | UnsetType = UNSET
+    capability_momentum: float | UnsetType = UNSET
+    strategy: Strategy | UnsetType = UNSET
+    temperature: float | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    tasks_per_step: int | UnsetType | None = UNSET
+    reward_range: tuple[float, float] | UnsetType = UNSET
+    lease_seconds: float | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that were not left out."""
+        return {
+            name: value
+            for name, value in structs.asdict(self).items()
+            if name in SettingsRequest.__struct_fields__ and value is not UNSET
+        }
+
+
+class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a run starts: another run, at a step that closed there (left out: the last)."""
+
+    run: Name
+    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
+    """Settings of a new run, and where it starts."""
+
+    fork: ForkRequest | None = None
+
+    def fork_from(self) -> ForkFrom | None:
+        """Return where the run starts; None for an empty journal."""
+        return None if self.fork is None else ForkFrom(self.fork.run, self.fork.step)
+
+
+class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The step that the run goes back to."""
+
+    step: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Run(Struct, frozen=True):
+    """A run as it stands.
+
+    rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
+    pending: tasks with evidence in the open step; leased: tasks in flight.
+    degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    advice: what to know about the run, such as where selection brings little; a sentence or two each.
+    """
+
+    dataset: str
+    run: str
+    settings: RunSettings
+    epoch: int
+    step: int
+    seq: int
+    capability: float | None
+    rollouts_per_task: float | None
+    pending: int
+    leased: int
+    degraded: bool
+    totals: Totals
+    advice: tuple[str, ...]
+    forked_from: Parent | None
+    created_at: datetime
+
+    @classmethod
+    def from_description(cls, run: RunDescription) -> "Run":
+        """Return the answer for a run."""
+        row, state = run.row, run.state
+        return cls(
+            dataset=run.dataset,
+            run=row.name,
+            settings=state.settings,
+            epoch=state.epoch,
+            step=state.step,
+            seq=state.seq,
+            capability=state.belief.capability,
+            rollouts_per_task=state.rollouts_per_task,
+            pending=state.open_step.tasks,
+            leased=run.leased,
+            degraded=run.degraded,
+            totals=state.totals,
+            advice=run.advice,
+            forked_from=row.parent,
+            created_at=moment(row.created_at),
+        )
+
+
+class RunPage(Struct, frozen=True):
+    """A page of runs, by name."""
+
+    runs: list[Run]
+    next_cursor: str | None
+
+
+class Lease(Struct, frozen=True):
+    """Tasks whose leases end together, as those of one selection do. first: ids of as many as the query asks for."""
+
+    expires_at: datetime
+    tasks: int
+    first: list[str]
+
+
+class LeasesResponse(Struct, frozen=True):
+    """Tasks in flight, those first whose leases end soonest. leased: how many, also where not all leases are listed."""
+
+    leased: int
+    leases: list[Lease]
+
+    @classmethod
+    def from_groups(cls, leased: int, groups: list[LeaseGroup]) -> "LeasesResponse":
+        """Return the answer for some groups."""
+        return cls(leased, [Lease(moment(group.expires_at), group.tasks, group.first) for group in groups])
+
 
 _PUT = msgspec.json.Decoder(RunRequest)
 _PATCH = msgspec.json.Decoder(SettingsRequest)
@@ -64,13 +191,13 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 def rendered(written: tuple[RunDescription, RunPut]) -> tuple[int, bytes]:
     """Return status and body of the answer to a PUT of a run."""
     described, put = written
-    return 201 if put is RunPut.CREATED else 200, encode(Run.of(described))
+    return 201 if put is RunPut.CREATED else 200, encode(Run.from_description(described))
 
 
 @router.get(
     "/datasets/{dataset}/runs",
     response_class=Response,
-    responses={**answers_with(Runs), **documented(*EVERY, *DATASET)},
+    responses={**answers_with(RunPage), **documented(*EVERY, *DATASET)},
 )
 @allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
@@ -79,7 +206,7 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
     runs = await use_cases.describe_run.page(dataset, after, limit + 1)
     following = write_cursor(AfterName(runs[limit - 1].row.name)) if len(runs) > limit else None
-    return json_response(Runs([Run.of(run) for run in runs[:limit]], following))
+    return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
 
 
 @router.get(
@@ -91,7 +218,7 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return a run as it stands."""
     use_cases = use_cases_of(request)
-    return json_response(Run.of(await use_cases.describe_run(dataset, run)))
+    return json_response(Run.from_description(await use_cases.describe_run(dataset, run)))
 
 
 @router.patch(
@@ -110,7 +237,9 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
 
     async def act() -> Response:
         described, again = await use_cases.change_settings(dataset, run, values, body.once())
-        return await kept_after(use_cases.answers, scope, body, 200, encode(Run.of(described)), replayed=again)
+        return await kept_after(
+            use_cases.answers, scope, body, 200, encode(Run.from_description(described)), replayed=again
+        )
 
     return await answered_once(use_cases.answers, scope, body, act)
 
@@ -131,7 +260,9 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
     async def act() -> Response:
         described, again = await use_cases.rewind_run(dataset, run, step, body.once())
-        return await kept_after(use_cases.answers, scope, body, 200, encode(Run.of(described)), replayed=again)
+        return await kept_after(
+            use_cases.answers, scope, body, 200, encode(Run.from_description(described)), replayed=again
+        )
 
     return await answered_once(use_cases.answers, scope, body, act)
 
@@ -159,7 +290,7 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 @router.get(
     "/datasets/{dataset}/runs/{run}/leases",
     response_class=Response,
-    responses={**answers_with(Leases), **documented(*EVERY, *RUN)},
+    responses={**answers_with(LeasesResponse), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_leases(
@@ -167,4 +298,4 @@ async def read_leases(
 ) -> Response:
     """Return the tasks in flight by when their leases end, the soonest first."""
     leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)
-    return json_response(Leases.of(leased, groups))
+    return json_response(LeasesResponse.from_groups(leased, groups))

@@ -1,20 +1,46 @@
 """Snapshots of a run: stored states, made on demand."""
 
+from datetime import datetime
+
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.answers import Snapshot, Snapshots, encode, json_response
 from bots_service.api.bodies import NoBody
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
-from bots_service.api.problems import documented
-from bots_service.api.routes.common import EVERY, ONCE, RUN
+from bots_service.api.problems import EVERY, ONCE, RUN, documented
+from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.ports.keys import Scope
+from bots_service.ports.records import SnapshotRow
 
 router = guarded_router(tags=["runs"])
+
+
+class Snapshot(Struct, frozen=True):
+    """A stored state."""
+
+    seq: int
+    epoch: int
+    step: int
+    bytes: int
+    checksum: str
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: SnapshotRow) -> "Snapshot":
+        """Return the answer for a row."""
+        return cls(row.seq, row.epoch, row.step, row.bytes, row.checksum, moment(row.created_at))
+
+
+class SnapshotPage(Struct, frozen=True):
+    """A page of stored states, by seq."""
+
+    snapshots: list[Snapshot]
+    next_cursor: str | None
 
 
 @router.post(
@@ -32,9 +58,9 @@ async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) ->
 
     async def act() -> Response:
         row = await use_cases.take_snapshot(
-            dataset, run, kept(scope, body, lambda row: (201, encode(Snapshot.of(row))))
+            dataset, run, kept(scope, body, lambda row: (201, encode(Snapshot.from_row(row))))
         )
-        return json_response(Snapshot.of(row), 201)
+        return json_response(Snapshot.from_row(row), 201)
 
     return await answered_once(use_cases.answers, scope, body, act)
 
@@ -42,7 +68,7 @@ async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) ->
 @router.get(
     "/datasets/{dataset}/runs/{run}/snapshots",
     response_class=Response,
-    responses={**answers_with(Snapshots), **documented(*EVERY, *RUN)},
+    responses={**answers_with(SnapshotPage), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def list_snapshots(
@@ -54,4 +80,4 @@ async def list_snapshots(
     after = -1 if cursor is None else read_cursor(cursor, AfterNumber).number
     rows = await use_cases.take_snapshot.page(dataset, run, after, limit + 1)
     following = write_cursor(AfterNumber(rows[limit - 1].seq)) if len(rows) > limit else None
-    return json_response(Snapshots([Snapshot.of(row) for row in rows[:limit]], following))
+    return json_response(SnapshotPage([Snapshot.from_row(row) for row in rows[:limit]], following))
