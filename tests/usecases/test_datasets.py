@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +15,14 @@ from bots_service.errors import (
     InvalidOutcomesError,
     InvalidTasksError,
     PoolTooSmallError,
+    StorageUnavailableError,
     TaskExistsError,
     UnknownDatasetError,
 )
 from bots_service.ports.records import IdempotencyKey, KeptAnswer, TaskBlock
+from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.usecases.append_tasks import AppendTasks
+from bots_service.usecases.import_dataset import ImportDataset
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
 
@@ -48,6 +54,51 @@ def hidden(world: World) -> int:
     [(count,)] = world.sql(f"SELECT count(*) FROM task_blocks WHERE dataset_id NOT IN ({named})")  # noqa: S608 - fixed
     [(stages,)] = world.sql("SELECT count(*) FROM datasets WHERE name IS NULL")
     return int(count + stages)
+
+
+class UndroppableStages(SqlDatasets):
+    """SQL that goes away just before a stage is dropped."""
+
+    async def drop_stage(self, stage: int) -> None:
+        raise StorageUnavailableError(f"stage {stage} can't be dropped")
+
+
+def undroppable(world: World) -> tuple[ImportDataset, AppendTasks]:
+    """Return the uploads of a service that can't drop a stage."""
+    datasets = UndroppableStages(world.database)
+    return replace(world.use.import_dataset, datasets=datasets), replace(world.use.append_tasks, datasets=datasets)
+
+
+async def test_an_upload_is_refused_with_its_own_error_where_its_stage_can_not_be_dropped(world: World):
+    import_dataset, append_tasks = undroppable(world)
+    wrong = changed(block(50, 3), 1, rate=2.0)
+    with pytest.raises(InvalidTasksError, match="not possible"):
+        await import_dataset("other", HEADER, stream(wrong), never)
+    with pytest.raises(InvalidTasksError, match="not possible"):
+        await append_tasks(POOL, stream(wrong), never)
+
+
+async def test_an_upload_that_is_done_counts_where_its_stage_can_not_be_dropped(world: World):
+    import_dataset, append_tasks = undroppable(world)
+    assert await import_dataset(POOL, HEADER, stream(block()), never) == ((await world.opened()).dataset.row, False)
+    assert (await import_dataset("other", HEADER, stream(block(0, 3)), never))[1]
+    assert (await append_tasks("other", stream(block(3, 2)), never)).live == 5
+
+
+async def test_an_upload_whose_caller_gives_up_ends_as_given_up_where_its_stage_can_not_be_dropped(world: World):
+    import_dataset, _ = undroppable(world)
+
+    async def endless() -> AsyncIterator[TaskBlock]:
+        yield block()
+        arrived.set()
+        await asyncio.Event().wait()
+
+    arrived = asyncio.Event()
+    upload = asyncio.create_task(import_dataset("other", HEADER, endless(), never))
+    await arrived.wait()
+    upload.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await upload
 
 
 async def test_the_digest_knows_the_content_and_not_its_blocks(empty: World):

@@ -10,7 +10,7 @@ from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import BusyError, InvalidTasksError, TaskExistsError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset, TaskBlock
-from bots_service.usecases.import_dataset import Keep
+from bots_service.usecases.import_dataset import Keep, open_stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ class AppendTasks:
         """
         dataset = await self.open_datasets.fresh(name)
         builder = await self.open_datasets.builder(dataset.row)
-        stage = await self.datasets.stage()
-        try:
+        async with open_stage(self.datasets) as stage:
             async for block in blocks:
                 taken = dataset.ids.find(block.ids)
                 if (taken >= 0).any():
@@ -46,9 +45,6 @@ class AppendTasks:
             built = await asyncio.to_thread(builder.build, dataset.row.facts.reference_order)
             # To the end even if the caller stops waiting, or the older version would stay in memory.
             return await asyncio.shield(self._append(dataset, stage, built, keep()))
-        except BaseException:
-            await asyncio.shield(self.datasets.drop_stage(stage))
-            raise
 
     async def _append(
         self, dataset: OpenDataset, stage: int, built: Built, keep: KeptAnswer[DatasetRow] | None

@@ -34,6 +34,7 @@ from bots_service.usecases.backup_format import (
     read_parts,
 )
 from bots_service.usecases.check_backup import CheckedRun
+from bots_service.usecases.import_dataset import open_stage
 
 Keep = Callable[[], KeptAnswer[Imported] | None]
 
@@ -89,19 +90,17 @@ class ImportBackup:
         if sorted(facts.reference_order) != list(range(len(facts.reference_models))):
             raise InvalidBackupError("the backup's dataset can't be true: its reference models have no order")
         builder = DatasetBuilder(DatasetHeader(facts.reference_models, facts.description))
-        arriving = _Arriving(begin, await self.datasets.stage(), builder)
-        try:
-            async for part in parts:
-                await self._stage(arriving, part)
-            _finish_run(arriving)
-            return await asyncio.shield(self._finish(arriving, name, run, target, keep()))
-        except DamagedStateError as error:
-            raise InvalidBackupError(f"the backup can't be true: {error}") from error
-        except InvalidTasksError as error:
-            raise InvalidBackupError(f"the backup's tasks can't be true: {error}", error.flaws) from error
-        finally:
-            # After success the stage is a dataset, or gone, and dropping it changes nothing.
-            await asyncio.shield(self.datasets.drop_stage(arriving.stage))
+        async with open_stage(self.datasets) as stage:
+            arriving = _Arriving(begin, stage, builder)
+            try:
+                async for part in parts:
+                    await self._stage(arriving, part)
+                _finish_run(arriving)
+                return await asyncio.shield(self._finish(arriving, name, run, target, keep()))
+            except DamagedStateError as error:
+                raise InvalidBackupError(f"the backup can't be true: {error}") from error
+            except InvalidTasksError as error:
+                raise InvalidBackupError(f"the backup's tasks can't be true: {error}", error.flaws) from error
 
     async def _target(self, begin: DatasetPart, name: str) -> DatasetRow | None:
         """Return the dataset that a run comes into, None for a whole one; refuse early what can't end well."""

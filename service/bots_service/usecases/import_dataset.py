@@ -2,19 +2,39 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import structlog
 
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.engine.open_runs import OpenDatasets
 from bots_service.engine.replicas import TellReplicas
-from bots_service.errors import DatasetExistsError, UnknownDatasetError
+from bots_service.errors import DatasetExistsError, StorageUnavailableError, UnknownDatasetError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import DatasetRow, KeptAnswer, TaskBlock
 
+log = structlog.get_logger(__name__)
+
 Keep = Callable[[], KeptAnswer[DatasetRow] | None]
+
+
+@asynccontextmanager
+async def open_stage(datasets: Datasets) -> AsyncIterator[int]:
+    """Open a stage for an upload, and drop it at the end; once it is a dataset, dropping it changes nothing.
+
+    Where SQL can't drop it, what the upload came to stands: pruning drops the stage a day later.
+    """
+    stage = await datasets.stage()
+    try:
+        yield stage
+    finally:
+        try:
+            await asyncio.shield(datasets.drop_stage(stage))
+        except StorageUnavailableError as error:
+            log.warning("stage_not_dropped", stage=stage, reason=str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +68,7 @@ class ImportDataset:
             LimitReachedError: there is no room for another dataset, or for so many tasks in one.
             DatasetExistsError: the name is taken by other content.
         """
-        stage = await self.datasets.stage()
-        try:
+        async with open_stage(self.datasets) as stage:
             builder = DatasetBuilder(header)
             async for block in blocks:
                 await asyncio.to_thread(builder.add, block)
@@ -68,11 +87,7 @@ class ImportDataset:
                 raise DatasetExistsError(
                     f"dataset {name!r} exists with other content; delete it or choose another name"
                 )
-            await self.datasets.drop_stage(stage)
             return standing, False
-        except BaseException:
-            await asyncio.shield(self.datasets.drop_stage(stage))
-            raise
 
     async def _standing(self, name: str) -> DatasetRow | None:
         try:
