@@ -118,11 +118,11 @@ async def open_use_cases(
         watch(opened.readiness, metrics)
         async with AsyncExitStack() as background:
             for work in (
-                opened.readiness.watching,
-                opened.authenticate.known.kept_fresh,
-                opened.follow_replicas.working,
-                opened.observe_runs.working,
-                opened.prune.now_and_then,
+                opened.readiness.in_background,
+                opened.authenticate.known.in_background,
+                opened.follow_replicas.in_background,
+                opened.observe_runs.in_background,
+                opened.prune.in_background,
             ):
                 await background.enter_async_context(work())
             yield opened

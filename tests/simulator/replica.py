@@ -101,7 +101,7 @@ def _follower(parts: dict[str, Any]) -> FollowReplicas:
 
 
 async def _following(replicas: FollowReplicas) -> None:
-    async with replicas.working():
+    async with replicas.in_background():
         await asyncio.Event().wait()
 
 

@@ -245,7 +245,7 @@ async def test_a_key_made_elsewhere_works_at_once(process, empty):
 async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, empty):
     _, key = await process.make(READER)
     replica = empty.beside()
-    async with replica.use.authenticate.known.kept_fresh():
+    async with replica.use.authenticate.known.in_background():
         caller = await replica.use.authenticate(key)
         assert caller.key is not None
         loop_time = replica.use.authenticate.clock
@@ -265,7 +265,7 @@ async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, e
 
 async def test_the_first_key_made_elsewhere_closes_this_process_too(open_service, empty):
     replica = Process(empty, every_s=0.01)
-    async with replica.known.kept_fresh():
+    async with replica.known.in_background():
         assert replica.authenticate.is_open
         await open_service.make(ADMIN, by_anybody=True)
 
@@ -279,7 +279,7 @@ async def test_while_sql_is_away_the_last_known_keys_go_on(process, empty):
     row, key = await process.make(READER)
     replica = Process(empty, every_s=0.001)
     with capture_logs() as said:
-        async with replica.known.kept_fresh():
+        async with replica.known.in_background():
             await empty.database.close()
             looks = replica.keys.looks
 
@@ -292,7 +292,7 @@ async def test_while_sql_is_away_the_last_known_keys_go_on(process, empty):
             assert await replica.refuses(None)
     assert [line["event"] for line in said] == ["keys_not_refreshed"]
     with pytest.raises(StorageUnavailableError):
-        async with replica.known.kept_fresh():
+        async with replica.known.in_background():
             pass
 
 

@@ -238,7 +238,7 @@ async def test_it_goes_on_whatever_happens(watched: Watched, monkeypatch: pytest
     await watched.report(outcome("t1"))
     # Drawing a traceback for people takes a second, and whoever looks pauses for twenty times as long as it took.
     with capture_logs():
-        async with asyncio.timeout(30), observing.working():
+        async with asyncio.timeout(30), observing.in_background():
             while wrong:  # noqa: ASYNC110 - nothing tells when it has looked
                 await asyncio.sleep(0.001)
             await watched.report(outcome("t1"))

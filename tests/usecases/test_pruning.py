@@ -295,7 +295,7 @@ async def _only(world: World, count: int) -> bool:
 
 async def test_it_happens_by_itself(world: World):
     await reports(world, 23)
-    async with asyncio.timeout(30), pruner(world).now_and_then(every_s=0.01):
+    async with asyncio.timeout(30), pruner(world).in_background(every_s=0.01):
         await until(lambda: _only(world, 8))
     assert entries(world) == list(range(16, 24))
 
@@ -312,7 +312,7 @@ async def test_a_turn_that_fails_is_followed_by_another(world: World, error: Exc
             raise error
         return time.time() + 100 * DAY_S
 
-    async with asyncio.timeout(30), replace(pruner(world), clock=clock).now_and_then(every_s=0.01):
+    async with asyncio.timeout(30), replace(pruner(world), clock=clock).in_background(every_s=0.01):
         while turns < 4:  # noqa: ASYNC110 - there is no event; one more than needed, so that the third ended
             await asyncio.sleep(0.01)
     assert entries(world) == list(range(16, 24))

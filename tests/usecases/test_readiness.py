@@ -69,7 +69,7 @@ OLD = OutdatedTablesError("the tables are at revision 0001, not 0002")
 )
 async def test_it_tells_what_each_part_says_and_comes_back_with_it(sql_is: Any, redis_is: Any, expected: Ready):
     sql, redis, readiness = both()
-    async with readiness.watching():
+    async with readiness.in_background():
         assert readiness() == Ready("ready", {"sql": "ok", "redis": "ok"})
         sql.state, redis.state = sql_is, redis_is
         await until(lambda: readiness() == expected)
@@ -81,14 +81,14 @@ async def test_it_tells_what_each_part_says_and_comes_back_with_it(sql_is: Any, 
 async def test_one_part_that_is_down_from_the_start_is_known_at_once():
     sql, _, readiness = both()
     sql.state = AWAY
-    async with readiness.watching():
+    async with readiness.in_background():
         assert readiness().status == "degraded"
 
 
 async def test_it_is_not_ready_before_it_looked_nor_once_it_drains():
     _, _, readiness = both()
     assert readiness() == Ready("starting", {})
-    async with readiness.watching():
+    async with readiness.in_background():
         readiness.drain()
         assert readiness() == Ready("draining", {"sql": "ok", "redis": "ok"})
         assert not readiness().is_ready
@@ -97,7 +97,7 @@ async def test_it_is_not_ready_before_it_looked_nor_once_it_drains():
 async def test_it_looks_no_more_once_it_is_closed_even_if_what_it_served_failed():
     sql, _, readiness = both()
     with contextlib.suppress(LookupError):
-        async with readiness.watching():
+        async with readiness.in_background():
             await until(lambda: sql.looks > 2)
             raise LookupError
     looks = sql.looks
@@ -108,7 +108,7 @@ async def test_it_looks_no_more_once_it_is_closed_even_if_what_it_served_failed(
 async def test_each_change_leaves_one_line_in_the_log():
     sql, _, readiness = both()
     with capture_logs() as lines:
-        async with readiness.watching():
+        async with readiness.in_background():
             for state in (AWAY, "ok", AWAY):
                 sql.state = state
                 await asyncio.sleep(0.1)

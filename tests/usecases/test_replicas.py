@@ -129,7 +129,7 @@ async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tup
     await here.report(outcome("t1"))
     await there.opened()
     await there.follow()  # finds it published
-    async with world.use.follow_replicas.working():
+    async with world.use.follow_replicas.in_background():
         assert (await world.select(1)).seq == 2  # one without a shared store follows nobody: it asks SQL each time
 
 
@@ -273,7 +273,7 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
     follow = FollowReplicas(journal, select.catch_up, select.open_runs, runs, is_needed=True, every_s=0.001)
     run = await here.opened()
     await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
-    async with follow.working():
+    async with follow.in_background():
         while wrong:
             await there.opened()
             await asyncio.sleep(0.001)

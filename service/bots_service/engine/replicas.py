@@ -89,7 +89,7 @@ class FollowReplicas:
         self._is_needed = is_needed
         self._every_s = every_s
 
-    def working(self) -> AbstractAsyncContextManager[None]:
+    def in_background(self) -> AbstractAsyncContextManager[None]:
         """Compare in the background."""
         if not self._is_needed:
             return nullcontext()

@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-import prometheus_client
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry
 from prometheus_client.utils import floatToGoString
-
-# When each series began: as many series again, for what nobody looks at.
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 LABEL = b"worker"

@@ -195,8 +195,7 @@ def _wait(workers: list[Worker]) -> None:
 
 def _work(settings: Settings, listener: socket.socket, supervisor: Pipe, peers: Peers) -> None:
     """Be a worker."""
-    from bots_service.errors import BotsError
-    from bots_service.serving.worker import work
+    from bots_service.serving.worker import work  # not above: who only watches needs none of its libraries
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, exit_gracefully)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from bots_service.engine.background import ended
+from bots_service.engine.background import repeating
 from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from bots_service.metrics.training import Cache
 from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, RateLimits, Scope, reaches
@@ -143,23 +143,15 @@ class KnownKeys:
             self._rows.pop(key_id, None)
 
     @asynccontextmanager
-    async def kept_fresh(self) -> AsyncIterator[None]:
+    async def in_background(self) -> AsyncIterator[None]:
         """Read all keys now, and again every few seconds until the block ends.
 
         Raises:
             StorageUnavailableError: they can't be read now, so it is not known whether keys guard the service.
         """
         await self.load()
-        refreshing = asyncio.create_task(self._keep_fresh())
-        try:
+        async with repeating(self._refresh, every_s=self._every_s, or_log="keys_not_refreshed"):
             yield
-        finally:
-            await ended([refreshing])
-
-    async def _keep_fresh(self) -> None:
-        while True:
-            await asyncio.sleep(self._every_s)
-            await self._refresh()
 
     async def _refresh(self) -> None:
         try:

@@ -177,7 +177,7 @@ class ObserveRuns:
         self._due = clock()
         self._seen: dict[tuple[str, str], RunObservation] = {}  # by dataset and run
 
-    def working(self) -> AbstractAsyncContextManager[None]:
+    def in_background(self) -> AbstractAsyncContextManager[None]:
         """Observe in the background."""
         return repeating(self.when_due, every_s=self._every_s, or_log="runs_not_observed")
 

@@ -1,16 +1,15 @@
 """Removes what is old: journal entries that stored states stand for, kept answers, uploads that died."""
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import structlog
 
 from bots_service.core.codec import decode_state
-from bots_service.engine.background import ended
+from bots_service.engine.background import repeating
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRuns
 from bots_service.engine.replicas import all_runs
@@ -124,28 +123,19 @@ class Prune:
                     yield dataset.name, run
             page = await self.datasets.after(page[-1].name, PAGE)
 
-    @asynccontextmanager
-    async def now_and_then(self, every_s: float = EVERY_S) -> AsyncIterator[None]:
+    def in_background(self, every_s: float = EVERY_S) -> AbstractAsyncContextManager[None]:
         """Prune in the background, about every so many seconds."""
-        task = asyncio.create_task(self._for_ever(every_s))
-        try:
-            yield
-        finally:
-            await ended([task])
+        return repeating(self._once, every_s=every_s, or_log="not_pruned", jitter=0.5)
 
-    async def _for_ever(self, every_s: float) -> None:
-        while True:
-            # Replicas that were started together must not meet every hour.
-            await asyncio.sleep(every_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
-            try:
-                for run in await self():
-                    log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
-            except BusyError:
-                log.debug("pruned_by_another_replica")
-            except BotsError as error:  # SQL is away: the next turn comes
-                log.warning("not_pruned", reason=str(error))
-            except Exception:
-                log.exception("not_pruned")
+    async def _once(self) -> None:
+        """Prune, and log what went of which runs."""
+        try:
+            for run in await self():
+                log.info("pruned", dataset=run.dataset, run=run.run, entries=run.entries, seq=run.seq)
+        except BusyError:
+            log.debug("pruned_by_another_replica")
+        except BotsError as error:  # SQL is away; the next time is far off, so this one is worth a warning
+            log.warning("not_pruned", reason=str(error))
 
 
 async def _all(drop_some: Callable[[], Awaitable[int]]) -> int:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import structlog
 
-from bots_service.engine.background import ended
+from bots_service.engine.background import repeating
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.ports.catalog import Health
 
@@ -74,19 +75,14 @@ class Readiness:
         self._draining = True
 
     @asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
-        """Look at all parts once, then watch them in the background."""
-        await asyncio.gather(*(self._see(name, part) for name, part in self._parts.items()))
-        tasks = [asyncio.create_task(self._watch(name, part)) for name, part in self._parts.items()]
-        try:
+    async def in_background(self) -> AsyncIterator[None]:
+        """Look at all parts once, then each again and again in the background: one that hangs holds up no other."""
+        checks = [partial(self._see, name, part) for name, part in self._parts.items()]
+        await asyncio.gather(*(check() for check in checks))
+        async with AsyncExitStack() as stack:
+            for check in checks:
+                await stack.enter_async_context(repeating(check, every_s=EVERY_S, or_log="dependency_not_checked"))
             yield
-        finally:
-            await ended(tasks)
-
-    async def _watch(self, name: str, part: Health) -> None:
-        while True:
-            await asyncio.sleep(EVERY_S)
-            await self._see(name, part)
 
     async def _see(self, name: str, part: Health) -> None:
         """Remember what a part says."""
