@@ -4,7 +4,6 @@ import platform
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -65,8 +64,6 @@ class Metrics:
     """All that one process counts. registry: what it stands on."""
 
     def __init__(self) -> None:
-        # When each series began: as many series again, for what nobody looks at. The library has one switch for all.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # its authors left the type out
         self.registry = CollectorRegistry()
         self.training = TrainingMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
