@@ -9,9 +9,21 @@ with Client() as bots:
 
 __version__ = "0.1.0"
 
+from bots_client._admin_models import (
+    ApiKey,
+    Dataset,
+    Imported,
+    ImportedRun,
+    NewApiKey,
+    PoolChange,
+    PrunedRun,
+    Pruning,
+    RateLimit,
+    Snapshot,
+    Version,
+    WhoAmI,
+)
 from bots_client._async_client import AsyncClient
-from bots_client._backup_models import Imported, ImportedRun, PrunedRun, Pruning
-from bots_client._chart_models import Calibration, CalibrationBin, Curve, CurvePoint, Outlook, Outlooks
 from bots_client._client import Client
 from bots_client._errors import (
     AuthenticationError,
@@ -29,26 +41,30 @@ from bots_client._errors import (
     UnreachableError,
 )
 from bots_client._inputs import GivenSettings, Outcome, Task
-from bots_client._journal_models import JournalEntry
-from bots_client._key_models import ApiKey, NewApiKey, RateLimit, WhoAmI
-from bots_client._lease_models import Lease, Leases
 from bots_client._models import (
-    Dataset,
+    Calibration,
+    CalibrationBin,
+    Curve,
+    CurvePoint,
     Fork,
     HistoryStep,
-    PoolChange,
+    JournalEntry,
+    Lease,
+    Leases,
+    Outlook,
+    Outlooks,
+    Receipt,
     Run,
+    SelectedTask,
+    Selection,
     Settings,
-    Snapshot,
     TaskBelief,
     Totals,
-    Version,
 )
 from bots_client._resilience.health import Health
 from bots_client._resilient_client import ResilientClient
 from bots_client._retry import Retries
 from bots_client._selector import Selector
-from bots_client._step_models import Receipt, SelectedTask, Selection
 from bots_client._task_columns import TaskColumns
 
 __all__ = [

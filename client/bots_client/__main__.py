@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bots_client import __version__
-from bots_client._resilience.spool import Spool
-from bots_client._resilience.spools import spool_folder
+from bots_client._resilience.spool import Spool, spool_folder
 from bots_client._resilient_client import ResilientClient
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import httpx
 
 from bots_client._call import Call, Pages, Reply
-from bots_client._calls import backup_calls, chart_calls, dataset_calls, key_calls, run_calls, service_calls, step_calls
+from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls
 from bots_client._config import headers_of, is_loopback, url_of
 from bots_client._errors import ServiceError, UnreachableError
 from bots_client._exchange import Exchange
@@ -158,25 +158,25 @@ class AsyncClient:
     rewind = method(run_calls.rewind, _send)
     snapshot = method(run_calls.snapshot, _send)
     snapshots = method(run_calls.snapshots, _each)
-    curve = method(chart_calls.curve, _send)
-    calibration = method(chart_calls.calibration, _send)
-    outlooks = method(chart_calls.outlooks, _send)
+    curve = method(run_calls.curve, _send)
+    calibration = method(run_calls.calibration, _send)
+    outlooks = method(run_calls.outlooks, _send)
 
     select = method(step_calls.select, _send)
     report = method(step_calls.report, _send)
 
-    export_dataset = method(backup_calls.export_dataset, _stream)
-    import_backup = method(backup_calls.import_backup, _send)
-    prune = method(backup_calls.prune, _send)
+    export_dataset = method(admin_calls.export_dataset, _stream)
+    import_backup = method(admin_calls.import_backup, _send)
+    prune = method(admin_calls.prune, _send)
 
-    create_key = method(key_calls.create_key, _send)
-    keys = method(key_calls.keys, _each)
-    revoke_key = method(key_calls.revoke_key, _send)
-    whoami = method(key_calls.whoami, _send)
+    create_key = method(admin_calls.create_key, _send)
+    keys = method(admin_calls.keys, _each)
+    revoke_key = method(admin_calls.revoke_key, _send)
+    whoami = method(admin_calls.whoami, _send)
 
-    version = method(service_calls.version, _send)
-    is_ready = method(service_calls.is_ready, _probe)
-    is_live = method(service_calls.is_live, _probe)
+    version = method(admin_calls.version, _send)
+    is_ready = method(admin_calls.is_ready, _probe)
+    is_live = method(admin_calls.is_live, _probe)
 
 
 async def _read_in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:

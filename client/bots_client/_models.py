@@ -1,42 +1,81 @@
-"""What the service answers, as frozen values.
+"""Answers about runs: selections, receipts, beliefs, history, journal and leases, as frozen dataclasses.
 
-Fields that the service adds later are ignored; those with a default may be missing.
+Unknown fields of an answer are ignored. Fields with a default may be missing from it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+Setting = int | float | str | tuple[float, ...] | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
-    """A pool of tasks under a name.
+class SelectedTask:
+    """One task to train on next.
 
-    tasks: how many can be selected; retired: how many no longer can.
-    profiles: how many different combinations of reference pass rates there are.
-    tags: how many tasks bear each tag.
-    digest: of the content; equal for equal pools.
+    draw: the success probability drawn for it; None for strategies that draw none.
+    mean: posterior mean; evidence: the pseudo-counts behind the mean.
     """
 
-    name: str
-    tasks: int
-    description: str = ""
-    reference_models: tuple[str, ...] = ()
-    retired: int = 0
-    profiles: int = 0
-    tags: Mapping[str, int] = field(default_factory=dict)
-    digest: str = ""
-    created_at: datetime | None = None
+    id: str
+    draw: float | None = None
+    mean: float | None = None
+    evidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolChange:
-    """What appending or retiring tasks did; tasks: how many can be selected now."""
+class Selection:
+    """The tasks to train on next; hand it to `report` with what came of them.
 
+    selection_id: "" if a `ResilientClient` chose the tasks itself.
+    epoch, step, seq: of the run when the tasks were chosen.
+    degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
+    reused: how many of the tasks are also in another selection that is not reported yet.
+    """
+
+    selection_id: str
     dataset: str
-    tasks: int
-    added: int = 0
-    retired: int = 0
+    run: str
+    tasks: tuple[SelectedTask, ...]
+    epoch: int = 0
+    step: int = 0
+    seq: int = 0
+    degraded: bool = False
+    reused: int = 0
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the tasks, nearest to the target first."""
+        return tuple(task.id for task in self.tasks)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the client chose the tasks itself, as the service was away."""
+        return not self.selection_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a report: it is on disk and counts.
+
+    closed: whether a step was closed by it; `reported`, `effective` then tell of that step, else of the open one.
+    late: outcomes that came after their step had closed; expired: too late to count.
+    duplicate: the same report had already arrived; nothing changed.
+    degraded: it is durable, but other replicas of the service see it only once their shared store is back.
+    """
+
+    seq: int
+    step: int
+    closed: bool = False
+    reported: int = 0
+    effective: int = 0
+    effective_task_ratio: float | None = None
+    capability: float | None = None
+    late: int = 0
+    expired: int = 0
+    duplicate: bool = False
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,22 +211,121 @@ class HistoryStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """A stored state of a run, from which recovery starts."""
+class CurvePoint:
+    """Some closed steps in a row, taken together.
 
-    seq: int
-    epoch: int
-    step: int
-    bytes: int = 0
-    checksum: str = ""
-    created_at: datetime | None = None
+    capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    """
+
+    first_step: int
+    last_step: int
+    reported: int = 0
+    effective: int = 0
+    effective_task_ratio: float | None = None
+    all_solved: int = 0
+    none_solved: int = 0
+    rollouts: float = 0.0
+    success_rate: float | None = None
+    capability: float | None = None
+    brier: float | None = None
+    log_loss: float | None = None
+    late: int = 0
+    expired: int = 0
+    time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """What the service runs on; draws can be repeated on the same version of numpy."""
+class Curve:
+    """A run's present history in few points, in order."""
 
-    version: str
-    python: str = ""
-    numpy: str = ""
-    schema: str | int | None = None
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What was expected of the pool after a step.
+
+    uniform_effective_task_ratio: what uniform choice could expect then, in [0, 1].
+    distribution: the tasks' shares by expected success probability, in equal bins from 0 to 1.
+    """
+
+    step: int
+    uniform_effective_task_ratio: float
+    distribution: tuple[float, ...] = ()
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlooks:
+    """What was expected of the pool as training went on, in order."""
+
+    outlooks: tuple[Outlook, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """Rollouts whose predicted success rate lay between `low` and `high`; the means are None where there were none."""
+
+    low: float
+    high: float
+    rollouts: float = 0.0
+    mean_prediction: float | None = None
+    success_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What was predicted before the last steps beside what came. steps: how many of them told anything."""
+
+    steps: int
+    bins: tuple[CalibrationBin, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One entry of a run's journal.
+
+    kind: report, settings, rewind or fork.
+    step: how many steps had closed after it; None where that is not known yet.
+    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
+        closed a step.
+    to_step: of a rewind.
+    changed: of a change of settings, their names and values.
+    hidden: a rewind took it out of the present history.
+    """
+
+    seq: int
+    epoch: int
+    kind: str
+    time: datetime
+    step: int | None = None
+    tasks: int | None = None
+    effective: int | None = None
+    rollouts: float | None = None
+    closed: bool | None = None
+    to_step: int | None = None
+    changed: Mapping[str, Setting] | None = None
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Tasks whose leases end together, as those of one selection do.
+
+    tasks: how many; first: the ids of some of them.
+    """
+
+    expires_at: datetime
+    tasks: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """Tasks that were selected and not reported yet.
+
+    leased: how many, also where not all leases are listed; leases: those first that end soonest.
+    """
+
+    leased: int
+    leases: tuple[Lease, ...]

@@ -11,12 +11,11 @@ from bots_client._calls import step_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError, InvalidRequestError
 from bots_client._inputs import Outcome
-from bots_client._lease_models import Lease
+from bots_client._models import Lease, Receipt, Selection
 from bots_client._resilience.health import Health
-from bots_client._resilience.here import Here, How
-from bots_client._resilience.spools import spool_folder
+from bots_client._resilience.local_state import ClientOptions, ProcessState
+from bots_client._resilience.spool import spool_folder
 from bots_client._retry import Deadline
-from bots_client._step_models import Receipt, Selection
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="ResilientClient")
@@ -71,7 +70,7 @@ class ResilientClient:
         self._select_deadline_s = select_deadline_s
         self._report_deadline_s = report_deadline_s
         self._folder = spool_folder(spool)
-        self._how = How(
+        self._options = ClientOptions(
             url=url,
             api_key=api_key,
             headers=headers,
@@ -80,7 +79,7 @@ class ResilientClient:
             seed=seed,
             look_deadline_s=report_deadline_s,
         )
-        self._process = Here(self._how, self._folder)
+        self._process = ProcessState(self._options, self._folder)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(url={self.direct.url!r}, spool={str(self._folder)!r})"
@@ -90,7 +89,7 @@ class ResilientClient:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._process = Here(self._how, self._folder)
+        self._process = ProcessState(self._options, self._folder)
 
     def __enter__(self: ClientT) -> ClientT:
         return self
@@ -101,12 +100,12 @@ class ResilientClient:
     @property
     def direct(self) -> Client:
         """The plain client: all calls of the service; they raise."""
-        return self._here.connection.client
+        return self._state.connection.client
 
     @property
     def health(self) -> Health:
         """How things stand, in this process."""
-        return self._here.tally.health
+        return self._state.tally.health
 
     @property
     def spool(self) -> Path:
@@ -120,14 +119,14 @@ class ResilientClient:
             deadline_s: how long that may take.
             runs: dataset and run, of others than this process has used.
         """
-        here = self._here
+        state = self._state
         for dataset, run in runs:
-            here.run(dataset, run)
-        return here.flush(Deadline(deadline_s, time.monotonic))
+            state.run(dataset, run)
+        return state.flush(Deadline(deadline_s, time.monotonic))
 
     def close(self) -> None:
         """Send what waits, for as long as a report may take, and close the connections."""
-        self._here.close(Deadline(self._report_deadline_s, time.monotonic))
+        self._state.close(Deadline(self._report_deadline_s, time.monotonic))
 
     def select(  # noqa: PLR0913 - two that matter, the others by keyword
         self,
@@ -159,11 +158,11 @@ class ResilientClient:
             uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
             idempotency_key: the same key gives the same tasks again, while the service is there.
         """
-        here = self._here
-        of_run = here.run(dataset, run)
-        here.tally.add(selects=1)
+        state = self._state
+        local_run = state.run(dataset, run)
+        state.tally.add(selects=1)
         selection = None
-        with here.tally.timed("select_seconds"):
+        with state.tally.timed("select_seconds"):
             try:
                 call = step_calls.select(
                     dataset,
@@ -171,19 +170,19 @@ class ResilientClient:
                     run=run,
                     tags=tags,
                     quotas=quotas,
-                    exclude=of_run.excluded(exclude) or None,
+                    exclude=local_run.excluded(exclude) or None,
                     first=first or None,
                     uniform_share=uniform_share,
                     idempotency_key=idempotency_key,
                 )
                 if self._raises:
-                    return here.connection.ask(call, self._select_deadline_s)
-                selection = of_run.select(call, ids, Deadline(self._select_deadline_s, time.monotonic))
+                    return state.connection.ask(call, self._select_deadline_s)
+                selection = local_run.select(call, ids, Deadline(self._select_deadline_s, time.monotonic))
             except BotsClientError as error:
                 if self._raises:
                     raise
-                here.connection.complain(error)
-            return of_run.choose(count, ids, exclude, first) if selection is None else selection
+                state.connection.complain(error)
+            return local_run.choose(count, ids, exclude, first) if selection is None else selection
 
     def report(
         self,
@@ -208,10 +207,10 @@ class ResilientClient:
         Returns:
             None: it waits on disk, or the service will never take it; `health.last_error` says why.
         """
-        here = self._here
-        of_run = here.run(dataset, run)
-        here.tally.add(reports=1)
-        with here.tally.timed("report_seconds"):
+        state = self._state
+        local_run = state.run(dataset, run)
+        state.tally.add(reports=1)
+        with state.tally.timed("report_seconds"):
             try:
                 call = step_calls.report(
                     dataset,
@@ -225,9 +224,9 @@ class ResilientClient:
                 self._refuse(error)
                 return None
             if self._raises:
-                return here.connection.ask(call, self._report_deadline_s)
+                return state.connection.ask(call, self._report_deadline_s)
             deadline = Deadline(self._report_deadline_s, time.monotonic)
-            return of_run.report(call, closes=bool(close_step), deadline=deadline)
+            return local_run.report(call, closes=bool(close_step), deadline=deadline)
 
     def register(self, dataset: str, ids: Sequence[str], *, run: str = "default") -> list[str]:
         """Make a dataset hold a trainer's tasks; return its others, to be excluded from selections for that trainer.
@@ -244,7 +243,7 @@ class ResilientClient:
             ValueError: the dataset has none of these tasks, or more than 100,000 others.
         """
         try:
-            return self._here.run(dataset, run).register(ids)
+            return self._state.run(dataset, run).register(ids)
         except BotsClientError as error:
             self.complain(error)
             return []
@@ -254,7 +253,7 @@ class ResilientClient:
 
         Takes as long as a report at most; reports that wait are sent first.
         """
-        return self._here.run(dataset, run).save(Deadline(self._report_deadline_s, time.monotonic))
+        return self._state.run(dataset, run).save(Deadline(self._report_deadline_s, time.monotonic))
 
     def load_checkpoint(self, saved: Mapping[str, Any], dataset: str, run: str = "default") -> None:
         """Take a run back to where it stood when the trainer's checkpoint was made; if the service is away, later.
@@ -266,14 +265,14 @@ class ResilientClient:
             dataset: the pool.
             run: of it.
         """
-        self._here.run(dataset, run).load(saved, Deadline(self._report_deadline_s, time.monotonic))
+        self._state.run(dataset, run).load(saved, Deadline(self._report_deadline_s, time.monotonic))
 
     def in_flight(self, dataset: str, run: str = "default") -> list[Lease]:
         """Return what a run has in flight, selected last first; nothing if the service cannot tell.
 
         A lease names at most 1000 of its tasks.
         """
-        return self._here.run(dataset, run).in_flight(self._report_deadline_s)
+        return self._state.run(dataset, run).in_flight(self._report_deadline_s)
 
     def uniform_effective_task_ratio(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> float | None:
         """Return the effective task ratio that uniform choice could expect, by what the service expected last.
@@ -288,14 +287,14 @@ class ResilientClient:
         Returns:
             None: the service has not looked at the run yet, is away, or cannot tell in that time.
         """
-        here = self._here
-        with here.tally.timed("report_seconds"):
-            return here.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
+        state = self._state
+        with state.tally.timed("report_seconds"):
+            return state.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
 
-    def _told(self, call: Call[T], dataset: str, run: str) -> T | None:
+    def try_call(self, call: Call[T], dataset: str, run: str) -> T | None:
         """Return what the service answers of a run, in a report's time; None if it is away, or cannot tell."""
         try:
-            return self._here.run(dataset, run).told(call, self._report_deadline_s)
+            return self._state.run(dataset, run).told(call, self._report_deadline_s)
         except BotsClientError as error:
             self.complain(error)
             return None
@@ -304,14 +303,14 @@ class ResilientClient:
         """Raise an error with on_error="raise", else log it once."""
         if self._raises:
             raise error
-        self._here.connection.complain(error)
+        self._state.connection.complain(error)
 
     def _refuse(self, error: InvalidRequestError) -> None:
-        self._here.tally.add(refused=1)
+        self._state.tally.add(refused=1)
         self.complain(error)
 
     @property
-    def _here(self) -> Here:
+    def _state(self) -> ProcessState:
         if self._process.process != os.getpid():  # forked: locks and sockets are the parent's
-            self._process = Here(self._how, self._folder)
+            self._process = ProcessState(self._options, self._folder)
         return self._process

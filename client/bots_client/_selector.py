@@ -7,11 +7,10 @@ from typing import Any, SupportsFloat
 
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError
-from bots_client._flight import Flight
+from bots_client._in_flight import InFlight
 from bots_client._inputs import Outcome, joined, strings
-from bots_client._models import HistoryStep, Run
+from bots_client._models import HistoryStep, Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
-from bots_client._step_models import Receipt, Selection
 
 Share = Callable[[Callable[[], Selection]], Selection]
 EXPECTED_EVERY = 10  # closed steps: what uniform choice could expect moves slowly
@@ -74,7 +73,7 @@ class Selector:
             "exclude": (),
         }
         self._share = share
-        self._process = Flight()
+        self._process = InFlight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
         self._uniform: float | None = None
@@ -85,7 +84,7 @@ class Selector:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._process = Flight()
+        self._process = InFlight()
 
     def register(self) -> None:
         """Make the dataset hold these tasks, and keep its others from being selected here; call it once, at the start.
@@ -113,14 +112,14 @@ class Selector:
 
         def ask() -> Selection:
             # Under one key all ranks must ask for the same, and only one of them knows what was in flight.
-            first = self._flight.take_first(count) if key is None else ()
+            first = self._in_flight.take_first(count) if key is None else ()
             return self.client.select(
                 self.dataset, count, ids=self.ids, run=self.run, first=first, idempotency_key=key, **self._how
             )
 
         selection = self._share(ask)
         self._selection = selection
-        self._flight.begin(selection)
+        self._in_flight.begin(selection)
         return selection
 
     def observe(
@@ -161,7 +160,7 @@ class Selector:
             None if nothing was observed, or the report waits for the service.
         """
         begun = time.monotonic()
-        observed = self._flight.take()
+        observed = self._in_flight.take()
         teaches = any(not outcome.is_aborted for _, outcomes in observed for outcome in outcomes)
         receipt = None
         for selection, outcomes in observed:
@@ -184,7 +183,7 @@ class Selector:
             None if nothing was reported since the last one, or the service is away.
         """
         begun = time.monotonic()
-        run = self.client._told(run_calls.run(self.dataset, self.run), self.dataset, self.run)
+        run = self.client.try_call(run_calls.run(self.dataset, self.run), self.dataset, self.run)
         if run is None:
             if self.client.health.is_away:
                 self._closed = None
@@ -203,7 +202,7 @@ class Selector:
     def _last_of(self, run: Run) -> HistoryStep | None:
         """Return the last step that a run closed; None if it closed none, or the service cannot tell."""
         pages = run_calls.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
-        page = None if pages.next_call is None else self.client._told(pages.next_call, self.dataset, self.run)
+        page = None if pages.next_call is None else self.client.try_call(pages.next_call, self.dataset, self.run)
         return None if page is None else next(iter(pages.take(page)), None)
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
@@ -216,7 +215,7 @@ class Selector:
         saved, in_flight = None, list[str]()
         if self.rank == 0:
             saved = self.client.save_checkpoint(self.dataset, self.run)
-            flight, mine = self._flight, self._flight.tasks
+            flight, mine = self._in_flight, self._in_flight.tasks
             leased = (task for lease in self.client.in_flight(self.dataset, self.run) for task in flight.whole(lease))
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
         about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
@@ -244,7 +243,7 @@ class Selector:
                 f"the checkpoint is of dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
                 f" {state.get('format')!r}; this selector is of {self.dataset!r}, {self.run!r}, {FORMAT}"
             )
-        self._process = Flight()
+        self._process = InFlight()
         if self.rank != 0 or state["saved"] is None:
             return
         for name, now in (("step", step), ("checkpoint", checkpoint)):
@@ -259,12 +258,12 @@ class Selector:
         known = set(self.ids)
         leases = self.client.in_flight(self.dataset, self.run)  # before it rewinds
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
-        self._process = Flight(first=[task for task in first if task in known])
+        self._process = InFlight(first=[task for task in first if task in known])
         self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 
     def handed_out(self, tasks: Collection[str]) -> None:
         """Say after `load_state_dict` which tasks the trainer hands out of its own state, so that `next` does not."""
-        self._flight.pass_over(tasks)
+        self._in_flight.pass_over(tasks)
 
     def metrics(self) -> dict[str, float]:
         """Return numbers of the last step for W&B or TensorBoard, under names that begin with "bots/".
@@ -302,13 +301,13 @@ class Selector:
         self._uniform = self.client.uniform_effective_task_ratio(self.dataset, self.run, spent_s=spent_s)
 
     @property
-    def _flight(self) -> Flight:
+    def _in_flight(self) -> InFlight:
         if self._process.process != os.getpid():
             self._process = self._process.in_fork()
         return self._process
 
     def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
-        self._flight.note(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
+        self._in_flight.note(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
 
 
 def _outcome(task: str, rewards: list[SupportsFloat], successes: float | None, effective: bool | None) -> Outcome:

@@ -15,7 +15,7 @@ from bots_client import (
     Task,
 )
 from bots_client._call import Call, Pages
-from bots_client._calls import dataset_calls, key_calls, run_calls, service_calls, step_calls
+from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls
 from tests.client.answers import (
     API_KEY,
     BELIEF,
@@ -100,6 +100,18 @@ CALLS = [
     ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None, page("history")),
     ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None, LEASES),
     ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None, page("entries", JOURNAL_ENTRY)),
+    ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": []}),
+    ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 0, "bins": []}),
+    ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None, {"outlooks": []}),
+    (
+        "prune",
+        (),
+        {"keep_journal_days": 1.5},
+        "POST",
+        "/prune",
+        {"keep_journal_days": 1.5, "dry_run": False},
+        {"dry_run": False, "runs": []},
+    ),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
     ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None, SNAPSHOT),
     ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None, page("snapshots", SNAPSHOT)),
@@ -212,7 +224,7 @@ def test_a_call_sends_what_the_contract_says(serve, connect, call):
 
 
 def test_every_call_is_in_the_table():
-    modules = (dataset_calls, key_calls, run_calls, service_calls, step_calls)
+    modules = (admin_calls, dataset_calls, run_calls, step_calls)
     described = {
         name
         for module in modules
@@ -220,7 +232,8 @@ def test_every_call_is_in_the_table():
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
 
-    assert described - {call[0] for call in CALLS} == {"upload_dataset", "upload_tasks", "tasks_arrow"}  # streamed
+    streamed = {"upload_dataset", "upload_tasks", "tasks_arrow", "export_dataset", "import_backup"}
+    assert described - {call[0] for call in CALLS} == streamed
 
 
 def test_names_cannot_lead_to_another_path(serve, connect):
@@ -295,8 +308,8 @@ def test_every_call_reads_or_carries_a_key():
         run_calls.delete_run(guru, "r"),
         run_calls.rewind(guru, 3),
         run_calls.snapshot(guru),
-        key_calls.create_key("k", scopes=["read"], datasets=["*"]),
-        key_calls.revoke_key("0123456789abcdef"),
+        admin_calls.create_key("k", scopes=["read"], datasets=["*"]),
+        admin_calls.revoke_key("0123456789abcdef"),
         step_calls.select(guru, 1),
         step_calls.report(guru, []),
     ]
@@ -306,6 +319,6 @@ def test_every_call_reads_or_carries_a_key():
 
 
 def test_descriptions_are_values_that_have_sent_nothing():
-    assert isinstance(service_calls.version(), Call)
+    assert isinstance(admin_calls.version(), Call)
     assert isinstance(dataset_calls.datasets(), Pages)
     assert not isinstance(dataset_calls.datasets(), Iterator)

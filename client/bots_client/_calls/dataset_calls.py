@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bots_client._admin_models import Dataset, PoolChange
 from bots_client._call import Call, Pages, Progress, Upload, file_upload, given, key_header, listed, path, written
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import Task, strings
-from bots_client._models import Dataset, PoolChange
 
 UPLOAD_DEADLINE_S = 600.0  # a pool of a million tasks is some 100 MB, and the service checks every one
 

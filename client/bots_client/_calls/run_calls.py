@@ -1,15 +1,23 @@
-"""Runs: settings, beliefs, history, snapshots, and going back."""
+"""Runs: settings, beliefs, history, charts, snapshots and rewinds."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from bots_client._admin_models import Snapshot
 from bots_client._call import PAGE, Call, Pages, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import GivenSettings, strings
-from bots_client._journal_models import JournalEntry
-from bots_client._lease_models import Leases
-from bots_client._models import HistoryStep, Run, Snapshot, TaskBelief
+from bots_client._models import (
+    Calibration,
+    Curve,
+    HistoryStep,
+    JournalEntry,
+    Leases,
+    Outlooks,
+    Run,
+    TaskBelief,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing has it from Python 3.11; a type checker knows this one everywhere
@@ -193,6 +201,42 @@ def snapshots(dataset: str, run: str = "default", *, limit: int | None = None) -
         limit: at most so many; None: all.
     """
     return listed(Snapshot, "snapshots", path("datasets", dataset, "runs", run, "snapshots"), limit)
+
+
+def curve(dataset: str, run: str = "default", *, points: int | None = None) -> Call[Curve]:
+    """Give a run's history in few points, each of them some steps taken together.
+
+    Args:
+        dataset: the pool.
+        run: whose history.
+        points: at most so many, 1 to 2,000; None: 500.
+    """
+    where = path("datasets", dataset, "runs", run, "curve")
+    return Call("GET", where, into(Curve), params=() if points is None else (("points", str(points)),))
+
+
+def calibration(dataset: str, run: str = "default", *, steps: int | None = None) -> Call[Calibration]:
+    """Compare the success rates predicted before the last steps with those reported, by tenths of the prediction.
+
+    Args:
+        dataset: the pool.
+        run: whose predictions.
+        steps: of so many of the last steps, 1 to 1,000; None: 200.
+    """
+    where = path("datasets", dataset, "runs", run, "calibration")
+    return Call("GET", where, into(Calibration), params=() if steps is None else (("steps", str(steps)),))
+
+
+def outlooks(dataset: str, run: str = "default", *, points: int | None = None) -> Call[Outlooks]:
+    """Give what the service expected of the pool as training went on; the newest is always among it.
+
+    Args:
+        dataset: the pool.
+        run: by whose belief.
+        points: at most so many, 1 to 2,000; None: 200.
+    """
+    where = path("datasets", dataset, "runs", run, "outlooks")
+    return Call("GET", where, into(Outlooks), params=() if points is None else (("points", str(points)),))
 
 
 def _chosen(ids: Iterable[str], tag: str | None, search: str | None) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from bots_client._call import Call, given, path, written
 from bots_client._decode import into
 from bots_client._inputs import Outcome, quotas_of, strings
-from bots_client._step_models import Receipt, Selection
+from bots_client._models import Receipt, Selection
 
 T = TypeVar("T")
 

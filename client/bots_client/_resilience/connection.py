@@ -11,8 +11,8 @@ from bots_client._calls import run_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError, DeadlineExceededError, RequestError, ServiceError
 from bots_client._resilience.breaker import Breaker
+from bots_client._resilience.deadline import call_within
 from bots_client._resilience.health import Health, Tally
-from bots_client._resilience.in_time import in_time
 from bots_client._resilience.watch import Watch
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Connection:
             raise DeadlineExceededError(f"no time is left for {call.asked}")
         call = replace(call, deadline_s=seconds * OWN_SHARE)
         try:
-            answer = in_time(lambda: self.client._send(call), seconds, asked=call.asked)
+            answer = call_within(lambda: self.client._send(call), seconds, asked=call.asked)
         except RequestError:
             self._breaker.succeeded()  # it is there, and says no
             raise

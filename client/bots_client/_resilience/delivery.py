@@ -1,28 +1,37 @@
 """Getting what a run is told to the service: at once, or by way of the disk while it is away."""
 
 import hashlib
+import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 from bots_client._call import Call
 from bots_client._decode import into
-from bots_client._errors import BUSY, BotsClientError, ConflictError, InvalidRequestError, NotFoundError, RequestError
-from bots_client._models import Run
+from bots_client._errors import (
+    BUSY,
+    BotsClientError,
+    ConflictError,
+    FieldError,
+    InvalidRequestError,
+    NotFoundError,
+    RequestError,
+)
+from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import Connection
-from bots_client._resilience.flaws import without_flaws
-from bots_client._resilience.spool import Kept, Spool
+from bots_client._resilience.spool import Spool, SpooledWrite
 from bots_client._retry import Deadline
-from bots_client._step_models import Receipt
 
 KEY = "Idempotency-Key"
 GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
 ALONE_S = 10.0  # for which other processes wait at most while a checkpoint is made or gone back to
+OUTCOMES = ("body", "outcomes")  # where a flaw of an outcome lies, before its index
 LOOK_AGAIN_S = 0.02
 LEAST_SHARE = 0.1  # of a delivery's time, without which no further report is begun
 REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
@@ -204,10 +213,10 @@ class Delivery:
             self._connection.complain(f"reports are lost: {self.spool.file} has reached its limit; see spool_bytes=")
         return position
 
-    def _refuse(self, kept: Kept, error: RequestError) -> None:
+    def _refuse(self, kept: SpooledWrite, error: RequestError) -> None:
         """Put aside what will never be taken, for a person to look at: a report's flawed outcomes, else all of it."""
         self._connection.tally.add(refused=1)
-        parts = without_flaws(kept.body, error.errors)
+        parts = split_report(kept.body, error.errors)
         if parts is None:
             self.spool.refuse(kept.position, str(error))
         else:
@@ -221,7 +230,7 @@ class Delivery:
         self._connection.complain(f"the reports kept in {self.spool.file} cannot be read: {error}")
 
 
-def _is_final(error: RequestError, kept: Kept) -> bool:
+def _is_final(error: RequestError, kept: SpooledWrite) -> bool:
     """Say whether the same write would be refused for ever.
 
     A key that is not known yet, or a dataset that is restored next, can be mended while reports wait. A rewind to a
@@ -232,6 +241,30 @@ def _is_final(error: RequestError, kept: Kept) -> bool:
     return isinstance(error, REFUSALS) and error.type != BUSY
 
 
-def _call_of(kept: Kept) -> Call[Receipt | Run]:
+def _call_of(kept: SpooledWrite) -> Call[Receipt | Run]:
     """Return the call. Its answer must be understood: a proxy's page with status 200 says nothing of what was kept."""
     return Call("POST", kept.path, _RUN if kept.is_rewind else _RECEIPT, body=kept.body, headers=kept.headers)
+
+
+def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes] | None:
+    """Return a report without the outcomes that have flaws, and one with only these.
+
+    Args:
+        body: of the report, as it was sent.
+        flaws: what the service said.
+
+    Returns:
+        None if a flaw lies elsewhere, or no outcome would be left.
+    """
+    flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
+    report = json.loads(body)
+    outcomes = report.get("outcomes", [])
+    sound = [outcome for index, outcome in enumerate(outcomes) if index not in flawed]
+    refused = [outcome for index, outcome in enumerate(outcomes) if index in flawed]
+    if not refused or any(flaw.loc[:2] != OUTCOMES for flaw in flaws) or not sound:
+        return None
+    return _bytes({**report, "outcomes": sound}), _bytes({**report, "outcomes": refused})
+
+
+def _bytes(report: dict[str, Any]) -> bytes:
+    return json.dumps(report, separators=(",", ":")).encode()

@@ -4,9 +4,13 @@ SQLite brings what is needed and is part of Python: several processes may add an
 survives kill -9 and power cuts. Each act opens the file anew, so nothing is carried over a fork.
 """
 
+import hashlib
 import json
 import logging
+import os
+import re
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +24,7 @@ from bots_client._call import Call
 WAIT_S = 2.0  # for another process that holds the file, where a report would be lost else
 BRIEFLY_S = 0.5  # where it can be asked again; a selection has no more time
 LONGEST_TURN_S = 10.0  # a process that is killed delays the others no longer; two that send the same count once
+LONGEST_NAME = 80  # characters of a dataset and run in a file's name
 REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
 
 # AUTOINCREMENT: a position is never used twice, so that a checkpoint can name one.
@@ -36,7 +41,7 @@ logger = logging.getLogger("bots_client")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SpooledWrite:
     """One write as it will be sent.
 
     closes: whether it closes a training step.
@@ -81,14 +86,14 @@ class Spool:
             position = _insert(db, call.path, call.headers, call.body, closes=closes)
             return position, self._make_room(db)
 
-    def first(self) -> Kept | None:
+    def first(self) -> SpooledWrite | None:
         """Return the oldest that still waits."""
         if not self.file.exists():
             return None
         with self._opened() as db:
             return next(iter(self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")), None)
 
-    def refused(self) -> list[Kept]:
+    def refused(self) -> list[SpooledWrite]:
         """Return those that the service will never take."""
         if not self.file.exists():
             return []
@@ -127,7 +132,7 @@ class Spool:
         with self._opened() as db:
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
-    def split(self, kept: Kept, sound: Kept, flawed: bytes, reason: str) -> None:
+    def split(self, kept: SpooledWrite, sound: SpooledWrite, flawed: bytes, reason: str) -> None:
         """Put part of a report aside that the service will never take; the rest waits in its place.
 
         Args:
@@ -188,10 +193,10 @@ class Spool:
             url, dataset, run = db.execute("SELECT url, dataset, run FROM about").fetchone()
             return url, dataset, run
 
-    def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[Kept]:
+    def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[SpooledWrite]:
         columns = "position, path, headers, body, closes, added_at, refused"
         rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}", values)  # noqa: S608 - our own words
-        return [Kept(row[0], row[1], json.loads(row[2]), row[3], bool(row[4]), row[5], row[6]) for row in rows]
+        return [SpooledWrite(row[0], row[1], json.loads(row[2]), row[3], bool(row[4]), row[5], row[6]) for row in rows]
 
     def _make_room(self, db: sqlite3.Connection) -> int:
         """Drop the oldest reports beyond the limit; the newest say most about the model as it is."""
@@ -251,3 +256,45 @@ def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body:
     row = (path, json.dumps(dict(headers)), body, closes, time.time())
     columns = "path, headers, body, closes, added_at"
     return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
+
+
+def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int) -> Spool:
+    """Return the spool of a run: a file whose name tells people which, and machines exactly which."""
+    exact = hashlib.sha256(json.dumps([url, dataset, run]).encode()).hexdigest()[:16]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{dataset}.{run}")[:LONGEST_NAME]
+    return Spool(folder / f"{readable}-{exact}.db", url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
+
+
+def spool_folder(given: str | os.PathLike[str] | None) -> Path:
+    """Return the folder for spools, made if it is missing: the argument, else BOTS_SPOOL, else one of the user's.
+
+    Raises:
+        ValueError: nothing can be written into the one that was asked for.
+    """
+    asked_for = given or os.environ.get("BOTS_SPOOL")
+    if asked_for:
+        folder = Path(asked_for).expanduser()
+        try:
+            _make_writable(folder)
+        except OSError as error:
+            raise ValueError(
+                f"reports cannot be kept in {folder}: {error}; pass another spool= or BOTS_SPOOL"
+            ) from error
+        return folder
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
+    for candidate in (state / "bots", Path(tempfile.gettempdir()) / f"bots-{os.getuid()}"):
+        try:
+            folder = candidate.expanduser()
+            _make_writable(folder)
+        except (OSError, RuntimeError):  # RuntimeError: the user has no home
+            continue
+        return folder
+    raise ValueError("no folder for reports can be written to; pass spool= or set BOTS_SPOOL")
+
+
+def _make_writable(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid() and folder.parent == Path(tempfile.gettempdir()):
+        raise PermissionError(f"{folder} is another user's")
+    with tempfile.TemporaryFile(dir=folder):
+        pass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from bots_client import Outcome, ResilientClient, Selector
-from bots_client.integrations._tail import Tail, flush
+from bots_client.integrations._background import BackgroundQueue, flush
 
 __all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
 
@@ -51,7 +51,7 @@ def reports_groups(
         gather: brings the rollouts of all ranks to one of them, where groups lie on several ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
-    tail = Tail(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
+    queue = BackgroundQueue(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
 
     def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
         tasks = [str(task) for task in _required(columns, task_column)]  # a column of numbers holds no texts
@@ -67,7 +67,7 @@ def reports_groups(
         finally:  # with none, if it came to that: the other ranks would wait for ever
             rollouts = gather(own)
             if rollouts:
-                tail.add(rollouts)
+                queue.add(rollouts)
 
     return lambda function: looked_at(function, take)
 
@@ -123,7 +123,7 @@ class Rollouts(Generic[Origin]):
 
     def __init__(self, report: Callable[[Origin, list[Outcome]], object]) -> None:
         self._report = report
-        self._tail = Tail(self._report_all, GATHER_S)
+        self._queue = BackgroundQueue(self._report_all, GATHER_S)
 
     def add(self, origin: Origin, task: str, reward: object, success: object = None) -> None:
         """Take what one rollout earned; a reward that is None or NaN is no evidence.
@@ -140,7 +140,7 @@ class Rollouts(Generic[Origin]):
         earned, solved = _number(reward), _number(success)
         if not math.isnan(earned):
             _outcome_of(task, [(earned, solved)])
-            self._tail.add((origin, task, earned, solved))
+            self._queue.add((origin, task, earned, solved))
 
     def _report_all(self, rollouts: list[tuple[Origin, str, float, float]]) -> None:
         by_origin: dict[Origin, dict[tuple[str, bool], list[tuple[float, float]]]] = {}

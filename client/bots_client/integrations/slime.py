@@ -15,7 +15,7 @@ from slime.rollout.data_source import RolloutDataSource, RolloutDataSourceWithBu
 from slime.utils.types import Sample
 
 from bots_client import ResilientClient, Selector
-from bots_client.integrations._stock import Stock
+from bots_client.integrations._task_buffer import TaskBuffer
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = (Sample.Status.COMPLETED, Sample.Status.TRUNCATED)
@@ -53,14 +53,16 @@ class ServiceRows(RolloutDataSource):
         )
         self.selector.register()
         # slime's other rollouts ask for all groups at once; what they leave would wait for the next rollout.
-        self.stock = Stock(self.selector, args.rollout_batch_size if args.rollout_function_path == FULLY_ASYNC else 1)
+        self.buffer = TaskBuffer(
+            self.selector, args.rollout_batch_size if args.rollout_function_path == FULLY_ASYNC else 1
+        )
         _sources.append(self)
         # Groups handed out and not yet reported, by their number: those that slime cancels are never seen again.
         self.open: dict[int, dict[str, str]] = {}
 
     def get_samples(self, num_samples: int) -> list[list[Sample]]:
         """Return a group of samples for each of so many tasks; their metadata tell the task and its selection."""
-        return [self._group(task, selection.selection_id) for task, selection in self.stock.take(num_samples)]
+        return [self._group(task, selection.selection_id) for task, selection in self.buffer.take(num_samples)]
 
     def _group(self, task: str, selection_id: str) -> list[Sample]:
         origin = {TASK_ID: task, SELECTION_ID: selection_id}
@@ -114,7 +116,7 @@ class ServiceRows(RolloutDataSource):
         super().load(rollout_id)
         if self.args.load is not None and (path := _state_file(self.args.load, rollout_id)).exists():
             self.selector.load_state_dict(json.loads(path.read_text(encoding="utf-8")), step=rollout_id)
-            self.stock.clear()
+            self.buffer.clear()
 
 
 class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):

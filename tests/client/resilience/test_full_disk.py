@@ -4,8 +4,7 @@ import sqlite3
 
 from bots_client import Outcome
 from bots_client._calls.step_calls import report
-from bots_client._resilience.spool import Spool
-from bots_client._resilience.spools import spool_of
+from bots_client._resilience.spool import Spool, spool_of
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import free_port
 

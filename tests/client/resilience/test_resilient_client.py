@@ -20,7 +20,7 @@ from bots_client import (
     ResilientClient,
     UnreachableError,
 )
-from bots_client._resilience.spools import spool_of
+from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, SELECTION
 from tests.client.resilience.worlds import IDS, journalled, outcomes_of
 from tests.client.scripted_server import answer, drop, problem, stay_silent, trickle

@@ -9,7 +9,7 @@ import pytest
 
 from bots_client import Outcome, Selector, Task
 from bots_client._resilience.delivery import _call_of
-from bots_client._resilience.spools import spool_of
+from bots_client._resilience.spool import spool_of
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import ServiceProcess, free_port
 

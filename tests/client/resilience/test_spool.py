@@ -16,8 +16,7 @@ import pytest
 
 from bots_client import Outcome
 from bots_client._calls.step_calls import report
-from bots_client._resilience.spool import Spool
-from bots_client._resilience.spools import spool_folder, spool_of
+from bots_client._resilience.spool import Spool, spool_folder, spool_of
 
 SOON_S = 60.0
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from bots_client import Outcome, Selector
-from bots_client._resilience.spools import spool_of
+from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, RUN
 from tests.client.resilience.worlds import IDS, outcomes_of
 from tests.client.scripted_server import answer, drop
@@ -57,7 +57,7 @@ def test_a_forked_process_neither_reports_what_its_parent_observed_nor_waits_for
     first, second = selector.next(2).ids
     selector.observe(first, [1, 0])
 
-    with selector._flight._lock:  # as another thread may hold it at the moment of the fork
+    with selector._in_flight._lock:  # as another thread may hold it at the moment of the fork
         child = os.fork()
         if child == 0:
             signal.alarm(20)

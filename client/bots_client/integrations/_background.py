@@ -13,7 +13,7 @@ T = TypeVar("T")
 logger = logging.getLogger("bots_client")
 
 
-class Tail(Generic[T]):
+class BackgroundQueue(Generic[T]):
     """Hands things over to a thread of its own, many at once if they come faster than they are dealt with.
 
     A process ends only when all is dealt with, also one that multiprocessing started. A forked one begins with nothing
@@ -28,7 +28,7 @@ class Tail(Generic[T]):
         self._deal_with = deal_with
         self._gather_s = gather_s
         self._begin()
-        _tails.add(self)
+        _queues.add(self)
 
     def _begin(self) -> None:
         self._changed = threading.Condition()
@@ -76,14 +76,14 @@ def flush(deadline_s: float = 10.0) -> bool:
     The end of a process does so by itself, unless it is killed.
     """
     until = time.monotonic() + deadline_s
-    return all(tail.wait(max(0.0, until - time.monotonic())) for tail in list(_tails))
+    return all(queue.wait(max(0.0, until - time.monotonic())) for queue in list(_queues))
 
 
 def _begin_all() -> None:
-    for tail in list(_tails):
-        tail._begin()
+    for queue in list(_queues):
+        queue._begin()
 
 
-_tails: WeakSet[Tail[Any]] = WeakSet()  # its thread keeps one that is at work
+_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # its thread keeps one that is at work
 if hasattr(os, "register_at_fork"):  # Windows has no forks; elsewhere locks and threads would be the parent's
     os.register_at_fork(after_in_child=_begin_all)

@@ -6,13 +6,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from bots_client._inputs import Outcome
-from bots_client._lease_models import Lease
-from bots_client._step_models import Selection
+from bots_client._models import Lease, Selection
 
 SELECTIONS = 1024  # that may be in flight; beyond it the oldest is forgotten, its evidence then counts as of today
 
 
-class Flight:
+class InFlight:
     """What is under way in one process: selections, and what was observed of them. Safe to share between threads."""
 
     def __init__(self, selected: Mapping[str, set[str]] | None = None, *, first: Iterable[str] = ()) -> None:
@@ -47,9 +46,9 @@ class Flight:
         with self._lock:
             self._first = [task for task in self._first if task not in tasks]
 
-    def in_fork(self) -> "Flight":
+    def in_fork(self) -> "InFlight":
         """Return that of a forked process: its parent reports what was observed, and its lock may be held for ever."""
-        return Flight(self._selected)
+        return InFlight(self._selected)
 
     def begin(self, selection: Selection) -> None:
         """Note a selection."""

@@ -10,7 +10,7 @@ from bots_client._errors import DeadlineExceededError
 T = TypeVar("T")
 
 
-def in_time(ask: Callable[[], T], seconds: float, *, asked: str) -> T:
+def call_within(ask: Callable[[], T], seconds: float, *, asked: str) -> T:
     """Return what `ask` returns, or raise what it raises.
 
     It runs on a thread of its own, as not everything that blocks can be told to stop: looking up a host name knows no

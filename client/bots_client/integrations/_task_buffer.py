@@ -3,7 +3,7 @@
 from bots_client import Selection, Selector
 
 
-class Stock:
+class TaskBuffer:
     """Chosen tasks that wait to be handed out: the service is asked for a batch at a time.
 
     A question for one task takes as long as one for a batch, and trainers that ask one by one wait for each.

@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bots_client._call import Call
-from bots_client._calls import chart_calls, run_calls
+from bots_client._calls import run_calls
 from bots_client._client import Client
 from bots_client._errors import BotsClientError
-from bots_client._lease_models import Lease
+from bots_client._models import Lease, Receipt, SelectedTask, Selection
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.health import Health, Tally
 from bots_client._resilience.registration import MOST_EXCLUDED, register
-from bots_client._resilience.spools import spool_of
+from bots_client._resilience.spool import spool_of
 from bots_client._resilience.uniform import LocalPool
 from bots_client._resilience.watch import Watch
 from bots_client._retry import Deadline
-from bots_client._step_models import Receipt, SelectedTask, Selection
 
 MOST_LEASES = 1000  # of a run, and tasks of each, that are asked for; what the service tells at most
 DELIVERY_SHARE = 0.5  # of a selection's deadline may go to reports that wait
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class ClientOptions:
     """What a resilient client was asked to do; it can be pickled.
 
     The fields are the arguments of `ResilientClient`; look_deadline_s: for each look whether the service is back.
@@ -48,31 +47,31 @@ class How:
     look_deadline_s: float
 
 
-class Here:
+class ProcessState:
     """A process's connection, and what it knows of each run."""
 
-    def __init__(self, how: How, folder: Path) -> None:
+    def __init__(self, options: ClientOptions, folder: Path) -> None:
         self.process = os.getpid()
         self.tally = Tally()
-        client = Client(how.url, api_key=how.api_key, headers=how.headers)
+        client = Client(options.url, api_key=options.api_key, headers=options.headers)
         breaker = Breaker()
         self._watch = Watch(self._look, breaker.next_pause_s)
-        self.connection = Connection(client, breaker, self._watch, self.tally, how.on_change)
-        self._how = how
+        self.connection = Connection(client, breaker, self._watch, self.tally, options.on_change)
+        self._options = options
         self._folder = folder
-        self._seed = secrets.token_hex() if how.seed is None else f"{how.seed}/{_place()}"
+        self._seed = secrets.token_hex() if options.seed is None else f"{options.seed}/{_place()}"
         self._lock = threading.Lock()
-        self._runs: dict[tuple[str, str], RunHere] = {}
+        self._runs: dict[tuple[str, str], LocalRun] = {}
 
-    def run(self, dataset: str, run: str) -> "RunHere":
+    def run(self, dataset: str, run: str) -> "LocalRun":
         """Return what is known of a run."""
         with self._lock:
             known = self._runs.get((dataset, run))
             if known is None:
-                limit_bytes = self._how.spool_bytes
+                limit_bytes = self._options.spool_bytes
                 url = self.connection.client.url
                 spool = spool_of(self._folder, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
-                known = RunHere(self.connection, Delivery(self.connection, spool), dataset, run, self._seed)
+                known = LocalRun(self.connection, Delivery(self.connection, spool), dataset, run, self._seed)
                 self._runs[dataset, run] = known
             return known
 
@@ -96,7 +95,7 @@ class Here:
         """Say whether the service is back. What waits goes to it first, so that training need not send that."""
         with self._lock:
             runs = list(self._runs.values())
-        seconds = self._how.look_deadline_s
+        seconds = self._options.look_deadline_s
         if not self.connection.reaches(*runs[-1].name, seconds):
             return False
         if not all(run.delivery.catch_up(seconds) for run in runs):
@@ -105,7 +104,7 @@ class Here:
         return True
 
 
-class RunHere:
+class LocalRun:
     """One run, as this process sees it."""
 
     def __init__(self, connection: Connection, delivery: Delivery, dataset: str, run: str, seed: str) -> None:
@@ -179,7 +178,7 @@ class RunHere:
         """Return what uniform choice could expect by the newest outlook; None if the service cannot tell at once."""
         if not self._connection.is_there():
             return None
-        call = replace(chart_calls.outlooks(*self.name, points=1), retried=False)
+        call = replace(run_calls.outlooks(*self.name, points=1), retried=False)
         try:
             outlooks = self._connection.ask(call, seconds).outlooks
         except BotsClientError as error:

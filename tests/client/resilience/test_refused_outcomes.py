@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bots_client import FieldError
-from bots_client._resilience.flaws import without_flaws
+from bots_client._resilience.delivery import split_report
 
 BODY = json.dumps({"dataset": "guru", "outcomes": [{"task": name} for name in "abcd"]}).encode()
 
@@ -19,7 +19,7 @@ def tasks_in(body):
 
 
 def test_outcomes_with_flaws_are_told_from_the_others():
-    parts = without_flaws(BODY, [at("outcomes", 1, "task"), at("outcomes", 3), at("outcomes", 1, "trials")])
+    parts = split_report(BODY, [at("outcomes", 1, "task"), at("outcomes", 3), at("outcomes", 1, "trials")])
 
     assert parts is not None
     sound, flawed = parts
@@ -40,8 +40,8 @@ def test_outcomes_with_flaws_are_told_from_the_others():
     ids=["none", "all of them", "elsewhere", "here and elsewhere", "every one", "one that is not there"],
 )
 def test_a_report_that_cannot_be_saved_is_left_whole(flaws):
-    assert without_flaws(BODY, flaws) is None
+    assert split_report(BODY, flaws) is None
 
 
 def test_a_rewind_has_no_outcomes():
-    assert without_flaws(b'{"step": 3}', [at("outcomes", 0)]) is None
+    assert split_report(b'{"step": 3}', [at("outcomes", 0)]) is None

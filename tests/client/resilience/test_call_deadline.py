@@ -6,16 +6,16 @@ import time
 import pytest
 
 from bots_client import DeadlineExceededError
-from bots_client._resilience.in_time import in_time
+from bots_client._resilience.deadline import call_within
 
 
 def test_what_is_asked_is_answered():
-    assert in_time(lambda: 7, 60, asked="GET /version") == 7
+    assert call_within(lambda: 7, 60, asked="GET /version") == 7
 
 
 def test_what_goes_wrong_is_raised():
     with pytest.raises(ZeroDivisionError):
-        in_time(lambda: 1 / 0, 60, asked="GET /version")
+        call_within(lambda: 1 / 0, 60, asked="GET /version")
 
 
 def test_what_hangs_is_given_up():
@@ -23,7 +23,7 @@ def test_what_hangs_is_given_up():
     begun = time.monotonic()
 
     with pytest.raises(DeadlineExceededError, match=r"GET /version within 0\.05 s"):
-        in_time(end.wait, 0.05, asked="GET /version")
+        call_within(end.wait, 0.05, asked="GET /version")
 
     assert time.monotonic() - begun < 30
     end.set()
@@ -35,4 +35,4 @@ def test_without_a_thread_to_be_had_the_call_is_made_all_the_same(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", fail)
 
-    assert in_time(lambda: 7, 60, asked="GET /version") == 7
+    assert call_within(lambda: 7, 60, asked="GET /version") == 7
