@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tools.check_sizes import LIMITS, Limits, main, own_lines, problems_in
+from tools.check_sizes import LIMITS, Limits, main, may_be_short, own_lines, problems_in
 
 SHORT = Limits(file=10, function=3)
 
@@ -39,6 +39,19 @@ def test_a_long_function_is_named_with_its_line(indent, prefix):
 
 def test_tests_may_have_long_functions():
     assert list(problems_in(function_of(9), "a.py", Limits(file=10, function=None))) == []
+
+
+def test_a_short_file_is_named_unless_it_has_a_reason():
+    limits = Limits(file=10, function=3, shortest_file=4)
+    [problem] = problems_in("x = 1\n" * 3, "service/bots_service/usecases/a.py", limits)
+    assert problem.startswith("service/bots_service/usecases/a.py: 3 lines, at least 4")
+    assert list(problems_in("x = 1\n" * 4, "service/bots_service/usecases/a.py", limits)) == []
+    assert list(problems_in("x = 1\n" * 3, "service/bots_service/usecases/__init__.py", limits)) == []
+
+
+@pytest.mark.parametrize("name", ["core/belief/__init__.py", "__main__.py", "api/routes/health.py", "ports/keys.py"])
+def test_packages_entry_points_routes_and_ports_may_be_short(name):
+    assert may_be_short(f"service/bots_service/{name}")
 
 
 def test_the_check_fails_on_a_long_file_and_passes_a_long_migration(tmp_path, monkeypatch, capsys):
