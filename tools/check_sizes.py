@@ -44,8 +44,7 @@ SHORT_FILES = {
     "client/bots_client/_resilience/flaws.py": "read by whoever debugs a refused report, and by nobody else",
     "client/bots_client/integrations/*.py": "one trainer's adapter, or what several of them share",
     # Of 22 November 2026: to be merged in the redesign.
-    "service/bots_service/api/direct_route.py": "to be merged",
-    "service/bots_service/api/lease_answers.py": "to be merged",
+    "service/bots_service/api/responses.py": "to be merged",
     "service/bots_service/storage/redis/rates.py": "to be merged",
     "client/bots_client/_backup_models.py": "to be merged",
     "client/bots_client/_calls/service_calls.py": "to be merged",
