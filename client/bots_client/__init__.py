@@ -23,8 +23,7 @@ from bots_client._admin_models import (
     Version,
     WhoAmI,
 )
-from bots_client._async_client import AsyncClient
-from bots_client._client import Client
+from bots_client._client import AsyncClient, Client
 from bots_client._errors import (
     AuthenticationError,
     BotsClientError,

@@ -82,6 +82,10 @@ class Call(Generic[T]):
         return f"{self.method} {self.path}"
 
 
+Stream = Call[bytes]  # its answer goes to the caller chunk by chunk
+Probe = Call[None]  # its answer is whether it succeeded
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A whole answer."""

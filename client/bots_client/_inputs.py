@@ -1,12 +1,20 @@
 """What a caller hands in: tasks, outcomes, settings."""
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, SupportsFloat, TypedDict
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
 
 from bots_client._errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - exported for the calls
+elif sys.version_info >= (3, 11):  # so that `typing.get_type_hints` works where `typing` has it
+    from typing import Unpack  # novm
+else:
+    Unpack = dict
 
 ABORTED = (("status", "aborted"),)
 SHAPED = ["successes", "trials", "rewards"]

@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.resources import files
 from types import ModuleType
+from typing import get_type_hints
 
 import httpx
 import pytest
 
 import bots_client
-from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Settings
+from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Selection, Settings
 from bots_client._calls import step_calls
 from bots_client._decode import into
 from tests.client.answers import SELECTION, VERSION
@@ -21,11 +22,15 @@ SECRET = "sk-never-show-this"
 
 
 def public(of) -> set[str]:
-    return {name for name in vars(of) if not name.startswith("_")}
+    return {name for name in dir(of) if not name.startswith("_")}
 
 
 def test_the_public_names_are_the_intended_ones():
-    named = {name for name in public(bots_client) if not isinstance(getattr(bots_client, name), ModuleType)}
+    named = {
+        name
+        for name in vars(bots_client)
+        if not name.startswith("_") and not isinstance(getattr(bots_client, name), ModuleType)
+    }
 
     assert [*sorted(named), "__version__"] == bots_client.__all__
 
@@ -41,13 +46,20 @@ def test_both_clients_have_the_same_calls_with_the_same_arguments():
         assert one.parameters == other.parameters, name
 
 
-def test_a_method_shows_the_signature_and_the_words_of_its_call():
-    signature = inspect.signature(Client.select)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_an_editor_sees_each_call_as_a_method_with_types_and_documentation(kind):
+    for name in public(kind):
+        method = inspect.getattr_static(kind, name)
+        assert inspect.isfunction(method), name  # `def` in a class body: what completion without running code finds
+        assert method.__qualname__.endswith(f".{name}")
+        assert set(get_type_hints(method)) == {*inspect.signature(method).parameters, "return"} - {"self"}, name
+        assert (method.__doc__ or "").strip(), name
 
-    assert list(signature.parameters)[:3] == ["self", "dataset", "count"]
-    assert signature.return_annotation is bots_client.Selection
-    assert Client.select.__doc__ == step_calls.select.__doc__
-    assert "self" not in inspect.signature(Client("http://127.0.0.1:1").run).parameters
+
+def test_a_method_answers_what_its_call_describes():
+    assert get_type_hints(Client.select)["return"] is get_type_hints(AsyncClient.select)["return"] is Selection
+    assert inspect.iscoroutinefunction(AsyncClient.select)
+    assert inspect.getdoc(Client.select) == inspect.getdoc(AsyncClient.select) == inspect.getdoc(step_calls.select)
 
 
 def test_the_settings_that_can_be_given_are_those_that_are_answered():

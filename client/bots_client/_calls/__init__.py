@@ -1,1 +1,1 @@
-"""Every call of the service, described once; the two clients make methods of them."""
+"""Every call of the service as data. `python -m tools.client_methods` writes the methods of both clients from it."""

@@ -4,7 +4,20 @@ import os
 from collections.abc import Callable, Iterable
 
 from bots_client._admin_models import ApiKey, Imported, NewApiKey, Pruning, Version, WhoAmI
-from bots_client._call import Call, Pages, Progress, Upload, file_upload, given, key_header, listed, path, written
+from bots_client._call import (
+    Call,
+    Pages,
+    Probe,
+    Progress,
+    Stream,
+    Upload,
+    file_upload,
+    given,
+    key_header,
+    listed,
+    path,
+    written,
+)
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import strings
@@ -13,7 +26,7 @@ BACKUP = "application/vnd.bots.backup"
 BACKUP_DEADLINE_S = 3600.0  # a dataset of a million tasks with a few long journals is some 200 MB
 
 
-def export_dataset(dataset: str, run: str | None = None, *, deadline_s: float = BACKUP_DEADLINE_S) -> Call[bytes]:
+def export_dataset(dataset: str, run: str | None = None, *, deadline_s: float = BACKUP_DEADLINE_S) -> Stream:
     """Give a dataset with all its runs, or one run of it, as the chunks of a backup.
 
         with open("guru.botsbackup", "wb") as file:
@@ -134,11 +147,11 @@ def version() -> Call[Version]:
     return Call("GET", path("version"), into(Version))
 
 
-def is_ready() -> Call[None]:
+def is_ready() -> Probe:
     """Tell whether the service wants requests now, degraded or not; False also when it cannot be reached."""
     return Call("GET", path("readyz"), nothing, retried=False)
 
 
-def is_live() -> Call[None]:
+def is_live() -> Probe:
     """Tell whether the service's process answers; False also when it cannot be reached."""
     return Call("GET", path("livez"), nothing, retried=False)

@@ -58,7 +58,7 @@ def upload_dataset(
         name: letters, digits, ".", "_" and "-".
         source: path of a file, or a function that begins the bytes anew (an attempt may have to be repeated).
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: as the file's name says.
-        reference_models: names of the models whose pass rates the tasks carry; not needed where the file holds them.
+        reference_models: names of the models whose pass rates the tasks carry; not needed if the file holds them.
         description: for people.
         on_progress: called with the bytes sent and the bytes in all (None: not known); counts anew after a failed
             attempt. AsyncClient calls it from a thread.

@@ -1,13 +1,12 @@
 """Runs: settings, beliefs, history, charts, snapshots and rewinds."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from bots_client._admin_models import Snapshot
-from bots_client._call import PAGE, Call, Pages, given, listed, path, written
+from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import GivenSettings, strings
+from bots_client._inputs import GivenSettings, Unpack, strings
 from bots_client._models import (
     Calibration,
     Curve,
@@ -18,9 +17,6 @@ from bots_client._models import (
     Run,
     TaskBelief,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack  # typing has it from Python 3.11; a type checker knows this one everywhere
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
@@ -96,7 +92,7 @@ def tasks(
         ids: only these; empty: all.
         tag: only tasks that bear it.
         search: only tasks whose id contains it; "a" and "A" are the same.
-        sort: index (as the pool was given), mean, distance (to the target), evidence or last_step; "-mean" descends.
+        sort: index (the pool's order), mean, distance (to the target), evidence or last_step; "-mean" descends.
         limit: at most so many; None: all (for a large pool `tasks_arrow` is quicker).
     """
     where = path("datasets", dataset, "runs", run, "tasks")
@@ -124,7 +120,7 @@ def count_tasks(
     return Call("GET", where, field_of(int, "matching"), (*_chosen(ids, tag, search), ("limit", "1")))
 
 
-def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = ARROW_DEADLINE_S) -> Call[bytes]:
+def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = ARROW_DEADLINE_S) -> Stream:
     """Give the belief about the whole pool as the chunks of an Arrow stream (`pyarrow.ipc.open_stream` reads it).
 
     Args:

@@ -83,7 +83,7 @@ class Connection:
             raise DeadlineExceededError(f"no time is left for {call.asked}")
         call = replace(call, deadline_s=seconds * OWN_SHARE)
         try:
-            answer = call_within(lambda: self.client._send(call), seconds, asked=call.asked)
+            answer = call_within(lambda: self.client.send(call), seconds, asked=call.asked)
         except RequestError:
             self._breaker.succeeded()  # it is there, and says no
             raise
