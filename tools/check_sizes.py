@@ -43,16 +43,11 @@ SHORT_FILES = {
     "service/bots_service/ports/*.py": "a port",
     "service/bots_service/core/belief/protocol.py": "what every kind of belief offers",
     "service/bots_service/doctor/*.py": "one examination of the doctor",
-    "client/bots_client/_resilience/flaws.py": "read by whoever debugs a refused report, and by nobody else",
+    "client/bots_client/_client.py": "the two names that users import; their methods are generated",
     "client/bots_client/integrations/*.py": "one trainer's adapter, or what several of them share",
     # Of 22 November 2026: to be merged in the redesign.
     "service/bots_service/api/responses.py": "to be merged",
     "service/bots_service/storage/redis/rates.py": "to be merged",
-    "client/bots_client/_backup_models.py": "to be merged",
-    "client/bots_client/_calls/service_calls.py": "to be merged",
-    "client/bots_client/_journal_models.py": "to be merged",
-    "client/bots_client/_lease_models.py": "to be merged",
-    "client/bots_client/_methods.py": "to be merged",
 }
 
 
