@@ -14,13 +14,16 @@ from prometheus_client import CollectorRegistry
 
 from bots_service.api import bodies as pace_module
 from bots_service.api import overload as line_module
-from bots_service.api.overload import Admission, Buffer, Limits, Line, Refusal, is_upload
+from bots_service.api.app import every_route
+from bots_service.api.overload import Admission, Buffer, Limits, Line, Refusal
+from bots_service.api.route_kinds import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
 from bots_service.metrics.process import RequestMetrics
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 
 SOON_S = 30.0
+KINDS = RouteKinds(every_route())
 REPORT = {"dataset": "guru", "outcomes": [solved(1)]}
 
 
@@ -83,7 +86,7 @@ async def test_a_refusal_reads_no_body_and_calls_nobody():
 
     headers = [(b"content-length", b"100"), (b"x-request-id", b"abc")]
     scope = {"type": "http", "method": "POST", "path": "/report", "query_string": b"", "headers": headers}
-    await Refusal(never, line, RequestMetrics(CollectorRegistry()))(scope, never, send)
+    await Refusal(never, KINDS, line, RequestMetrics(CollectorRegistry()))(scope, never, send)
     assert sent[0]["status"] == 503
     assert (b"x-request-id", b"abc") in sent[0]["headers"]
     assert json.loads(sent[1]["body"])["instance"] == "/report"
@@ -169,7 +172,7 @@ async def test_a_client_that_left_while_it_waited_costs_no_work():
         return receive
 
     gate = asyncio.Event()
-    admission = Admission(app, Line(concurrent=1, waiting=5), Limits())
+    admission = Admission(app, KINDS, Line(concurrent=1, waiting=5), Limits())
     scope = {"type": "http", "method": "POST", "path": "/select", "headers": [(b"content-length", b"2")]}
     first = asyncio.create_task(admission(scope, receiver(leaves=False), send))
     await until(lambda: asked == 1)
@@ -273,7 +276,7 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
         while (await receive()).get("more_body"):
             pass
 
-    admission = Admission(app, Line(concurrent=1, waiting=0), Limits())
+    admission = Admission(app, KINDS, Line(concurrent=1, waiting=0), Limits())
     admission._training_bodies = Buffer(15)
 
     async def receive() -> Any:
@@ -292,17 +295,23 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("PUT", "/datasets/a", True),
-        ("POST", "/datasets/a/tasks", True),
-        ("POST", "/imports", True),
-        ("DELETE", "/datasets/a/tasks", False),
-        ("PUT", "/datasets/a/runs/b", False),
-        ("POST", "/report", False),
-        ("GET", "/", False),
+        ("PUT", "/datasets/a", RouteKind.UPLOAD),
+        ("POST", "/datasets/a/tasks", RouteKind.UPLOAD),
+        ("POST", "/imports", RouteKind.UPLOAD),
+        ("DELETE", "/datasets/a/tasks", RouteKind.CONTROL),
+        ("PUT", "/datasets/a/runs/b", RouteKind.CONTROL),
+        ("POST", "/select", RouteKind.TRAINING),
+        ("POST", "/report", RouteKind.TRAINING),
+        ("GET", "/report", RouteKind.CONTROL),
+        ("GET", "/readyz", RouteKind.PROBE),
+        ("POST", "/livez", RouteKind.PROBE),
+        ("GET", "/metrics", RouteKind.METRICS),
+        ("GET", "/", RouteKind.CONTROL),
+        ("GET", "/nowhere", RouteKind.CONTROL),
     ],
 )
-def test_what_brings_tasks_may_be_large_and_take_long(method: str, path: str, expected: bool):
-    assert is_upload({"method": method, "path": path}) == expected
+def test_a_request_has_the_kind_that_its_route_declares(method: str, path: str, expected: RouteKind):
+    assert KINDS({"method": method, "path": path}) is expected
 
 
 async def test_uploads_wait_for_each_other_and_hold_up_no_training(tmp_path: Path):

@@ -236,6 +236,6 @@ def test_a_route_that_does_not_say_whom_it_lets_in_can_not_be_made():
     with pytest.raises(ValueError, match="does not fit a path"):
         guarded_router().get("/{dataset}")(allowed(Scope.READ, about=About.NONE)(endpoint))
     bare = APIRouter()
-    bare.get("/secrets")(open_to_all(endpoint))
+    bare.get("/secrets")(open_to_all()(endpoint))
     with pytest.raises(ValueError, match="has no guard"):
         list(guarded(bare))

@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +16,7 @@ from bots_service.api import openapi
 from bots_service.api.middleware import RequestScope, RequestTracer
 from bots_service.api.overload import Admission, Limits, Line, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
+from bots_service.api.route_kinds import RouteKinds
 from bots_service.api.routes import (
     backups,
     datasets,
@@ -30,7 +30,7 @@ from bots_service.api.routes import (
     tasks,
     training,
 )
-from bots_service.api.security import guarded
+from bots_service.api.security import GuardedRoute, guarded
 from bots_service.api.uploads import UploadLimits
 from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics, RequestMetrics
@@ -94,18 +94,24 @@ def create_app(
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
-    written = openapi.document(app, [route for module in ROUTES for route in guarded(module.router)])
+    written = openapi.document(app, every_route())
     app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to hand in one's own
     return app
+
+
+def every_route() -> list[GuardedRoute]:
+    """Return all routes of the application."""
+    return [route for module in ROUTES for route in guarded(module.router)]
 
 
 def _surround(app: FastAPI, limits: Limits, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
     """Put what happens around every request in front of the routes; the last one added is the outermost."""
     app.state.line = line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     metrics.watch_line(lambda: line.working, lambda: line.waiting)
-    app.add_middleware(Admission, line=line, limits=limits)
-    app.add_middleware(RequestScope, metrics=metrics, tracer=tracer)
-    app.add_middleware(Refusal, line=line, metrics=metrics)
+    kinds = RouteKinds(every_route())
+    app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
+    app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics, tracer=tracer)
+    app.add_middleware(Refusal, kind_of=kinds, line=line, metrics=metrics)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
@@ -133,6 +139,5 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> set[str]:
     """Return the methods of all routes at this address; the framework names those of the first one only."""
-    routes = [route for module in ROUTES for route in module.router.routes if isinstance(route, APIRoute)]
-    matching = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    matching = [route.methods for route in every_route() if route.matches(request.scope)[0] is not Match.NONE]
     return {method for methods in matching for method in methods}

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import INTERNAL, problem_response
+from bots_service.api.route_kinds import MACHINES, RouteKind, RouteKinds
 from bots_service.api.security import TOLD, log_act
 from bots_service.metrics.process import CLIENT_LEFT, METHODS, RequestMetrics
 from bots_service.spans import Fact, Tracer, TraceSpan, Work, working
@@ -22,8 +23,6 @@ log = structlog.get_logger("bots_service.access")
 # Called a thousand times a second by trainers, and reads for ever by probes, Prometheus and every open page: a line for
 # each that went well would cost trainers a tenth, and hide all others.
 READS = {"GET", "HEAD"}
-TRAINING = {"/select", "/report"}
-PROBES = {"/livez", "/readyz", "/metrics"}  # asked for ever by machines that nobody waits for: never traced
 SLOW_S = 1.0  # a trainer's GPUs stand still that long; the line tells where the time went
 REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
 
@@ -60,8 +59,11 @@ class RequestScope:
     The line in the log names the route's template, never the query or a header.
     """
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
+    def __init__(
+        self, app: ASGIApp, kind_of: RouteKinds, metrics: RequestMetrics, tracer: RequestTracer | None
+    ) -> None:
         self._app = app
+        self._kind_of = kind_of
         self._metrics = metrics
         self._tracer = tracer
 
@@ -80,7 +82,8 @@ class RequestScope:
                 finish_headers(MutableHeaders(scope=message), request_id)
             await send(message)
 
-        span = self._span(scope)
+        kind = self._kind_of(scope)
+        span = self._span(scope, kind)
         tracer = self._tracer if span is not None and span.is_sampled else None
         with bound(request_id, span), working(tracer) as work:
             try:
@@ -94,13 +97,13 @@ class RequestScope:
             finally:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], template_of(scope), status, seconds)
-                _log_access(scope, status, seconds, work)
+                _log_access(scope, kind, status, seconds, work)
                 log_act(scope, status)
                 if span is not None:
                     _end(span, scope, status, {"request_id": request_id, **work.facts})
 
-    def _span(self, scope: Scope) -> RequestSpan | None:
-        if self._tracer is None or scope["path"] in PROBES:
+    def _span(self, scope: Scope, kind: RouteKind) -> RequestSpan | None:
+        if self._tracer is None or kind in MACHINES:
             return None
         return self._tracer.request(scope["method"], Headers(scope=scope))
 
@@ -138,18 +141,18 @@ def bound(request_id: str, span: RequestSpan | None) -> Iterator[None]:
             structlog.contextvars.unbind_contextvars(*TOLD)
 
 
-def _log_access(scope: Scope, status: int, seconds: float, work: Work) -> None:
-    template = template_of(scope)
+def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float, work: Work) -> None:
+    is_training = kind is RouteKind.TRAINING
     if not status:
         write = log.info  # the client went away before it was answered
     elif status >= 500:
         write = log.error
-    elif status >= 400 or (template in TRAINING and seconds > SLOW_S):
+    elif status >= 400 or (is_training and seconds > SLOW_S):
         write = log.warning
     else:
-        write = log.debug if scope["method"] in READS or template in TRAINING else log.info
+        write = log.debug if scope["method"] in READS or is_training else log.info
     parts = {f"{name.replace(' ', '_')}_ms": _ms(spent) for name, spent in work.seconds.items()}
-    write("request", method=scope["method"], route=template, status=status, ms=_ms(seconds), **parts)
+    write("request", method=scope["method"], route=template_of(scope), status=status, ms=_ms(seconds), **parts)
 
 
 def _ms(seconds: float) -> float:

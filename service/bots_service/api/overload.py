@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bots_service.api.bodies import JSON, Pace
 from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.problems import answer_error
+from bots_service.api.route_kinds import RouteKind, RouteKinds
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 from bots_service.metrics.process import RequestMetrics
 from bots_service.spans import Span
@@ -117,8 +118,6 @@ class Buffer:
         self.held -= count
 
 
-TRAINING = {"/select", "/report"}
-PROBES = {"/livez", "/readyz"}
 UPLOADS_AT_ONCE = 4  # each may hold a body of 64 MiB and its tasks
 UPLOADS_WAITING = 64
 CONTROL_S = 60.0  # for everything else: far longer than any takes, and shorter than people's patience
@@ -140,15 +139,16 @@ class Limits:
 class Refusal:
     """Pure ASGI, the outermost: answers 503 at once while the line is full, and has spent next to nothing on it."""
 
-    def __init__(self, app: ASGIApp, line: Line, metrics: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, metrics: RequestMetrics) -> None:
         self._app = app
+        self._kind_of = kind_of
         self._line = line
         self._metrics = metrics
         self._told, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if not (self._line.is_full and scope["type"] == "http" and is_training(scope)):
+        if not (self._line.is_full and scope["type"] == "http" and self._kind_of(scope) is RouteKind.TRAINING):
             await self._app(scope, receive, send)
             return
         error = self._line.refusal()
@@ -168,26 +168,26 @@ class Refusal:
 class Admission:
     """Pure ASGI: for each request a deadline, and a turn where it needs one, once its body is there."""
 
-    def __init__(self, app: ASGIApp, line: Line, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, limits: Limits) -> None:
         self._app = app
+        self._kind_of = kind_of
         self._training, self._uploads = line, Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
         self._training_bodies, self._upload_bodies = Buffer(), Buffer()
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in PROBES:
+        if scope["type"] != "http" or (kind := self._kind_of(scope)) is RouteKind.PROBE:
             await self._app(scope, receive, send)
             return
         pace = Pace(receive, is_complete=has_no_body(scope))
-        entry, seconds = self._entry(scope, pace), CONTROL_S
-        if is_training(scope):
-            seconds = self._limits.request_timeout_s
+        queued = self._queued(scope, kind, pace)
+        seconds = self._limits.request_timeout_s if kind is RouteKind.TRAINING else CONTROL_S
         try:
-            async with asyncio.timeout(seconds) as entry.deadline:
-                await self._app(scope, entry, Parting(scope, pace, send, entry.deadline))
+            async with asyncio.timeout(seconds) as queued.deadline:
+                await self._app(scope, queued, Parting(scope, pace, send, queued.deadline))
         except TimeoutError as error:
-            if not entry.deadline.expired():
+            if not queued.deadline.expired():
                 raise
             said = f"the request was not done in {seconds:g} s; try again, under the same Idempotency-Key"
             refusal = DeadlinePassedError(said)
@@ -195,12 +195,12 @@ class Admission:
             response = await answer_error(Request(scope), refusal)
             await response(scope, receive, Parting(scope, pace, send))
         finally:
-            entry.leave()
+            queued.leave()
 
-    def _entry(self, scope: Scope, pace: Pace) -> "QueuedRequest":
-        if is_training(scope):
+    def _queued(self, scope: Scope, kind: RouteKind, pace: Pace) -> "QueuedRequest":
+        if kind is RouteKind.TRAINING:
             return QueuedRequest(pace, self._training_bodies, self._training, work_s=self._limits.request_timeout_s)
-        if is_upload(scope):
+        if kind is RouteKind.UPLOAD:
             is_streamed = not Headers(scope=scope).get("content-type", "").startswith(JSON)
             return QueuedRequest(pace, self._upload_bodies, self._uploads, work_s=None, is_streamed=is_streamed)
         return QueuedRequest(pace, self._upload_bodies, None, work_s=CONTROL_S)
@@ -307,21 +307,6 @@ class Parting:
                     await self._pace()
         except (TimeoutError, SlowSenderError):
             pass
-
-
-def is_training(scope: Scope) -> bool:
-    """Say whether it is a select or a report."""
-    return scope["path"] in TRAINING and scope["method"] == "POST"
-
-
-def is_upload(scope: Scope) -> bool:
-    """Say whether it brings tasks, or a backup."""
-    parts = scope["path"].split("/")
-    if (scope["method"], parts[1:]) == ("POST", ["imports"]):
-        return True
-    if parts[1:2] != ["datasets"]:
-        return False
-    return (scope["method"], len(parts)) == ("PUT", 3) or (scope["method"], parts[3:]) == ("POST", ["tasks"])
 
 
 def declared_length(scope: Scope) -> int | None:

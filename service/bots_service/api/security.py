@@ -1,10 +1,10 @@
-"""Who may call which route. Every route says so itself, by a decorator; one that doesn't can't be made."""
+"""Who may call which route, and what kind it is. A route says both in its decorator; without it no route is made."""
 
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import structlog
 from fastapi.routing import APIRoute, APIRouter
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Scope as ASGIScope
 
 from bots_service.api.parameters import use_cases_of
+from bots_service.api.route_kinds import RouteKind
 from bots_service.ports.keys import Scope
 from bots_service.spans import tell_request
 from bots_service.usecases.authenticate import Caller
@@ -81,7 +82,7 @@ class About(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a route asks of its caller.
+    """What a route asks of its caller, and how its requests are let in.
 
     scopes: one of them is needed; None: the route is open to everybody.
     audited: each call leaves a line in the log, whatever became of it.
@@ -90,20 +91,22 @@ class Guard:
     scopes: frozenset[Scope] | None
     about: About
     audited: bool
+    kind: RouteKind
 
 
-OPEN = Guard(None, About.NONE, audited=False)
 _GUARD = "__bots_guard__"
 
 
-def allowed(*scopes: Scope, about: About = About.PATH, audited: bool = False) -> Callable[[Endpoint], Endpoint]:
+def allowed(
+    *scopes: Scope, about: About = About.PATH, kind: RouteKind = RouteKind.CONTROL, audited: bool = False
+) -> Callable[[Endpoint], Endpoint]:
     """Let only callers in that have one of the scopes, for the dataset that the route is about."""
-    return _guarded_by(Guard(frozenset(scopes), about, audited))
+    return _guarded_by(Guard(frozenset(scopes), about, audited, kind))
 
 
-def open_to_all(endpoint: Endpoint) -> Endpoint:
+def open_to_all(kind: RouteKind = RouteKind.CONTROL) -> Callable[[Endpoint], Endpoint]:
     """Let everybody in: for probes, whose callers have no key, and for the page, which asks for one."""
-    return _guarded_by(OPEN)(endpoint)
+    return _guarded_by(Guard(None, About.NONE, audited=False, kind=kind))
 
 
 def _guarded_by(guard: Guard) -> Callable[[Endpoint], Endpoint]:
@@ -116,6 +119,8 @@ def _guarded_by(guard: Guard) -> Callable[[Endpoint], Endpoint]:
 
 class GuardedRoute(APIRoute):
     """A route that looks at its caller before anything else, so that a stranger learns nothing, not even by a 422."""
+
+    methods: set[str]
 
     def get_route_handler(self) -> Handler:
         """Return the route's function behind its guard.
@@ -155,14 +160,25 @@ class GuardedRoute(APIRoute):
             raise ValueError(f"{self.path}: @allowed(about={guard.about}) does not fit a path like this")
         return guard
 
+    @property
+    def kind(self) -> RouteKind:
+        """How its requests are let in."""
+        return self.guard.kind
+
     def handler(self) -> Handler:
-        """Return the route's function, as FastAPI calls it."""
+        """Return the route's function, as FastAPI calls it.
+
+        A training route's function is called with the request and nothing else: FastAPI's solving of dependencies
+        costs as much as decoding the body.
+        """
+        if self.kind is RouteKind.TRAINING:
+            return cast(Handler, self.endpoint)
         return super().get_route_handler()
 
 
 def guarded_router(**options: Any) -> APIRouter:
     """Return a router whose routes must all say whom they let in."""
-    return APIRouter(**{"route_class": GuardedRoute, **options})
+    return APIRouter(route_class=GuardedRoute, **options)
 
 
 def guarded(router: APIRouter) -> Iterator[GuardedRoute]:

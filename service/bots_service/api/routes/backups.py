@@ -15,6 +15,7 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, NAME, DatasetName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import encode, json_response
+from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, LimitReachedError, RunHasHistoryError
 from bots_service.ports.backup import Imported
@@ -120,7 +121,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
         ),
     },
 )
-@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+@allowed(Scope.ADMIN, about=About.EVERY, kind=RouteKind.UPLOAD, audited=True)
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
     """Put a dataset with its runs, or one run, back as an export wrote it: all of it, or nothing."""
     use_cases, most = use_cases_of(request), request.app.state.uploads.max_bytes

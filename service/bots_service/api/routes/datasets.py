@@ -17,6 +17,7 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, MAX_IDS, Cursor, DatasetName, Limit, TaskId, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import encode, json_response, moment
+from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.api.task_formats.text import AppendRequest, DatasetRequest
 from bots_service.api.uploads import NDJSON, PARQUET, Count, UploadHeader, header_of, open_tasks, require_models
@@ -104,7 +105,7 @@ _RETIRE = msgspec.json.Decoder(RetireRequest)
         **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
 async def put_dataset(
     request: Request,
     dataset: DatasetName,
@@ -186,7 +187,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset; those that were there keep their beliefs."""
     use_cases = use_cases_of(request)

@@ -27,14 +27,14 @@ HEADERS = {
 
 
 @router.api_route("/", methods=READ)
-@open_to_all
+@open_to_all()
 async def show_page(request: Request) -> Response:
     """Return the page."""
     return await _sent(request, INDEX)
 
 
 @router.api_route("/page/{name}", methods=READ)
-@open_to_all
+@open_to_all()
 async def send_file(request: Request, name: str) -> Response:
     """Return a file of the page."""
     return await _sent(request, name)

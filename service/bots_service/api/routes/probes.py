@@ -12,6 +12,7 @@ from bots_service import __version__
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.responses import json_response
+from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router, open_to_all
 from bots_service.metrics.exposition import MEDIA_TYPE
 from bots_service.metrics.process import Metrics
@@ -44,7 +45,7 @@ class VersionResponse(Struct, frozen=True):
 
 
 @router.get("/livez", response_class=Response, responses=answers_with(LivenessResponse))
-@open_to_all
+@open_to_all(RouteKind.PROBE)
 async def tell_alive() -> Response:
     """Answer at once, whatever the database does."""
     return json_response(LivenessResponse("ok"))
@@ -55,7 +56,7 @@ async def tell_alive() -> Response:
     response_class=Response,
     responses=answers_with(ReadinessResponse, {200: "Send requests.", 503: "Send none."}),
 )
-@open_to_all
+@open_to_all(RouteKind.PROBE)
 async def tell_ready(request: Request) -> Response:
     """Say whether requests should be sent here, as it was found at most two seconds ago."""
     found = use_cases_of(request).readiness()
@@ -81,7 +82,7 @@ async def tell_version(request: Request) -> Response:
         }
     },
 )
-@allowed(Scope.READ, about=About.EVERY)
+@allowed(Scope.READ, about=About.EVERY, kind=RouteKind.METRICS)
 async def tell_metrics(request: Request) -> Response:
     """Return what was counted, by all workers of this service. Asks no store."""
     of_all: Callable[[], Awaitable[bytes]] | None = request.app.state.metrics_of_all
