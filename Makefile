@@ -92,7 +92,7 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal $(LOWEST_TESTS))
 
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
-	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/api/test_overload.py \
+	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/demo tests/api/test_overload.py \
 		tests/trainers/test_ms_swift.py tests/trainers/test_grpo_cpu.py)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes

@@ -32,7 +32,7 @@ class KernelGrid:
 
 
 FULL = KernelGrid((10**4, 10**5, 10**6, 10**7), HISTORIES, Patience(seconds=3, fewest=5, most=200))
-QUICK = KernelGrid((10**4, 10**5), ((0, 0), (200, 32)), Patience(seconds=0.2, fewest=3, most=20))
+QUICK = KernelGrid((10**4,), ((0, 0), (20, 32)), Patience(seconds=0.2, fewest=3, most=20))
 
 
 @dataclass(frozen=True, slots=True)

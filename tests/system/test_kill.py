@@ -18,7 +18,7 @@ from tests.sizes import size
 
 TASKS = 200
 REPORTERS = 8
-ROUNDS = size(10, 40)
+ROUNDS = size(5, 40)
 TRIALS = 16
 
 
