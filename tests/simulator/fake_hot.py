@@ -218,8 +218,11 @@ class FakeStates:
         outages = self._link.outages
 
         def effect() -> PublishResult:
-            is_new = mark == f"{outages}:{self._hot.generation_of(run)}"
-            return self._hot.publish(run, state) if is_new else PublishResult.OUTDATED
+            marked, _, generation = mark.partition(":")
+            if marked != str(outages):
+                return PublishResult.OUTDATED
+            is_new = generation == self._hot.generation_of(run)
+            return self._hot.publish(run, state) if is_new else PublishResult.SUPERSEDED
 
         try:
             reach = await self._link.call(f"publish {state.seq}", effect)

@@ -83,9 +83,9 @@ class TestRedisStates(StatesContract):
     ):
         mark = (await hot.states.newest(run_row())).mark
         client.flushall()
-        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.SUPERSEDED
         assert await found(other.states, run_row()) is None
-        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.SUPERSEDED
         assert await found(other.states, run_row()) is None
         assert await hot.publish(state_at(4)) is PublishResult.ALL
 
@@ -108,7 +108,7 @@ class TestRedisStates(StatesContract):
         mark = (await other.states.newest(run_row())).mark
         await hot.states.doubt(run_row())
         assert await found(other.states, run_row()) is None
-        assert await other.states.publish(run_row(), state_at(5), mark) is PublishResult.OUTDATED
+        assert await other.states.publish(run_row(), state_at(5), mark) is PublishResult.SUPERSEDED
         assert hot.states.known(run_row()) is not None
 
     async def test_a_doubt_ends_for_each_replica_when_it_asked_sql_itself(self, hot: Replica, other: Replica):
@@ -154,7 +154,7 @@ class TestRedisStates(StatesContract):
         client.hset("bots:{uid-1}:state", "b", b"BOTS no state")
         newest = await other.states.newest(run_row())
         assert newest.state is None
-        assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.SUPERSEDED
         assert await other.states.publish(run_row(), state_at(4), newest.mark) is PublishResult.ALL
         assert await hot.follow() == (0, 4)
 

@@ -144,7 +144,7 @@ class TestAway:
                 assert await hot.publish(state_at(5)) is PublishResult.ALONE
                 cut = False
                 await back(hot)
-                assert await other.states.publish(run_row(), state_at(4), mark) is PublishResult.OUTDATED
+                assert await other.states.publish(run_row(), state_at(4), mark) is PublishResult.SUPERSEDED
                 assert await found(other.states, run_row()) is None
 
     @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Another replica acts between two looks of one call: the call is refused, or its answer is of one moment."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from bots_service.core.arrays import Tasks
@@ -11,9 +14,11 @@ from bots_service.engine import live_runs as live_module
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun
 from bots_service.errors import BusyError
-from bots_service.ports.hot import PublishedState, PublishResult
+from bots_service.ports.hot import LeaseResult, PublishedState, PublishResult
 from bots_service.ports.records import NewEntry, RunRow
+from bots_service.usecases import select_tasks as select_module
 from bots_service.usecases.report_outcomes import ReportCommand
+from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, outcome
 
@@ -60,6 +65,56 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
     monkeypatch.setattr(leases, "release", while_others_look)
     news = ReportCommand(POOL, "default", [outcome("t2")])
     assert (await here.use.report_outcomes(news, None)).degraded
+
+
+async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_before_every_publication(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+):
+    here, there = replicas
+    await here.report(outcome("t0"))
+    await there.select(1)
+    publish, tries = here.hot.states.publish, list[int]()
+
+    async def wiped_before(run: RunRow, state: RunState, mark: str) -> PublishResult:
+        tries.append(state.seq)
+        with redis_server.client() as client:
+            client.flushall()
+        return await publish(run, state, mark)
+
+    with monkeypatch.context() as wiping:
+        wiping.setattr(here.hot.states, "publish", wiped_before)
+        calls = (
+            here.use.report_outcomes(ReportCommand(POOL, "default", [outcome(f"t{task}")]), None)
+            for task in range(1, 9)
+        )
+        async with asyncio.timeout(30):
+            reported = await asyncio.gather(*calls)
+    assert sorted(one.receipt.seq for one in reported) == list(range(2, 10))
+    assert not any(one.degraded for one in reported)
+    assert len(tries) <= 4  # all eight by one fold, or by two
+    assert (await there.select(1)).seq == 9
+    await here.assert_is_a_replay()
+
+
+async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_every_lease(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+):
+    here, _ = replicas
+    receipt = await here.report(outcome("t0"))
+    take = here.hot.leases.take
+
+    async def wiped_before(*arguments: Any, **options: Any) -> LeaseResult:
+        with redis_server.client() as client:
+            client.flushall()
+        return await take(*arguments, **options)
+
+    monkeypatch.setattr(select_module, "PATIENCE_S", 0.1)
+    with monkeypatch.context() as wiping:
+        wiping.setattr(here.hot.leases, "take", wiped_before)
+        async with asyncio.timeout(30):
+            made = await asyncio.gather(*(here.select(4) for _ in range(3)))
+    assert [(selection.seq, selection.degraded) for selection in made] == [(receipt.seq, True)] * 3
+    assert len({task for selection in made for task in selection.tasks.tolist()}) == 12
 
 
 async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_work_meanwhile(

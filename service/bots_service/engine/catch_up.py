@@ -76,6 +76,7 @@ class CatchUp:
     async def _through(self, run: OpenRun, seq: int, mark: str | None) -> KnownState:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
+        asked_after = 0  # the entries up to here were committed before the mark was made
         while True:
             async with live.folding:
                 known = await self._nearest(run, seq, mark)
@@ -87,11 +88,18 @@ class CatchUp:
                 # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
                 with Span("publish", seq=state.seq):
                     reach = await self.states.publish(run.row, state, mark)
-                if reach is not PublishResult.OUTDATED:
+                if reach in (PublishResult.ALL, PublishResult.ALONE):
                     # What a report is acknowledged with, so not before either.
                     live.remember(receipts, degraded=reach is PublishResult.ALONE)
                     return KnownState(state, NO_TOKEN if reach is PublishResult.ALONE else mark)
+                if reach is PublishResult.SUPERSEDED and seq <= asked_after:
+                    # Every replica asks SQL and finds these entries, so a report can be acknowledged. Trying until a
+                    # state is published never ends where the hot store is wiped faster than a publication takes.
+                    # `take` refuses a selection from this state.
+                    live.remember([made for made in receipts if made.seq <= asked_after], degraded=False)
+                    return KnownState(state, mark)
             # The hot store lost something, or the dataset changed: SQL knows.
+            asked_after = live.wanted
             mark = (await self.states.newest(run.row)).mark
             live.wanted = max(live.wanted, await self.replay.head(run))
 
@@ -130,8 +138,10 @@ class CatchUp:
     async def receipt(self, run: OpenRun, seq: int) -> Folded:
         """Return what folding entry `seq` did."""
         live, degraded = self.live(run.row.id), False
-        if seq not in live.folded:
-            degraded = (await self.through(run, seq)).degraded
+        live.wanted = max(live.wanted, seq)
+        async with live.acknowledging:  # while some fold, others' marks would grow old
+            if seq not in live.folded:
+                degraded = (await self.through(run, seq)).degraded
         folded = live.folded.get(seq)
         if folded is not None:
             return folded

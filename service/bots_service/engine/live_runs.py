@@ -30,14 +30,16 @@ class Folded:
 class LiveRun:
     """One run at work.
 
-    folding: held by whoever folds entries; selecting: by whoever draws, so that two draws share no task; telling: by
-    whoever folds again what another replica did first.
+    folding: held by whoever folds entries; acknowledging: by whoever folds what reports wait for, so that one fold
+    serves all of them; selecting: by whoever draws, so that two draws share no task; telling: by whoever folds again
+    what another replica did first.
     wanted: the greatest seq that somebody waits for; one fold serves all.
     folded: the newest entries that were folded here, by seq.
     keeping: receipts on their way to SQL; they follow from the journal, so nobody waits for them but snapshots.
     """
 
     folding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    acknowledging: asyncio.Lock = field(default_factory=asyncio.Lock)
     selecting: asyncio.Lock = field(default_factory=asyncio.Lock)
     telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0

@@ -96,8 +96,11 @@ class PublishResult(Enum):
     """Every replica sees this state, or a newer one."""
     ALONE = "alone"
     """Only this process: the shared store is away."""
+    SUPERSEDED = "superseded"
+    """Nobody, but no replica goes on from an older state: since the mark was made the store lost something, or the
+    dataset changed, so that each asks SQL first. It finds there whatever was committed before the mark was made."""
     OUTDATED = "outdated"
-    """Nobody: since the mark was made the store lost something, or the dataset changed. Ask for the newest again."""
+    """Nobody: since the mark was made this process lost sight of the store. Ask for the newest again."""
 
 
 class States(Protocol):

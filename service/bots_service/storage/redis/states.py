@@ -113,7 +113,7 @@ class RedisStates:
             self._trust(run, NO_TOKEN)
             return PublishResult.ALONE
         if reply[0] == b"outdated":
-            return PublishResult.OUTDATED
+            return PublishResult.SUPERSEDED
         facts = facts_of(reply)
         self._views.follow(run, facts, before=facts.turn)
         self._decoded.keep(run, state)
