@@ -79,7 +79,7 @@ def measure_kernels(grid: KernelGrid, published: PublishedState | None) -> Itera
                         grounds.pool.profiles,
                         steps,
                         batch,
-                        len(state.belief.apart),
+                        len(state.belief.own_tasks),
                         *timings,
                     )
                     for operation, timings in measure_state(state, grounds, theirs, grid.patience)
@@ -94,7 +94,7 @@ def cells(grid: KernelGrid) -> int:
 def set_posterior(theirs: Any, state: RunState, grounds: Grounds) -> None:
     """Let the published selector believe what our state does."""
     everything: Tasks = np.arange(len(grounds), dtype=np.int32)
-    theirs.diff_estimator.set(*state.belief.of_tasks(grounds.pool, everything))
+    theirs.diff_estimator.set(*state.belief.distributions(grounds.pool, everything).as_beta())
     theirs.diff_estimator.cap_coef = state.belief.capability
 
 

@@ -41,7 +41,7 @@ SHORT_FILES = {
     "*/__main__.py": "an entry point",
     "service/bots_service/api/routes/*.py": "a route",
     "service/bots_service/ports/*.py": "a port",
-    "service/bots_service/core/belief/protocol.py": "what every kind of belief offers",
+    "service/bots_service/core/belief/kinds.py": "the list to which a new kind of belief adds itself",
     "service/bots_service/doctor/*.py": "one examination of the doctor",
     "client/bots_client/_client.py": "the two names that users import; their methods are generated",
     "client/bots_client/integrations/*.py": "one trainer's adapter, or what several of them share",

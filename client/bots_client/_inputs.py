@@ -140,6 +140,7 @@ def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]
 class GivenSettings(TypedDict, total=False):
     """Any of the settings of a run; those left out keep their value. `Settings` says what each means."""
 
+    belief: str
     forgetting: float
     implicit_weight: float
     rollouts_per_task: float | None

@@ -82,6 +82,7 @@ class Receipt:
 class Settings:
     """How a run believes, forgets and selects (symbols of the paper, arXiv:2510.26374).
 
+    belief: the kind of belief: bots.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: as many as reported tasks had.
@@ -97,6 +98,7 @@ class Settings:
     lease_seconds: how long a selected task is kept from other selections.
     """
 
+    belief: str = "bots"
     forgetting: float = 0.1
     implicit_weight: float = 0.1
     rollouts_per_task: float | None = None

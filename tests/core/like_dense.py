@@ -4,7 +4,7 @@ import numpy as np
 
 from bots_service.core.draw import thompson
 from bots_service.core.draw.thompson import draw_nearest
-from tests.core.pools import assert_same_shares, assert_same_values
+from tests.core.pools import assert_same_shares, assert_same_values, betas
 
 REPEATS = 600
 
@@ -16,10 +16,10 @@ def always_windows(monkeypatch):
 
 def dense(alone, shared, sizes, count, target, rng):
     if target > 0.5:  # doubles are too coarse near 1 to tell a heap's members apart
-        values, owners = dense(alone[::-1], shared[::-1], sizes, count, 1 - target, rng)
+        values, owners = dense(alone.mirrored(), shared.mirrored(), sizes, count, 1 - target, rng)
         return 1 - values, owners
-    owners = rng.permutation(np.repeat(np.arange(len(sizes) + len(alone[0])), [*sizes, *[1] * len(alone[0])]))
-    values = rng.beta(*(np.concatenate([s, a])[owners] for s, a in zip(shared, alone, strict=True)))
+    owners = rng.permutation(np.repeat(np.arange(len(sizes) + len(alone)), [*sizes, *[1] * len(alone)]))
+    values = shared.joined(alone).at(owners).sample(rng)
     first = np.argsort(np.maximum(np.abs(values - target), 1e-300), kind="stable")[:count]
     return values[first], owners[first]
 
@@ -37,11 +37,10 @@ def samples(draw, target, seed):
 
 def assert_draws_like_dense(scenario, seed):
     alone, shared, sizes, count, target = scenario
-    alone, shared = ((np.array(alpha, float), np.array(beta, float)) for alpha, beta in (alone, shared))
+    alone, shared = betas(*alone), betas(*shared)
     sizes = np.array(sizes)
     # Owners of one belief are exchangeable: where there are many, only their sums are often enough for a test.
-    beliefs = np.concatenate([np.stack(shared), np.stack(alone)], axis=1)
-    kind = np.unique(beliefs, axis=1, return_inverse=True)[1]
+    kind = np.unique(np.stack(shared.joined(alone).as_beta()), axis=1, return_inverse=True)[1]
 
     def by_profiles(rng):
         drawn = draw_nearest(alone, shared, sizes, count=count, target=target, rng=rng)

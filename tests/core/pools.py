@@ -1,13 +1,17 @@
 """Pools and beliefs for the tests of the core, and the slow obvious selection they are compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
+from bots_service.core.belief.betas import Betas
+from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.draw.selection import SelectionRequest
 from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.state import RunState
 
 LEVEL = 1e-3  # of each statistical test; all have fixed seeds, so they pass always or never
 TAGS = ("math", "code", "hard")
@@ -19,28 +23,42 @@ def tasks(*numbers):
 
 @dataclass
 class ArrayBelief:
-    """A belief given by its arrays: [G] for profiles, [T] for the tasks apart."""
+    """A belief given by its distributions: [G] for profiles, [T] for the tasks with evidence of their own."""
 
-    shared: tuple
-    apart: np.ndarray
-    own: tuple
+    shared: Betas
+    own_tasks: np.ndarray
+    own: Betas
 
-    def of_profiles(self, _pool):
+    def profile_distributions(self, _pool):
         return self.shared
 
-    def of_apart(self, _pool):
+    def own_distributions(self, _pool):
         return self.own
 
-    def of_tasks(self, pool, asked):
-        alpha, beta = (common[pool.profile_of[asked]] for common in self.shared)
-        for place, task in enumerate(self.apart):
-            alpha[asked == task], beta[asked == task] = self.own[0][place], self.own[1][place]
-        return alpha, beta
+    def distributions(self, pool, asked):
+        alpha, beta = (common[pool.profile_of[asked]] for common in self.shared.as_beta())
+        for place, task in enumerate(self.own_tasks):
+            alpha[asked == task], beta[asked == task] = self.own.alpha[place], self.own.beta[place]
+        return Betas(alpha, beta, self.shared.prior)
 
 
-def belief(shared_alpha, shared_beta, apart=(), alpha=(), beta=()):
-    shared = np.array(shared_alpha, float), np.array(shared_beta, float)
-    return ArrayBelief(shared, tasks(*apart), (np.array(alpha, float), np.array(beta, float)))
+def betas(alpha, beta, prior=(1.0, 1.0)):
+    return Betas(np.array(alpha, float), np.array(beta, float), prior)
+
+
+def belief(shared_alpha, shared_beta, own_tasks=(), alpha=(), beta=(), prior=(1.0, 1.0)):
+    return ArrayBelief(betas(shared_alpha, shared_beta, prior), tasks(*own_tasks), betas(alpha, beta, prior))
+
+
+def bots_belief(state: RunState) -> BotsBelief:
+    """The belief of a run of kind `bots`, whose inner parts a test may look at."""
+    assert isinstance(state.belief, BotsBelief)
+    return state.belief
+
+
+def with_belief(state: RunState, **values: Any) -> RunState:
+    """The state with some parts of its belief replaced."""
+    return replace(state, belief=replace(bots_belief(state), **values))
 
 
 def pool(profile_of, tags=None, retired=()):
@@ -62,15 +80,15 @@ def pools(draw, max_size=60):
 
 
 @st.composite
-def beliefs(draw, about):
+def beliefs(draw, about, prior=(1.0, 1.0)):
     evidence = st.floats(1e-3, 1e7) | st.sampled_from([1e-3, 1.0, 17.0, 1e7])
-    apart = sorted(draw(st.sets(st.integers(0, len(about) - 1))))
+    own = sorted(draw(st.sets(st.integers(0, len(about) - 1))))
 
     def several(size):
         return draw(st.lists(evidence, min_size=size, max_size=size))
 
     groups = about.profiles
-    return belief(several(groups), several(groups), apart, several(len(apart)), several(len(apart)))
+    return belief(several(groups), several(groups), own, several(len(own)), several(len(own)), prior)
 
 
 @st.composite
@@ -112,7 +130,7 @@ def candidates(about, tags=(), also=None, barred=()):
 def dense_thompson(beliefs_of, about, among, count, target, rng):
     """Draw every task, sort, cut: what the paper says, in four lines."""
     among = rng.permutation(np.array(among, np.int32))
-    values = rng.beta(*beliefs_of.of_tasks(about, among))
+    values = beliefs_of.distributions(about, among).sample(rng)
     nearest = np.argsort(np.abs(values - target), kind="stable")[:count]
     return among[nearest], values[nearest]
 

@@ -9,4 +9,5 @@ from tests.core.journals import Story, stories
 @given(stories())
 def test_tasks_apart_are_believed_the_same_whether_looked_for_or_not(story: Story):
     belief = story.replayed()[0].belief
-    np.testing.assert_array_equal(belief.of_apart(story.pool), belief.of_tasks(story.pool, belief.apart))
+    one_by_one = belief.distributions(story.pool, belief.own_tasks)
+    np.testing.assert_array_equal(belief.own_distributions(story.pool).as_beta(), one_by_one.as_beta())

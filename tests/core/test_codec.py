@@ -15,6 +15,7 @@ from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState
 from bots_service.errors import DamagedStateError
 from tests.core.journals import Story, pool_of, replay, report_of, stories
+from tests.core.pools import bots_belief
 
 
 def a_state() -> RunState:
@@ -47,12 +48,12 @@ def test_a_state_comes_back_bit_for_bit(story: Story):
     assert encode_state(again) == blob
     for name in ("epoch", "seq", "step", "settings", "totals"):
         assert getattr(again, name) == getattr(state, name)
-    assert (again.belief.prior, again.belief.capability) == (state.belief.prior, state.belief.capability)
+    assert (bots_belief(again).prior, again.belief.capability) == (bots_belief(state).prior, state.belief.capability)
 
 
 def test_the_bytes_of_format_1_are_those_that_the_module_documents():
     state = a_state()
-    belief, waiting = state.belief, state.open_step
+    belief, waiting = bots_belief(state), state.open_step
     settled, recent, past, evidence = belief.tried.settled, belief.tried.recent, belief.past, waiting.evidence
     arrays: dict[str, tuple[str, np.ndarray]] = {
         "implied": ("<f8", belief.implied),
@@ -79,7 +80,8 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
         f'{{"epoch":0,"seq":3,"step":2,"settings":{settings_text},'
         '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
         '"late":0,"expired":0},'
-        f'"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r},"open_late":2,"open_expired":0,"arrays":{{'
+        f'"belief":{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r}}},'
+        '"open_late":2,"open_expired":0,"arrays":{'
         + ",".join(
             f'"{name}":{json.dumps([kind, *a.shape], separators=(",", ":"))}' for name, (kind, a) in arrays.items()
         )
@@ -190,7 +192,7 @@ junk = st.recursive(
 def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored(data):
     length = struct.unpack_from("<I", BLOB, 6)[0]
     header = json.loads(BLOB[10 : 10 + length])
-    owner = data.draw(st.sampled_from([header, header["settings"], header["totals"], header["arrays"]]))
+    owner = data.draw(st.sampled_from([header, *(header[name] for name in ("settings", "totals", "belief", "arrays"))]))
     name = data.draw(st.sampled_from(sorted(owner)))
     if data.draw(st.booleans()):
         owner[name] = data.draw(junk)
@@ -214,11 +216,11 @@ def test_arrays_whose_lengths_differ_are_refused(changed):
 def test_a_capability_that_is_no_float_is_refused(capability):
     header, arrays = unpack(BLOB)
     with pytest.raises(DamagedStateError):
-        decode_state(pack({**header, "capability": capability}, arrays))
+        decode_state(pack({**header, "belief": {**header["belief"], "capability": capability}}, arrays))
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.5, 1, "0.5", None])
 def test_a_scale_that_counts_can_not_be_divided_by_is_refused(scale):
     header, arrays = unpack(BLOB)
     with pytest.raises(DamagedStateError):
-        decode_state(pack({**header, "scale": scale}, arrays))
+        decode_state(pack({**header, "belief": {**header["belief"], "scale": scale}}, arrays))

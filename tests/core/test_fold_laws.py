@@ -14,6 +14,7 @@ from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Story, counts, pieces, pool_of, pools, replay, report_of, shares, some_settings, stories
+from tests.core.pools import bots_belief, with_belief
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
 HELD = {"capability": "paper", "capability_momentum": 1.0, "rollouts_per_task": 16}
@@ -119,7 +120,10 @@ def test_late_evidence_equals_evidence_on_time_while_capability_and_rollouts_per
     largest = max((s + f for _, s, f in [*in_time, *late, *(p for step in steps for p in step)]), default=0.0)
     scale = 2.0 + 8 * len(steps) * (16 + largest)
     np.testing.assert_allclose(
-        parts.belief.of_tasks(POOL, ALL), whole.belief.of_tasks(POOL, ALL), rtol=0, atol=1e-9 * scale
+        parts.belief.distributions(POOL, ALL).as_beta(),
+        whole.belief.distributions(POOL, ALL).as_beta(),
+        rtol=0,
+        atol=1e-9 * scale,
     )
 
 
@@ -131,7 +135,9 @@ def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evide
     late_two = report_of(two, made_at=1, close=False)
     late_three = report_of(three, made_at=1, close=False)
     parts = replay(POOL, [first, report_of(one), late_two, other, late_three, other], chosen)
-    np.testing.assert_allclose(parts.belief.of_tasks(POOL, ALL), whole.belief.of_tasks(POOL, ALL), rtol=1e-12)
+    np.testing.assert_allclose(
+        parts.belief.distributions(POOL, ALL).as_beta(), whole.belief.distributions(POOL, ALL).as_beta(), rtol=1e-12
+    )
     assert (parts.totals.late, whole.totals.late) == (2, 0)
 
 
@@ -142,7 +148,9 @@ def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_sett
     whole = replay(POOL, [first, report_of((1, 2.0, 2.0), (0, 6.0, 10.0)), trusting_less, other, other], chosen)
     late = report_of((0, 6.0, 10.0), made_at=1, close=False)
     parts = replay(POOL, [first, other, trusting_less, other, late, other], chosen)
-    np.testing.assert_allclose(parts.belief.of_tasks(POOL, ALL), whole.belief.of_tasks(POOL, ALL), rtol=1e-12)
+    np.testing.assert_allclose(
+        parts.belief.distributions(POOL, ALL).as_beta(), whole.belief.distributions(POOL, ALL).as_beta(), rtol=1e-12
+    )
 
 
 def test_a_step_of_late_evidence_alone_still_moves_capability():
@@ -163,11 +171,13 @@ def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_impl
     parts = replay(POOL, [report_of(on_time), between, report_of(late, made_at=0, close=False), between], chosen)
     own = np.array([4], np.int32)
     assert whole.belief.capability != parts.belief.capability
-    difference = np.array(whole.belief.of_tasks(POOL, own)) - np.array(parts.belief.of_tasks(POOL, own))
+    difference = np.array(whole.belief.distributions(POOL, own).as_beta()) - np.array(
+        parts.belief.distributions(POOL, own).as_beta()
+    )
     # Task 4 gets its counts, less what step 1 booked, in both; what steps 2 and 3 imply for it differs by their c.
-    implied = [np.array([c, 1 - c]) for c in whole.belief.past.capability[1:].tolist()]
-    other = [np.array([c, 1 - c]) for c in parts.belief.past.capability[1:].tolist()]
-    booked = zip(whole.belief.past.booked[1:], parts.belief.past.booked[1:], strict=True)
+    implied = [np.array([c, 1 - c]) for c in bots_belief(whole).past.capability[1:].tolist()]
+    other = [np.array([c, 1 - c]) for c in bots_belief(parts).past.capability[1:].tolist()]
+    booked = zip(bots_belief(whole).past.booked[1:], bots_belief(parts).past.booked[1:], strict=True)
     wanted = [m * q - n * p for (m, n), q, p in zip(booked, implied, other, strict=True)]
     np.testing.assert_allclose(difference[:, 0], 0.75 * wanted[0] + wanted[1], rtol=1e-9)
 
@@ -189,8 +199,8 @@ def test_beliefs_stay_finite_and_never_fall_below_the_prior(chosen, pool, data):
     state, everything = fresh_state(chosen, pool.profiles), np.arange(len(pool), dtype=np.int32)
     for seq, body in enumerate(journal, 1):
         state, receipt = advance(state, Entry(seq, 0, pool.profiles, body), pool)
-        alpha, beta = state.belief.of_tasks(pool, everything)
-        shared_alpha, shared_beta = state.belief.of_profiles(pool)
+        alpha, beta = state.belief.distributions(pool, everything).as_beta()
+        shared_alpha, shared_beta = state.belief.profile_distributions(pool).as_beta()
         for belief, prior in ((alpha, 0), (beta, 1), (shared_alpha, 0), (shared_beta, 1)):
             assert (belief >= chosen.prior[prior]).all()
             assert np.isfinite(belief).all()
@@ -202,9 +212,9 @@ def test_a_belief_too_sure_for_its_mean_to_differ_from_one_still_has_a_finite_pr
     chosen = settings_from({"prior": (1e-3, 1e-3), "forgetting": 0.0})
     solved = report_of(*[(0, MAX_TRIALS, 0.0)] * 64)
     state = replay(POOL, [solved] * 2, chosen)
-    tried = replace(state.belief.tried, scale=1e9)  # as after a billion times as many steps
-    state = replace(state, belief=replace(state.belief, tried=tried))
-    assert state.belief.mean(POOL, ALL[:1])[0] == 1.0
+    # As after a billion times as many steps.
+    state = with_belief(state, tried=replace(bots_belief(state).tried, scale=1e9))
+    assert state.belief.distributions(POOL, ALL[:1]).mean[0] == 1.0
     _, receipt = advance(state, Entry(3, 0, POOL.profiles, report_of((0, 0.0, 1.0))), POOL)
     assert receipt.brier == pytest.approx(1.0)
     assert receipt.log_loss == pytest.approx(-math.log(2**-53))
@@ -285,10 +295,10 @@ def test_one_task_many_times_does_not_fill_a_step():
 
 def test_only_tasks_tried_lately_stand_apart_and_all_others_follow_their_profile():
     state = replay(POOL, [report_of((2, 3.0, 1.0), (1, 1.0, 1.0))], settings_from({}))
-    assert state.belief.apart.tolist() == [1, 2]
-    shared = np.array(state.belief.of_profiles(POOL))[:, POOL.profile_of]
+    assert state.belief.own_tasks.tolist() == [1, 2]
+    shared = np.array(state.belief.profile_distributions(POOL).as_beta())[:, POOL.profile_of]
     alone = [task for task in ALL.tolist() if task not in (1, 2)]
-    np.testing.assert_array_equal(np.array(state.belief.of_tasks(POOL, ALL))[:, alone], shared[:, alone])
+    np.testing.assert_array_equal(np.array(state.belief.distributions(POOL, ALL).as_beta())[:, alone], shared[:, alone])
 
 
 def test_totals_add_up_over_closed_steps():
@@ -311,8 +321,8 @@ def test_evidence_selected_in_the_future_counts_as_on_time():
 
 def test_each_task_remembers_the_step_that_last_brought_evidence_of_it():
     bodies = [report_of((0, 1.0, 3.0), (2, 1.0, 1.0)), report_of((2, 0.0, 1.0)), report_of((4, 1.0, 1.0), made_at=0)]
-    tried = replay(POOL, bodies, settings_from({})).belief.tried
-    assert tried.last_steps(ALL).tolist() == [1, 0, 2, 0, 3]
+    belief = replay(POOL, bodies, settings_from({})).belief
+    assert belief.last_steps(ALL).tolist() == [1, 0, 2, 0, 3]
 
 
 def test_evidence_selected_before_the_run_began_counts_for_nothing():
@@ -330,7 +340,7 @@ def test_a_run_that_forgets_everything_knows_only_its_last_step(successes, failu
     chosen = settings_from({"forgetting": 1.0, "implicit_weight": 0.0})
     piece = (0, successes, failures + 1.0)
     state = replay(POOL, [report_of((0, 7.0, 7.0), (1, 2.0, 2.0)), report_of(piece)], chosen)
-    alpha, beta = state.belief.of_tasks(POOL, ALL)
+    alpha, beta = state.belief.distributions(POOL, ALL).as_beta()
     assert alpha.tolist() == [1 + successes, 1.0, 1.0, 1.0, 1.0]
     assert beta.tolist() == [2 + failures, 1.0, 1.0, 1.0, 1.0]
 

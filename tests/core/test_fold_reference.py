@@ -14,6 +14,7 @@ from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import DenseRun, Story, evidence_of, pool_of, report_of, stories
+from tests.core.pools import bots_belief
 
 TRACES = json.loads((Path(__file__).parent / "data" / "bots_reference_traces.json").read_text())
 NAMES = ("forgetting", "implicit_weight", "rollouts_per_task", "capability_momentum", "prior")
@@ -40,7 +41,7 @@ def test_beliefs_and_capability_equal_the_reference_traces(case):
         )
         if receipt.step in expected:
             checkpoint = expected[receipt.step]
-            alpha, beta = state.belief.of_tasks(pool, np.arange(len(pool), dtype=np.int32))
+            alpha, beta = state.belief.distributions(pool, np.arange(len(pool), dtype=np.int32)).as_beta()
             np.testing.assert_allclose(alpha, checkpoint["alpha"], rtol=1e-9, atol=0)
             np.testing.assert_allclose(beta, checkpoint["beta"], rtol=1e-9, atol=0)
             assert receipt.capability == pytest.approx(checkpoint["capability"], rel=1e-9, abs=0)
@@ -51,7 +52,7 @@ def test_beliefs_and_capability_equal_the_reference_traces(case):
 def assert_same_beliefs(state, dense: DenseRun) -> None:
     assert (state.belief.capability is None) == (dense.capability is None)
     assert state.belief.capability == (dense.capability and pytest.approx(dense.capability, rel=1e-9, abs=1e-9))
-    alpha, beta = state.belief.of_tasks(dense.pool, np.arange(len(dense.pool), dtype=np.int32))
+    alpha, beta = state.belief.distributions(dense.pool, np.arange(len(dense.pool), dtype=np.int32)).as_beta()
     wanted = np.array([dense.belief(task) for task in range(len(dense.pool))]).T
     np.testing.assert_allclose([alpha, beta], wanted, rtol=0, atol=1e-9 * dense.scale)
 
@@ -105,15 +106,15 @@ def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_la
         entry = Entry(number + 1, 0, pool.profiles, body)
         dense.take(entry)
         state, _ = advance(state, entry, pool)
-        left = (1 - forgetting) * left if number else state.belief.tried.counts_of(np.array([1], np.int32))[:, 0]
+        left = (1 - forgetting) * left if number else bots_belief(state).tried.counts_of(np.array([1], np.int32))[:, 0]
         useless_for += number >= 64 and np.abs(left).max() < 1e-9
         if useless_for in (0, 65):
-            assert (1 in state.belief.apart) == (useless_for == 0)
+            assert (1 in state.belief.own_tasks) == (useless_for == 0)
         if number % 10 == 0:
             assert_same_beliefs(state, dense)
     assert useless_for > 65
-    assert state.belief.apart.tolist() == [0]
-    assert not state.belief.apart.flags.writeable
+    assert state.belief.own_tasks.tolist() == [0]
+    assert not state.belief.own_tasks.flags.writeable
 
 
 @pytest.mark.parametrize("rows", [(), (0.5,), (0.25, 0.75), (0.0, 0.5, 1.0)], ids=["0", "1", "2", "3"])
@@ -125,8 +126,12 @@ def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
         early, _ = advance(early, Entry(number + 1, 0, pool.profiles, body), pool)
         late, _ = advance(late, Entry(number + 1, 0, 1, body), pool)
     new = np.array([1], np.int32)
-    np.testing.assert_array_equal(late.belief.of_tasks(pool, new), early.belief.of_tasks(pool, new))
-    np.testing.assert_array_equal(late.belief.of_profiles(pool), early.belief.of_profiles(pool))
+    np.testing.assert_array_equal(
+        late.belief.distributions(pool, new).as_beta(), early.belief.distributions(pool, new).as_beta()
+    )
+    np.testing.assert_array_equal(
+        late.belief.profile_distributions(pool).as_beta(), early.belief.profile_distributions(pool).as_beta()
+    )
 
 
 def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_unless_the_settings_say_how_many():
@@ -148,7 +153,7 @@ def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_
         dense.take(entry)
         state, receipt = advance(state, entry, pool)
         if receipt.closed:
-            told.append((state.rollouts_per_task, state.belief.past.booked[-1]))
+            told.append((state.rollouts_per_task, bots_belief(state).past.booked[-1]))
         assert_same_beliefs(state, dense)
     wanted = [4.0, 18 / 3, 32.0, 24 / 5]
     assert [m for m, _ in told] == wanted

@@ -10,22 +10,20 @@ from bots_service.core import outlook as outlook_module
 from bots_service.core.outlook import BINS, QUANTILES, outlook
 from tests.core.pools import belief, beliefs, candidates, pool, pools, tasks
 
-PRIOR = (1.0, 1.0)
-
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_it_is_what_a_look_at_each_task_gives(data):
     about = data.draw(pools())
-    believed = data.draw(beliefs(about))
-    rollouts = data.draw(st.integers(1, 64))
     prior = data.draw(st.sampled_from([(1.0, 1.0), (0.25, 3.0)]))
-    found, offered = outlook(believed, about, rollouts, prior), candidates(about)
+    believed = data.draw(beliefs(about, prior))
+    rollouts = data.draw(st.integers(1, 64))
+    found, offered = outlook(believed, about, rollouts), candidates(about)
     if not offered:
         assert found is None
         return
     assert found is not None
-    alpha, beta = believed.of_tasks(about, tasks(*offered))
+    alpha, beta = believed.distributions(about, tasks(*offered)).as_beta()
     solved, failed = np.maximum(alpha - prior[0], 0), np.maximum(beta - prior[1], 0)
     likely = betabinom(rollouts, solved + 0.5, failed + 0.5)
     expected = np.mean(1.0 - likely.pmf(0) - likely.pmf(rollouts))
@@ -43,7 +41,7 @@ def test_it_is_what_a_look_at_each_task_gives(data):
     ("alpha", "beta", "place"), [(1e-300, 1.0, 0), (1.0, 19.0, 1), (1.0, 1.0, 10), (19.0, 1.0, 19), (1.0, 1e-300, 19)]
 )
 def test_a_bin_holds_its_lower_end_and_the_last_one_both(alpha, beta, place):
-    found = outlook(belief([alpha], [beta]), pool([0]), 16, PRIOR)
+    found = outlook(belief([alpha], [beta]), pool([0]), 16)
     assert found is not None
     assert found.distribution == tuple(float(bin_ == place) for bin_ in range(BINS))
 
@@ -52,7 +50,7 @@ def test_a_bin_holds_its_lower_end_and_the_last_one_both(alpha, beta, place):
     ("alpha", "beta", "rollouts", "expected"), [(3, 3, 1, 0.0), (1e6, 1e6, 100, 1.0), (1e12, 1.0, 16, 0.0)]
 )
 def test_one_rollout_is_never_effective_and_many_of_an_even_task_nearly_always(alpha, beta, rollouts, expected):
-    found = outlook(belief([alpha], [beta]), pool([0, 0]), rollouts, PRIOR)
+    found = outlook(belief([alpha], [beta]), pool([0, 0]), rollouts)
     assert found is not None
     assert found.effective_task_ratio == pytest.approx(expected, abs=1e-9)
 
@@ -61,9 +59,9 @@ def test_a_sample_stands_for_a_pool_of_too_many_kinds(monkeypatch: pytest.Monkey
     kinds = 5000
     about, rng = pool(np.arange(kinds)), np.random.default_rng(3)
     believed = belief(rng.uniform(1, 9, kinds), rng.uniform(1, 9, kinds))
-    whole = outlook(believed, about, 16, PRIOR)
+    whole = outlook(believed, about, 16)
     monkeypatch.setattr(outlook_module, "MOST_ROWS", 1000)
-    sampled = outlook(believed, about, 16, PRIOR)
+    sampled = outlook(believed, about, 16)
     assert whole is not None
     assert sampled is not None
     assert sampled != whole

@@ -28,7 +28,7 @@ POOL = pool(
     tags={"math": [0, 1, 2, 3, 12, 13, 14, 15, 16, 30], "code": [3, 4, 5, 16, 17, 18, 31, 32]},
     retired=[7, 20],
 )
-BELIEF = belief([2, 6, 1], [5, 4, 1], apart=[1, 13, 14, 35], alpha=[9, 40, 3, 0.2], beta=[9, 44, 30, 0.1])
+BELIEF = belief([2, 6, 1], [5, 4, 1], own_tasks=[1, 13, 14, 35], alpha=[9, 40, 3, 0.2], beta=[9, 44, 30, 0.1])
 
 
 def selected(request, leased=NONE, seed=0, position=0, about=POOL, of=BELIEF):

@@ -22,7 +22,7 @@ def offered(beliefs_of, about, barred=()):
 
 # Profile means 1/3, 1/2, 1/2, 9/10; tasks 2 and 9 have evidence of their own.
 POOL = pool([0, 0, 0, 1, 1, 2, 2, 3, 3, 3], retired=[8])
-BELIEF = belief([1, 2, 3, 9], [2, 2, 3, 1], apart=[2, 9], alpha=[1, 4], beta=[9, 6])
+BELIEF = belief([1, 2, 3, 9], [2, 2, 3, 1], own_tasks=[2, 9], alpha=[1, 4], beta=[9, 6])
 OFFERED = offered(BELIEF, POOL, barred=[3])
 
 

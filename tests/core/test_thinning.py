@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from scipy.stats import beta as beta_law
 from scipy.stats import binomtest, kstest
 
+from bots_service.core.belief.betas import MOST_EVIDENCE
 from bots_service.core.draw import thompson as thinning
 from bots_service.core.draw.draws import Singles
-from bots_service.core.draw.thompson import MOST_EVIDENCE, MOST_REACH, bound, draw_near, draw_singles, have_bounds
+from bots_service.core.draw.thompson import MOST_REACH, bound, draw_near, draw_singles
 from tests.core.like_dense import always_windows, assert_draws_like_dense
-from tests.core.pools import LEVEL
+from tests.core.pools import LEVEL, betas
 
 MANY = 100_000
-NO_PROFILES = (np.empty(0), np.empty(0))
+NO_PROFILES: tuple[list[float], list[float]] = ([], [])
 # Level, usual, with too much evidence for a bound, not concave: each kind is near a target of 0.4 now and then.
 MIXED = (
     [1.0] * 200 + [6.0, 2.0, 9.0] * 60 + [3e6, 0.5, 1.0, 0.3] * 8,
@@ -25,7 +26,7 @@ HEAP = ([1.0] * 400 + [5e4] * 10, [1.0] * 400 + [5e4] * 10)
 
 
 def singles_of(alpha, beta):
-    return Singles(np.arange(len(alpha)), np.array(alpha, float), np.array(beta, float))
+    return Singles(np.arange(len(alpha)), betas(alpha, beta))
 
 
 def alike(alpha, beta, size=MANY):
@@ -33,7 +34,7 @@ def alike(alpha, beta, size=MANY):
 
 
 def bounds_of(singles, target):
-    return bound(singles, have_bounds(singles), target)
+    return bound(singles.beliefs, target)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_a_bound_is_at_most_an_eighth_above_the_density_at_the_target(alpha, bet
 
 def test_only_concave_beliefs_of_moderate_evidence_have_bounds():
     singles = singles_of([1.0, 0.999, 3.0, MOST_EVIDENCE, 2.0], [1.0, 3.0, 0.5, 1.0, 5.0])
-    assert have_bounds(singles).tolist() == [True, False, False, False, True]
+    assert singles.beliefs.bounded().tolist() == [True, False, False, False, True]
     assert np.isinf(bounds_of(singles, 0.3).log_height).tolist() == [False, True, True, True, False]
 
 

@@ -11,9 +11,9 @@ from bots_service.core.draw import thompson as crowd
 from bots_service.core.draw.draws import Draws, nearest, nearest_or_tied
 from bots_service.core.draw.thompson import deserve_window, draw_nearest
 from tests.core.like_dense import always_windows, assert_draws_like_dense
-from tests.core.pools import assert_same_values
+from tests.core.pools import assert_same_values, betas
 
-NOBODY = (np.empty(0), np.empty(0))
+NOBODY: tuple[list[float], list[float]] = ([], [])
 SEVERAL = ([2.0, 8.0, 1.0, 0.6], [5.0, 3.0, 1.0, 0.4])
 
 # Beliefs alone, beliefs of profiles, their sizes, count, target.
@@ -68,9 +68,9 @@ def test_drawing_each_is_the_dense_draw():
 
 
 def test_members_of_a_large_profile_inside_a_narrow_window_are_level():
-    shared, sizes = (np.array([3.0]), np.array([4.0])), np.array([10_000_000])
+    shared, sizes = betas([3.0], [4.0]), np.array([10_000_000])
     rng = np.random.default_rng(5)
-    values = draw_nearest(NOBODY, shared, sizes, count=4000, target=0.4, rng=rng).values
+    values = draw_nearest(betas(*NOBODY), shared, sizes, count=4000, target=0.4, rng=rng).values
     reach = np.abs(values - 0.4).max()
     assert reach < 1e-3
     assert_same_values(values[:-1], 0.4 + reach * (2 * rng.random(4000) - 1))
@@ -84,8 +84,8 @@ def test_members_of_a_large_profile_inside_a_narrow_window_are_level():
     st.integers(0, 2**32),
 )
 def test_any_beliefs_give_exactly_the_count(alpha, beta, target, count, seed):
-    shared, sizes = (np.array(alpha), np.array(beta)), np.array([7000, 5, 3000])
-    drawn = draw_nearest(NOBODY, shared, sizes, count=count, target=target, rng=np.random.default_rng(seed))
+    shared, sizes = betas(alpha, beta), np.array([7000, 5, 3000])
+    drawn = draw_nearest(betas(*NOBODY), shared, sizes, count=count, target=target, rng=np.random.default_rng(seed))
     assert len(drawn.values) == count
     assert ((drawn.values >= 0) & (drawn.values <= 1)).all()
     assert (np.diff(np.abs(drawn.values - target)) >= -1e-15).all()
@@ -108,7 +108,7 @@ def test_windows_are_for_large_profiles_of_which_little_is_wanted():
 
 
 def gathered(alpha, beta, size=1000):
-    return crowd.gather((np.array([alpha]), np.array([beta])), np.array([size]), np.array([0]))
+    return crowd.gather(betas([alpha], [beta]), np.array([size]), np.array([0]))
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,14 @@ def test_a_search_cut_short_still_widens():
 
 def test_a_ring_counts_only_what_was_not_inside_before():
     start = gathered(2.0, 5.0)
-    inner = crowd.Crowd(start.profiles, start.alpha, start.beta, start.left, start.around(0.4, 0.2))
+    inner = crowd.Crowd(start.profiles, start.beliefs, start.left, start.around(0.4, 0.2))
     held, wider = (beta_law.cdf(0.4 + reach, 2, 5) - beta_law.cdf(0.4 - reach, 2, 5) for reach in (0.2, 0.3))
     assert inner.shares(inner.around(0.4, 0.3))[0] == pytest.approx((wider - held) / (1 - held))
 
 
 def test_redrawing_gives_up_where_nothing_lies_outside_the_window():
     start = gathered(2.0, 2.0, 5)
-    stuck = crowd.Crowd(start.profiles, start.alpha, start.beta, start.left, start.around(0.5, 0.9))
+    stuck = crowd.Crowd(start.profiles, start.beliefs, start.left, start.around(0.5, 0.9))
     assert len(crowd.draw_out(stuck, 0.5, np.random.default_rng(0)).values) == 5
 
 

@@ -38,7 +38,7 @@ def test_it_is_kind_to_uniform_choice_and_nearer_to_the_truth_than_the_beliefs_o
                 truth = np.mean((solved > 0) & (solved < ROLLOUTS))
                 likely = betabinom(ROLLOUTS, alpha, beta)
                 own = np.mean(1.0 - likely.pmf(0) - likely.pmf(ROLLOUTS))
-                found = outlook(belief(alpha, beta), pool(np.arange(len(alpha))), ROLLOUTS, PRIOR)
+                found = outlook(belief(alpha, beta, prior=PRIOR), pool(np.arange(len(alpha))), ROLLOUTS)
                 assert found is not None
                 assert truth < found.effective_task_ratio < own - (own - truth) / 3
 

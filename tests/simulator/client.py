@@ -102,7 +102,7 @@ class Client:
         state, pool = self.world.truth.state(run, selection.seq), self.world.truth.pool()
         assert (state.epoch, state.step) == (selection.epoch, selection.step)
         assert len(set(selection.tasks.tolist())) == count
-        alpha, beta = state.belief.of_tasks(pool, selection.tasks)
+        alpha, beta = state.belief.distributions(pool, selection.tasks).as_beta()
         np.testing.assert_array_equal(selection.means, alpha / (alpha + beta), f"means of {selection.id}")
         assert selection.id in self.world.hot.alone or selection.seq >= floor, (
             f"{run}: a selection from state {selection.seq}, after entry {floor} was acknowledged"

@@ -113,7 +113,7 @@ class Truth:
         if capability is not None and wanted is not None:
             np.testing.assert_allclose(capability, wanted, rtol=1e-9, atol=1e-9)
         tasks = np.arange(len(dense.pool), dtype=np.int32)
-        believed = state.belief.of_tasks(dense.pool, tasks)
+        believed = state.belief.distributions(dense.pool, tasks).as_beta()
         by_rule = np.array([dense.belief(task) for task in range(len(dense.pool))]).T
         np.testing.assert_allclose(believed, by_rule, rtol=0, atol=1e-9 * dense.scale)
 

@@ -1,13 +1,12 @@
 """The contracts of hot stores, on memory; and their bounds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from bots_service.core.arrays import frozen
 from bots_service.ports.hot import NO_TOKEN, KnownState, PublishResult
 from bots_service.storage.memory import COUNTED_STATES, MARK, MemoryLeases, MemoryStates, nbytes
+from tests.core.pools import with_belief
 from tests.storage.contracts.hot import Clock, Hot, LeasesContract, StatesContract, found, run_row, state_at
 
 
@@ -29,7 +28,7 @@ class TestMemoryStates(StatesContract):
     async def test_a_state_larger_than_the_memory_stays_while_it_is_the_last(self):
         states = MemoryStates(nbytes(state_at(1)))
         state = state_at(1)
-        large = replace(state, belief=replace(state.belief, implied=frozen(np.zeros((2, 10_000)))))
+        large = with_belief(state, implied=frozen(np.zeros((2, 10_000))))
         await states.publish(run_row(1), large, MARK)
         assert (await states.newest(run_row(1))).state is large
         await states.publish(run_row(2), state, MARK)

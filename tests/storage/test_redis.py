@@ -17,6 +17,7 @@ from bots_service.storage.redis.connection import RedisConnection, RedisHealth
 from bots_service.storage.redis.leases import MOST_BYTES, decode_selection, encode_selection
 from bots_service.storage.redis.states import DOUBT
 from bots_service.storage.redis.views import keys
+from tests.core.pools import bots_belief, with_belief
 from tests.servers import RedisServer
 from tests.storage.contracts.hot import (
     Clock,
@@ -72,11 +73,11 @@ class TestRedisStates(StatesContract):
     async def test_a_large_state_comes_back_whole(self, hot: Replica, other: Replica):
         state = state_at(4)
         implied = frozen(np.random.default_rng(1).random((2, 100_000)))
-        await hot.publish(replace(state, belief=replace(state.belief, implied=implied)))
+        await hot.publish(with_belief(state, implied=implied))
         await other.follow()
         newest = (await other.states.newest(run_row())).state
         assert newest is not None
-        np.testing.assert_array_equal(newest.belief.implied, implied)
+        np.testing.assert_array_equal(bots_belief(newest).implied, implied)
 
     async def test_a_delayed_publish_does_not_land_in_a_store_that_was_emptied_since(
         self, hot: Replica, other: Replica, client: redis.Redis

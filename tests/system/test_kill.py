@@ -160,6 +160,6 @@ def test_after_any_kill_the_state_is_a_replay_of_exactly_the_acknowledged_report
     assert (run["seq"], run["step"], run["epoch"]) == (state.seq, state.step, 0)
     assert run["totals"] == asdict(state.totals)
     assert run["capability"] == state.belief.capability
-    alpha, beta = state.belief.of_tasks(pool, np.arange(TASKS, dtype=np.int32))
+    alpha, beta = state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)).as_beta()
     assert believed == {str(task): (alpha[task], beta[task]) for task in range(TASKS)}
     assert [row["step"] for row in history["history"]] == list(range(1, min(state.step, 1000) + 1))

@@ -31,6 +31,7 @@ from bots_service.usecases.backup_format import (
     SnapshotPart,
     TasksPart,
 )
+from tests.core.pools import bots_belief, with_belief
 from tests.usecases.backups import exported, histories, imported, parts_of, truth
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -102,13 +103,10 @@ def stored(change: Callable[[RunState], RunState]) -> Change:
     return changed_part
 
 
-def with_belief(state: RunState, **values: Any) -> RunState:
-    return replace(state, belief=replace(state.belief, **values))
-
-
 def with_tasks(state: RunState, more: int) -> RunState:
-    recent = state.belief.tried.recent
-    return with_belief(state, tried=replace(state.belief.tried, recent=replace(recent, tasks=recent.tasks + more)))
+    tried = bots_belief(state).tried
+    recent = replace(tried.recent, tasks=tried.recent.tasks + more)
+    return with_belief(state, tried=replace(tried, recent=recent))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +147,7 @@ def with_tasks(state: RunState, more: int) -> RunState:
         (EntriesPart, body(2, report(1, 4096.0, 1.0)), "counts that no report can have"),
         (EntriesPart, body(2, report(1, counts=2)), "counts that no report can have"),
         (EntriesPart, body(2, replace(report(1), made_at=-1)), "speaks of step -1"),
-        (EntriesPart, body(2, SettingsChange({"prior": (2.0, 2.0)})), "changes the prior"),
+        (EntriesPart, body(2, SettingsChange({"prior": (2.0, 2.0)})), "changes prior"),
         (EntriesPart, body(2, SettingsChange({"target": 7})), "can't be read"),
         (EntriesPart, body(4, Rewind(2, 1)), "is another"),
         (EntriesPart, body(4, Rewind(2, 9)), "step it names"),
@@ -186,7 +184,7 @@ def with_tasks(state: RunState, more: int) -> RunState:
         (SnapshotPart, stored(lambda state: replace(state, epoch=9)), "has epoch 9"),
         (
             SnapshotPart,
-            stored(lambda state: with_belief(state, implied=state.belief.implied * np.nan)),
+            stored(lambda state: with_belief(state, implied=bots_belief(state).implied * np.nan)),
             "none that folding leads to",
         ),
         (

@@ -13,6 +13,7 @@ from bots_service.engine import live_runs as live_module
 from bots_service.engine import replay as module
 from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
 from bots_service.ports.records import NewEntry
+from tests.core.pools import bots_belief
 from tests.usecases.world import POOL, World, block, never, outcome, stream, until
 
 
@@ -244,7 +245,7 @@ async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_bef
         earlier = asyncio.create_task(catch_up.through(before, 1))
         later.cancel()
         await asyncio.sleep(0)
-    assert (await earlier).state.belief.implied.shape[1] == (await world.opened()).dataset.pool.profiles
+    assert bots_belief((await earlier).state).implied.shape[1] == (await world.opened()).dataset.pool.profiles
     await world.assert_is_a_replay()
 
 

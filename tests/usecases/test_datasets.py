@@ -259,16 +259,16 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
             await world.report(*(outcome(f"t{task}", (task * step) % 17) for task in range(6)), dataset=name)
     pool = (await world.opened()).dataset.pool
     everyone = np.arange(40, dtype=np.int32)
-    before = (await world.state()).belief.of_tasks(pool, everyone)
+    before = (await world.state()).belief.distributions(pool, everyone).as_beta()
     row = await world.use.append_tasks(POOL, stream(*cut(grown, 1)), never)
     assert (row.live, row.version, row.facts.profiles) == (43, 2, pool.profiles + 1)
     after = (await world.opened()).dataset.pool
-    np.testing.assert_array_equal((await world.state()).belief.of_tasks(after, everyone), before)
+    np.testing.assert_array_equal((await world.state()).belief.distributions(after, everyone).as_beta(), before)
     for name in (POOL, "whole"):
         await world.report(outcome("t40"), outcome("t1"), dataset=name)
     everyone = np.arange(43, dtype=np.int32)
     appended, whole = [
-        (await world.state("default", name)).belief.of_tasks(after, everyone) for name in (POOL, "whole")
+        (await world.state("default", name)).belief.distributions(after, everyone).as_beta() for name in (POOL, "whole")
     ]
     np.testing.assert_allclose(appended, whole, rtol=1e-12)  # as if they had been there all the time
     await world.assert_is_a_replay()

@@ -29,7 +29,7 @@ async def test_it_shows_where_the_run_stands(watched: Watched):
     assert watched.shown("capability") == state.belief.capability is not None
     assert watched.shown("leased_tasks") == 5
     assert watched.shown("unfolded_entries") == 0
-    expected = outlook(state.belief, pool, 16.0, state.belief.prior)
+    expected = outlook(state.belief, pool, 16.0)
     assert expected is not None
     assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
     assert (
@@ -45,7 +45,7 @@ async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the
     for rollouts in (16.0, 4.0):
         await watched.use.observe_runs.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
-        expected = outlook(state.belief, pool, rollouts, state.belief.prior)
+        expected = outlook(state.belief, pool, rollouts)
         assert expected is not None
         assert watched.shown("uniform_effective_task_ratio") == expected.effective_task_ratio
         await watched.report(outcome("t1", 1, 4))

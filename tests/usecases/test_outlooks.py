@@ -28,7 +28,7 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: Watched):
         await watched.use.observe_runs.once()
         state, pool = await watched.state(), (await watched.opened()).dataset.pool
         assert state.step == step
-        expected.append(outlook(state.belief, pool, rollouts_of(state), state.belief.prior))
+        expected.append(outlook(state.belief, pool, rollouts_of(state)))
         await watched.report(outcome("t1", step), outcome("t2", 16 - step))
     kept = await watched.use.read_outlooks(POOL, "default", 2000)
     assert [(one.seq, one.step) for one in kept] == [(step, step) for step in range(4)]
@@ -173,7 +173,7 @@ async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: Watched, 
     await watched.select(1, run="other")
 
     def broken(belief, *arguments):
-        if belief.capability is None and not belief.apart.size:
+        if belief.capability is None and not belief.own_tasks.size:
             raise ValueError("a defect")
         return outlook(belief, *arguments)
 

@@ -11,6 +11,7 @@ from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
 from bots_service.ports.records import IdempotencyKey, RunPut
 from bots_service.usecases.put_run import ForkFrom
+from tests.core.pools import bots_belief
 from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
 
 STEPS = 60
@@ -231,4 +232,4 @@ async def test_a_forks_profiles_grow_with_the_pool(world: World):
     await world.report(outcome("t40"), outcome("t3"))
     await world.report(outcome("t40"), outcome("t3"), run="fork")
     assert evidence_bytes(await world.assert_is_a_replay("fork")) == evidence_bytes(await world.assert_is_a_replay())
-    assert np.isfinite((await world.state()).belief.implied).all()
+    assert np.isfinite(bots_belief(await world.state()).implied).all()

@@ -193,7 +193,7 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, so
     await world.use.retire_tasks(POOL, ["t2", "t30"], None)
     state, pool = await world.state(), (await world.opened()).dataset.pool
     everyone = np.setdiff1d(np.arange(TASKS, dtype=np.int32), pool.retired)
-    alpha, beta = state.belief.of_tasks(pool, everyone)
+    alpha, beta = state.belief.distributions(pool, everyone).as_beta()
     last = {task: task % 3 + 1 for task in range(12)}
     values = {
         "index": everyone.tolist(),
@@ -250,7 +250,7 @@ async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World, monkeyp
     seen = []
     async for piece in pieces:
         await world.report(outcome("t1"))  # what comes meanwhile is not seen
-        alpha, beta = state.belief.of_tasks(dataset.pool, piece.tasks)
+        alpha, beta = state.belief.distributions(dataset.pool, piece.tasks).as_beta()
         np.testing.assert_array_equal([piece.alpha, piece.beta], [alpha, beta])
         seen.append(piece.tasks.tolist())
     assert seen == [[task for task in range(16) if task != 3], [], list(range(32, 40))]

@@ -93,7 +93,7 @@ async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World)
         await world.report(*(outcome(f"t{task}", (task + turn) % 17) for task in range(10)))
     selection = await world.select(TASKS)
     state, pool = await world.state(), (await world.opened()).dataset.pool
-    alpha, beta = state.belief.of_tasks(pool, selection.tasks)
+    alpha, beta = state.belief.distributions(pool, selection.tasks).as_beta()
     np.testing.assert_array_equal(selection.means, alpha / (alpha + beta))
     np.testing.assert_allclose(selection.evidence, alpha + beta - 2, rtol=1e-12)
     assert (selection.epoch, selection.step, selection.seq) == (0, 3, 3)

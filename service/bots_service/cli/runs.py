@@ -9,7 +9,8 @@ import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
 from bots_service.cli.output import confirm, count, moment, number, plain, sheet, show, table, tasks_told
-from bots_service.core.run_settings import CapabilityRule, Strategy
+from bots_service.core.belief.capability import CapabilityRule
+from bots_service.core.run_settings import Strategy
 
 if TYPE_CHECKING:
     from bots_client import Run
@@ -21,6 +22,7 @@ R = TypeVar("R")
 
 def _settings(
     *,
+    belief: Annotated[str | None, typer.Option(help="Kind of belief: bots.")] = None,
     forgetting: Annotated[float | None, typer.Option(help="Share of the past that each step drops: lambda.")] = None,
     implicit_weight: Annotated[float | None, typer.Option(help="Trust in what other tasks imply: rho.")] = None,
     rollouts_per_task: Annotated[

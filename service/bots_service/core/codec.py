@@ -2,9 +2,10 @@
 
     magic "BOTS" | format version u16 | header length u32 | header JSON | arrays, one after the other | CRC-32 u32
 
-The header holds the scalars, and name, type and shape of each array. JSON writes floats so that they read back exactly.
-Spaces end the header, so that the arrays begin at a multiple of 8 bytes and can be used where they lie; those with the
-larger numbers come first.
+The header holds the scalars, those of the belief under "belief", and name, type and shape of each array. JSON writes
+floats so that they read back exactly. Spaces end the header, so that the arrays begin at a multiple of 8 bytes and can
+be used where they lie; those with the larger numbers come first. The belief names and checks its own arrays; those of
+the open step begin with "open_".
 """
 
 import json
@@ -15,12 +16,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bots_service.core.arrays import frozen
-from bots_service.core.belief.bots import BetaSum
-from bots_service.core.belief.capability import Capability
-from bots_service.core.belief.tried import Past, Rows, Tried
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import OpenStep, RunState, Totals
@@ -32,47 +31,32 @@ _HEAD = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")
 _TYPES = ("<f8", "<i4", "<u8", "|b1")
 _ALIGNED = 8  # bytes of the largest number
-
-Arrays = dict[str, NDArray[Any]]
+_OPEN = "open_"  # begins the names of the open step's arrays
 
 
 def encode_state(state: RunState) -> bytes:
     """Return the state's bytes; equal states give equal bytes."""
-    belief, waiting = state.belief, state.open_step
-    header = {
+    waiting, evidence = state.open_step, state.open_step.evidence
+    header, arrays = state.belief.encoded()
+    head = {
         "epoch": state.epoch,
         "seq": state.seq,
         "step": state.step,
         "settings": state.settings.as_dict(),
         "totals": {name: getattr(state.totals, name) for name in Totals.__slots__},
-        "prior": belief.prior,
-        "capability": belief.capability,
-        "scale": belief.tried.scale,
+        "belief": header,
         "open_late": waiting.late,
         "open_expired": waiting.expired,
     }
-    settled, recent, past, evidence = belief.tried.settled, belief.tried.recent, belief.past, waiting.evidence
-    arrays: Arrays = {
-        "implied": belief.implied,
-        "settled_counts": settled.counts,
-        "settled_steps": settled.steps,
-        "recent_counts": recent.counts,
-        "recent_steps": recent.steps,
-        "capability_sums": belief.estimate.sums,
-        "past_capability": past.capability,
-        "past_booked": past.booked,
-        "past_kept": past.kept,
+    open_arrays: Arrays = {
         "open_successes": evidence.successes,
         "open_failures": evidence.failures,
-        "settled_tasks": settled.tasks,
-        "settled_last_step": settled.last_step,
-        "recent_tasks": recent.tasks,
-        "recent_last_step": recent.last_step,
         "open_tasks": evidence.tasks,
         "open_made_at": waiting.made_at,
         "open_effective": evidence.effective,
     }
-    return pack(header, arrays)
+    largest_first = sorted({**arrays, **open_arrays}.items(), key=lambda named: -named[1].itemsize)
+    return pack(head, dict(largest_first))
 
 
 def decode_state(blob: bytes) -> RunState:
@@ -83,19 +67,16 @@ def decode_state(blob: bytes) -> RunState:
     """
     header, arrays = unpack(blob)
     try:
-        _require_shapes(arrays)
+        settings = _settings_of(json.dumps(header["settings"]))
+        believed = {name: array for name, array in arrays.items() if not name.startswith(_OPEN)}
+        waiting = {name: array for name, array in arrays.items() if name.startswith(_OPEN)}
         return RunState(
-            epoch=_count(header["epoch"]),
-            seq=_count(header["seq"]),
-            step=_count(header["step"]),
-            settings=_settings_of(json.dumps(header["settings"])),
-            belief=_belief(header, arrays),
-            open_step=OpenStep(
-                Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures", "effective"))),
-                arrays["open_made_at"],
-                _count(header["open_late"]),
-                _count(header["open_expired"]),
-            ),
+            epoch=as_count(header["epoch"]),
+            seq=as_count(header["seq"]),
+            step=as_count(header["step"]),
+            settings=settings,
+            belief=KINDS[settings.belief].decoded(header["belief"], believed),
+            open_step=_open_step(header, waiting),
             totals=_totals(header["totals"]),
         )
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSettingsError) as error:
@@ -108,68 +89,23 @@ def _settings_of(text: str) -> RunSettings:
     return settings_from(json.loads(text))
 
 
-def _belief(header: dict[str, Any], arrays: Arrays) -> BetaSum:
-    capability = header["capability"]
-    return BetaSum(
-        prior=_settings_of(json.dumps({"prior": header["prior"]})).prior,
-        implied=arrays["implied"],
-        tried=Tried(_rows("settled", arrays), _rows("recent", arrays), _positive(header["scale"])),
-        estimate=Capability(None if capability is None else _number(capability), arrays["capability_sums"]),
-        past=Past(*(arrays[f"past_{name}"] for name in ("capability", "booked", "kept"))),
-    )
-
-
-def _rows(table: str, arrays: Arrays) -> Rows:
-    return Rows(*(arrays[f"{table}_{name}"] for name in ("tasks", "counts", "steps", "last_step")))
+def _open_step(header: dict[str, Any], arrays: Arrays) -> OpenStep:
+    size = len(arrays["open_tasks"])
+    wanted: dict[str, tuple[Any, ...]] = {
+        **{f"open_{name}": ("<f8", size) for name in ("successes", "failures")},
+        **{f"open_{name}": ("<i4", size) for name in ("tasks", "made_at")},
+        "open_effective": ("|b1", size),
+    }
+    require_arrays(arrays, wanted)
+    evidence = Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures", "effective")))
+    late, expired = as_count(header["open_late"]), as_count(header["open_expired"])
+    return OpenStep(evidence, arrays["open_made_at"], late, expired)
 
 
 def _totals(values: dict[str, Any]) -> Totals:
-    rollouts, successes = _number(values.pop("rollouts")), _number(values.pop("successes"))
-    counts = {name: _count(value) for name, value in values.items()}
+    rollouts, successes = as_number(values.pop("rollouts")), as_number(values.pop("successes"))
+    counts = {name: as_count(value) for name, value in values.items()}
     return Totals(**counts, rollouts=rollouts, successes=successes)  # type: ignore[arg-type, unused-ignore]
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not a count")
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) is not float or not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a finite number")
-    return value
-
-
-def _positive(value: Any) -> float:
-    if _number(value) <= 0.0:
-        raise ValueError(f"{value!r} is not above 0")
-    return float(value)
-
-
-def _require_shapes(arrays: Arrays) -> None:
-    """Raise ValueError unless these are a state's arrays: of the right types, and of one length where they belong."""
-    found = {name: (array.dtype.str, *array.shape) for name, array in arrays.items()}
-    profiles = arrays["implied"].shape[-1]
-    settled, recent = len(arrays["settled_tasks"]), len(arrays["recent_tasks"])
-    past, waiting = len(arrays["past_kept"]), len(arrays["open_tasks"])
-    pairs = arrays["capability_sums"].shape[-1]
-    wanted: dict[str, tuple[Any, ...]] = {
-        "implied": ("<f8", 2, profiles),
-        "settled_counts": ("<f8", 2, settled),
-        "settled_steps": ("<u8", settled),
-        "recent_counts": ("<f8", 2, recent),
-        "recent_steps": ("<u8", recent),
-        "capability_sums": ("<f8", 2, pairs),
-        **{f"past_{name}": ("<f8", past) for name in ("capability", "booked", "kept")},
-        **{f"open_{name}": ("<f8", waiting) for name in ("successes", "failures")},
-        **{f"settled_{name}": ("<i4", settled) for name in ("tasks", "last_step")},
-        **{f"recent_{name}": ("<i4", recent) for name in ("tasks", "last_step")},
-        **{f"open_{name}": ("<i4", waiting) for name in ("tasks", "made_at")},
-        "open_effective": ("|b1", waiting),
-    }
-    if found != wanted:
-        raise ValueError(f"arrays {found}")
 
 
 def pack(header: dict[str, Any], arrays: Arrays) -> bytes:

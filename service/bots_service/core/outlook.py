@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from scipy.special import betaln
 
 from bots_service.core.arrays import Floats, frozen
 from bots_service.core.belief.protocol import Belief
@@ -15,7 +14,6 @@ from bots_service.core.state import RunState
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 20  # equal ones, of [0, 1]
-JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
 MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced ones stand for the rest
 
 
@@ -34,40 +32,24 @@ class Outlook:
     distribution: tuple[float, ...]
 
 
-def outlook(belief: Belief, pool: Pool, rollouts: float, prior: tuple[float, float]) -> Outlook | None:
+def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
     """Return the outlook; None where every task is retired.
-
-    With p ~ Beta(alpha, beta), all of m rollouts succeed with probability E[p^m] = B(alpha + m, beta) / B(alpha, beta),
-    and all fail with E[(1 - p)^m]; B is the beta function.
-
-    By a run's own prior nearly every task would be of use: with (1, 1) and 16 rollouts, 88 % of those that nothing is
-    known of. Most tasks of real pools are solved nearly always or never. So the evidence is counted on top of Jeffreys'
-    prior, which expects that; what is said of means stays the belief's own.
 
     Args:
         belief: about the pool.
         pool: the tasks.
         rollouts: m, how many of each task.
-        prior: alpha and beta that the belief began with.
     """
     split = Eligible(pool, belief, pool.part(), frozen(np.empty(0, np.int32))).split()
-    alpha, beta = (np.concatenate([shared, alone]) for shared, alone in zip(split.shared, split.alone, strict=True))
     tasks = np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)])
     rows = np.flatnonzero(tasks)
     if not len(rows):
         return None
     rows = rows[:: -(-len(rows) // MOST_ROWS)]
-    alpha, beta, tasks = alpha[rows], beta[rows], tasks[rows]
-    ratio = float(np.average(_effective(alpha - prior[0], beta - prior[1], rollouts), weights=tasks))
-    means = alpha / (alpha + beta)
+    distributions, tasks = split.shared.joined(split.alone).at(rows), tasks[rows]
+    ratio = float(np.average(distributions.effective(rollouts), weights=tasks))
+    means = distributions.mean
     return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(means, tasks), _shares(means, tasks))
-
-
-def _effective(solved: Floats, failed: Floats, rollouts: float) -> Floats:
-    """Return how likely some of a task's rollouts succeed and some fail, by the evidence of each task."""
-    alpha, beta = (np.maximum(evidence, 0.0) + JEFFREYS for evidence in (solved, failed))
-    whole = betaln(alpha, beta)
-    return 1.0 - np.exp(betaln(alpha + rollouts, beta) - whole) - np.exp(betaln(alpha, beta + rollouts) - whole)
 
 
 def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
@@ -100,16 +82,16 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     Then only reference pass rates could tell tasks apart. Evidence lasts about 1 / lambda steps, and going round a pool
     takes as many steps as it has batches. `benchmarks/without_references.py` measures what is left: next to nothing.
     """
-    settings = state.settings
-    if pool.has_references or settings.strategy not in BELIEVING or settings.forgetting == 0.0:
+    settings, forgotten = state.settings, state.belief.forgotten_share(state.settings)
+    if pool.has_references or settings.strategy not in BELIEVING or forgotten == 0.0:
         return None
-    enough = (len(pool) - len(pool.retired)) * settings.forgetting
+    enough = (len(pool) - len(pool.retired)) * forgotten
     tasks_a_step = state.totals.reported / state.step if state.step else 1.0  # unknown yet: the fewest possible
     if tasks_a_step >= enough:
         return None
     return (
         "No task of this dataset has known reference pass rates, so a report says nothing about other tasks, and"
-        f" evidence of a task lasts about {1 / settings.forgetting:.0f} steps. With fewer than {ceil(enough)} tasks a"
+        f" evidence of a task lasts about {1 / forgotten:.0f} steps. With fewer than {ceil(enough)} tasks a"
         " step, selection is little better than uniform choice. Create the dataset with the pass rates of one or more"
         " reference models."
     )

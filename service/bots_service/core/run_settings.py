@@ -4,10 +4,11 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from bots_service.core.belief.capability import CapabilityRule
+from bots_service.core.belief.kinds import KINDS
 from bots_service.errors import Flaw, InvalidSettingsError
 
 Strategy = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
-CapabilityRule = Literal["least_squares", "paper"]
 
 WEEK_S = 7 * 24 * 3600.0
 
@@ -16,6 +17,7 @@ WEEK_S = 7 * 24 * 3600.0
 class RunSettings:
     """How one run believes, forgets and selects.
 
+    belief: the kind of belief, as `core/belief/kinds.py` lists them.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: the mean of the tasks reported.
@@ -31,6 +33,7 @@ class RunSettings:
     lease_seconds: how long a selected task is kept from other selections.
     """
 
+    belief: str = "bots"
     forgetting: float = 0.1
     implicit_weight: float = 0.1
     rollouts_per_task: float | None = None
@@ -48,6 +51,17 @@ class RunSettings:
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
         return asdict(self)
+
+
+FIXED = ("belief", "prior")  # a state is built on them
+
+
+def fixed_flaws(settings: RunSettings, base: RunSettings) -> tuple[Flaw, ...]:
+    """Return a flaw for each setting that differs and can't change once a run exists."""
+    changed = [name for name in FIXED if getattr(settings, name) != getattr(base, name)]
+    return tuple(
+        Flaw((name,), f"the {name} is fixed once a run exists; create another run with it") for name in changed
+    )
 
 
 def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
@@ -100,11 +114,17 @@ def _flaw_of(name: str, value: Any) -> str | None:
         return None
     if name in _RANGES:
         return _outside(value, *_RANGES[name])
+    if name == "belief":
+        return _not_one_of(tuple(KINDS), value)
     if name in _CHOICES:
-        return None if value in _CHOICES[name] else f"{value!r} is none of {', '.join(_CHOICES[name])}"
+        return _not_one_of(_CHOICES[name], value)
     if name in _INTEGERS:
         return _not_a_count(name, value)
     return _not_a_pair(name, value)
+
+
+def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:
+    return None if value in names else f"{value!r} is none of {', '.join(names)}"
 
 
 def _outside(value: Any, low: float, high: float) -> str | None:

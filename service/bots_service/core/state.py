@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.belief.bots import BetaSum, fresh_belief
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
 from bots_service.core.pool import Pool
@@ -126,7 +127,7 @@ class RunState:
     seq: int
     step: int
     settings: RunSettings
-    belief: BetaSum
+    belief: Belief
     open_step: OpenStep
     totals: Totals
 
@@ -136,20 +137,27 @@ class RunState:
         setting = self.settings.rollouts_per_task
         return self.totals.rollouts_per_task if setting is None else setting
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the arrays of the state take."""
+        evidence, made_at = self.open_step.evidence, self.open_step.made_at
+        waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
+        return self.belief.nbytes + sum(array.nbytes for array in waiting)
+
+    @property
+    def fold_numbers(self) -> int:
+        """About how many numbers the fold of one report touches."""
+        return self.belief.fold_numbers + 4 * len(self.open_step.evidence)
+
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        tried, waiting = self.belief.tried, self.open_step.evidence.tasks
-        if len(waiting) and waiting.max() >= len(pool):
-            return False
-        rows = (tried.settled.tasks, tried.recent.tasks)  # sorted
-        return self.belief.implied.shape[1] <= pool.profiles and all(
-            len(tasks) == 0 or tasks[-1] < len(pool) for tasks in rows
-        )
+        waiting = self.open_step.evidence.tasks
+        return (len(waiting) == 0 or bool(waiting.max() < len(pool))) and self.belief.fits(pool)
 
 
 def fresh_state(settings: RunSettings, profiles: int) -> RunState:
     """Return the state of a run whose journal is empty."""
-    belief = fresh_belief(settings.prior, profiles)
+    belief = KINDS[settings.belief].fresh(settings, profiles)
     return RunState(0, 0, 0, settings, belief, nothing_open(), Totals())
 
 
@@ -186,7 +194,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
 def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
-    is_late = 0 < lag <= len(state.belief.past)
+    is_late = 0 < lag <= state.belief.longest_lag
     if lag > 0 and not is_late:
         open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
     else:
@@ -197,7 +205,7 @@ def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState,
     state = replace(state, open_step=open_step)
     if not _closes(state.settings, report.close, pending=len(evidence)):
         return state, _receipt(state, step_tally, late=late, expired=expired)
-    predicted = state.belief.mean(pool, evidence.tasks)
+    predicted = state.belief.distributions(pool, evidence.tasks).mean
     brier, log_loss = prediction_error(predicted, evidence)
     closed = _close_step(state, pool, evidence, step_tally)
     receipt = _receipt(closed, step_tally, late=late, expired=expired)
@@ -216,30 +224,16 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
 
 
 def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally) -> RunState:
-    """Return the state with the open step folded into the belief.
-
-    Late evidence is put where it would stand by now; then the step closes with what came on time. c is estimated from
-    the evidence on time, and from the late evidence only where nothing came on time: a pipelined trainer, whose every
-    report is one step late, has no other.
-    """
-    belief, on_time, closing = state.belief, no_evidence(), state.step + 1
-    for made_at, evidence in state.open_step.by_step(whole):
-        if made_at == state.step:
-            on_time = evidence
-        else:
-            belief = belief.with_late(pool, evidence, lag=state.step - made_at, step=closing)
-    closed = replace(
-        state, step=closing, open_step=nothing_open(), totals=state.totals.plus(step_tally, state.open_step)
+    """Return the state with the open step folded into the belief."""
+    totals = state.totals.plus(step_tally, state.open_step)
+    closed = replace(state, step=state.step + 1, open_step=nothing_open(), totals=totals)
+    step = ClosingStep(
+        number=closed.step,
+        batches=tuple((state.step - made_at, evidence) for made_at, evidence in state.open_step.by_step(whole)),
+        whole=whole,
+        rollouts=closed.rollouts_per_task or 0.0,
     )
-    belief = belief.fold(
-        pool,
-        on_time,
-        state.settings,
-        estimating=on_time if len(on_time) else whole,
-        rollouts=closed.rollouts_per_task or 0.0,  # none were ever reported: nothing is implied yet
-        step=closing,
-    )
-    return replace(closed, belief=belief)
+    return replace(closed, belief=state.belief.fold(pool, step, state.settings))
 
 
 def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0) -> Receipt:

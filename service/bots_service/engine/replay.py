@@ -103,7 +103,7 @@ class Replay:
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
-                if pool.knows_told_tags and _numbers(state) * len(entries) <= SMALL_STATE_NUMBERS:
+                if pool.knows_told_tags and state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
@@ -145,13 +145,6 @@ def fold(
         state, receipt = advance(state, entry, pool, base=bases[entry.seq])
         receipts.append(receipt)
     return state, receipts
-
-
-def _numbers(state: RunState) -> int:
-    """Return about how many numbers one fold of this state touches."""
-    belief = state.belief
-    tried = len(belief.tried.settled) + len(belief.tried.recent)
-    return belief.implied.size + 4 * tried + 4 * len(state.open_step.evidence)
 
 
 NEWEST_KEPT = 4

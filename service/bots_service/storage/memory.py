@@ -5,10 +5,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, contained, frozen, united, without
 from bots_service.core.state import RunState
@@ -130,17 +128,7 @@ def version(made: RunState | Selection) -> tuple[int, int]:
 
 def nbytes(state: RunState) -> int:
     """Return about how much memory a state takes."""
-    belief, waiting = state.belief, state.open_step
-    past, seen = belief.past, waiting.evidence
-    arrays: tuple[NDArray[Any], ...] = (
-        belief.implied,
-        *belief.tried.settled,
-        *belief.tried.recent,
-        belief.estimate.sums,
-        *(past.capability, past.booked, past.kept),
-        *(seen.tasks, seen.successes, seen.failures, waiting.made_at),
-    )
-    return STATE_BYTES + sum(array.nbytes for array in arrays)
+    return STATE_BYTES + state.nbytes
 
 
 COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.run_settings import settings_from
+from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
-from bots_service.errors import BusyError, Flaw, InvalidSettingsError, StaleEpochError
+from bots_service.errors import BusyError, InvalidSettingsError, StaleEpochError
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import IdempotencyKey, KeptAnswer, NewEntry, SnapshotRow
@@ -31,7 +31,7 @@ class ChangeSettings:
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
-            InvalidSettingsError: a setting is out of range, or the prior would change.
+            InvalidSettingsError: a setting is out of range, or belief or prior would change.
             KeyReusedError: the key came with another request before.
         """
         return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, once))
@@ -40,18 +40,18 @@ class ChangeSettings:
         self, run: OpenRun, values: dict[str, Any], once: IdempotencyKey | None
     ) -> tuple[RunDescription, bool]:
         state = (await self.catch_up.current(run)).state
-        if settings_from(values, base=state.settings).prior != state.settings.prior:
-            raise fixed_prior()
+        require_fixed(settings_from(values, base=state.settings), state.settings)
         draft = NewEntry(SettingsChange(values), run.dataset.pool.profiles, once=once)
         appended = await self.journal.append(run.row, draft)
         await self.catch_up.through(run, appended.entry.seq)
         return await self.describe.of(run), appended.duplicate
 
 
-def fixed_prior() -> InvalidSettingsError:
-    """Return the refusal to change a prior: all beliefs of the run stand on it."""
-    flaw = Flaw(("prior",), "the prior is fixed once a run exists; create another run with it")
-    return InvalidSettingsError("the prior can't be changed", (flaw,))
+def require_fixed(settings: RunSettings, base: RunSettings) -> None:
+    """Raise InvalidSettingsError if settings would change that a run's state is built on."""
+    flaws = fixed_flaws(settings, base)
+    if flaws:
+        raise InvalidSettingsError("these settings can't be changed", flaws)
 
 
 @dataclass(frozen=True, slots=True)

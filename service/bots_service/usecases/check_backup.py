@@ -4,11 +4,12 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.codec import decode_state
 from bots_service.core.entries import Entry, Fork, Report, Rewind, SettingsChange
 from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
 from bots_service.core.receipt import Receipt
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
 from bots_service.core.state import RunState
 from bots_service.errors import InvalidBackupError, InvalidSettingsError
 from bots_service.ports.backup import SavedReceipt, SavedRun
@@ -93,8 +94,8 @@ class CheckedRun:
         elif isinstance(body, Report):
             self._report(body, where)
         elif isinstance(body, SettingsChange):
-            prior = settings_from(body.values, base=self.settings).prior
-            self._require(prior == self.settings.prior, f"{where} changes the prior")
+            fixed = fixed_flaws(settings_from(body.values, base=self.settings), self.settings)
+            self._require(not fixed, f"{where} changes {' and '.join(str(flaw.where[0]) for flaw in fixed)}")
 
     def _rewound(self, seq: int, body: Rewind) -> None:
         step = self._closed_at.setdefault(body.to_seq, body.to_step)
@@ -158,9 +159,8 @@ class CheckedRun:
         self._state(state, where)
 
     def _state(self, state: RunState, where: str) -> None:
-        facts, models = self.facts, len(self.facts.reference_models)
-        possible = is_possible_state(state, tasks=facts.size, profiles=facts.profiles, models=models)
-        possible = possible and state.settings.prior == self.settings.prior
+        size = PoolSize(self.facts.size, self.facts.profiles, len(self.facts.reference_models))
+        possible = is_possible_state(state, size) and not fixed_flaws(state.settings, self.settings)
         self._require(possible, f"{where} is none that folding leads to")
 
     def end(self) -> None:

@@ -95,7 +95,7 @@ class LookAtRun:
     async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
         """Show what is expected of the pool, and keep it once a step."""
         pool = (await self.open_runs.fitting(run, state)).dataset.pool
-        found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state), state.belief.prior)
+        found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
         if found is None or not self._is_shown(run, seen):
             return
         show_outlook(seen.series, found)

@@ -15,7 +15,7 @@ from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Runs
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import KeptAnswer, OpenDataset, Parent, RunPut, RunRow
-from bots_service.usecases.change_run import fixed_prior
+from bots_service.usecases.change_run import require_fixed
 from bots_service.usecases.describe import DescribeRun, RunDescription
 
 Start = tuple[Parent, Fork, int]  # of a fork, as `Runs.put` wants it
@@ -112,8 +112,7 @@ class PutRun:
         parent = await self.open_runs(opened.row.name, fork.run)
         state = await self.catch_up.at_step(parent, fork.step)
         settings = settings_from(values, base=state.settings)
-        if settings.prior != state.settings.prior:
-            raise fixed_prior()
+        require_fixed(settings, state.settings)
         begin = replace(state, epoch=0, seq=0, settings=settings, open_step=nothing_open())
         blob = await asyncio.to_thread(encode_state, begin)
         entry = Fork(fork.run, state.seq, blob)

@@ -193,7 +193,7 @@ def is_quick(wish: Wish, state: RunState, pool: Pool, leased: Tasks) -> bool:
     if not pool.is_grouped:
         return False
     is_ordinary = state.settings.strategy == "thompson" and not (wish.tags or wish.quotas or len(pool.retired))
-    looked_at = pool.profiles + len(state.belief.apart) + len(leased) + QUICK_PER_WANTED * wish.count
+    looked_at = pool.profiles + len(state.belief.own_tasks) + len(leased) + QUICK_PER_WANTED * wish.count
     return is_ordinary and looked_at <= QUICK_NUMBERS
 
 
@@ -219,9 +219,8 @@ def draw(wish: Wish, state: RunState, pool: Pool, leased: Tasks, named: Named, o
     rng = np.random.default_rng([settings.seed, origin.epoch, origin.seq, origin.ordinal])
     position = state.totals.reported
     selected: Selected = select_tasks(state.belief, pool, request, leased=leased, position=position, rng=rng)
-    alpha, beta = state.belief.of_tasks(pool, selected.tasks)
-    evidence = alpha + beta - sum(settings.prior)
-    return Drawn(selected.tasks, selected.draws, alpha / (alpha + beta), evidence, selected.reused)
+    believed = state.belief.distributions(pool, selected.tasks)
+    return Drawn(selected.tasks, selected.draws, believed.mean, believed.evidence, selected.reused)
 
 
 def _selection(run: OpenRun, state: RunState, origin: Origin, drawn: Drawn, *, degraded: bool) -> Selection:

@@ -83,7 +83,7 @@ class Account:
 def assert_shows(selections: list[Selection], state: RunState, pool: Pool) -> None:
     for selection in selections:
         tasks = np.array([int(task) for task in selection.ids], np.int32)
-        alpha, beta = state.belief.of_tasks(pool, tasks)
+        alpha, beta = state.belief.distributions(pool, tasks).as_beta()
         assert selection.step == state.step
         assert [task.mean for task in selection.tasks] == (alpha / (alpha + beta)).tolist()
 

@@ -53,7 +53,7 @@ def assert_settled(made: Cluster, account: Account, folder: Path) -> None:
     assert account.failures == []
     assert sorted(one.seq for one in account.sent) == list(range(1, len(account.sent) + 1))
     state, pool = account.replayed()
-    alpha, beta = state.belief.of_tasks(pool, np.arange(TASKS, dtype=np.int32))
+    alpha, beta = state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)).as_beta()
     wanted = {str(task): (alpha[task], beta[task]) for task in range(TASKS)}
     for url in made.direct:
         with Client(url, deadline_s=60) as client:

@@ -18,7 +18,8 @@ from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, Name,
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
-from bots_service.core.run_settings import CapabilityRule, RunSettings, Strategy
+from bots_service.core.belief.capability import CapabilityRule
+from bots_service.core.run_settings import RunSettings, Strategy
 from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
@@ -35,6 +36,7 @@ LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each
 class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of a run; those left out stay as they are."""
 
+    belief: str | UnsetType = UNSET
     forgetting: float | UnsetType = UNSET
     implicit_weight: float | UnsetType = UNSET
     rollouts_per_task: float | UnsetType | None = UNSET

@@ -1,20 +1,27 @@
 """The belief of BOTS as a sum: the prior, implicit evidence of each profile, explicit evidence of each task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
+from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.capability import Capability, implied_counts, no_capability, with_implied
-from bots_service.core.belief.tried import Past, Tried, no_tries
-from bots_service.core.evidence import Evidence
+from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.belief.tried import Past, Rows, Tried, no_tries
+from bots_service.core.checks import LARGEST_SUM, Arrays, are_within, as_number, as_positive, require_arrays
+from bots_service.core.evidence import Evidence, no_evidence
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings
+
+if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
+    from bots_service.core.run_settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)
-class BetaSum:
+class BotsBelief:
     """A Beta belief about every task of a pool.
 
     prior: alpha_0 and beta_0.
@@ -30,44 +37,57 @@ class BetaSum:
     estimate: Capability
     past: Past
 
+    @classmethod
+    def fresh(cls, settings: "RunSettings", profiles: int) -> "BotsBelief":
+        """Return the belief before any evidence: every task at the prior."""
+        return cls(settings.prior, frozen(np.zeros((2, profiles))), no_tries(), no_capability(), Past.empty())
+
     @property
     def capability(self) -> float | None:
         """c; None before the first estimate."""
         return self.estimate.value
 
     @property
-    def apart(self) -> Tasks:
+    def longest_lag(self) -> int:
+        """How many steps late evidence may come: as many as are remembered."""
+        return len(self.past)
+
+    def forgotten_share(self, settings: "RunSettings") -> float:
+        """Return lambda."""
+        return settings.forgetting
+
+    @property
+    def own_tasks(self) -> Tasks:
         """Sorted tasks with evidence of their own; all others follow their profile."""
         return self.tried.whole.tasks
 
-    def of_profiles(self, pool: Pool) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [G], of tasks without evidence of their own."""
+    def profile_distributions(self, pool: Pool) -> Betas:
+        """[G] of tasks without evidence of their own."""
         implied = self.extended(pool, pool.profiles).implied
-        return self.prior[0] + implied[0], self.prior[1] + implied[1]
+        return Betas(self.prior[0] + implied[0], self.prior[1] + implied[1], self.prior)
 
-    def of_apart(self, pool: Pool) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [T], of the tasks apart, without looking for each."""
+    def own_distributions(self, pool: Pool) -> Betas:
+        """[T] of the tasks with evidence of their own, without looking for each."""
         own = self.tried.whole
         return self._summed(pool, own.tasks, self.tried.scale * own.counts)
 
-    def of_tasks(self, pool: Pool, tasks: Tasks) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [n], of the given tasks."""
+    def distributions(self, pool: Pool, tasks: Tasks) -> Betas:
+        """[n] of the given tasks."""
         return self._summed(pool, tasks, self.tried.counts_of(tasks))
 
-    def _summed(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [n], of tasks with this evidence of their own, [2, n]."""
+    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
+        """[n] the number of the last step that brought evidence of each task; 0 where none did lately."""
+        return self.tried.last_steps(tasks)
+
+    def _summed(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> Betas:
+        """[n] of tasks with this evidence of their own, [2, n]."""
         excess = self.extended(pool, pool.profiles).implied.take(pool.profile_of.take(tasks), axis=1)
         excess += own
         # In exact arithmetic neither sum can fall below zero: what was taken off had been booked. Rounding can.
         np.maximum(excess, 0.0, out=excess)
-        return self.prior[0] + excess[0], self.prior[1] + excess[1]
+        return Betas(self.prior[0] + excess[0], self.prior[1] + excess[1], self.prior)
 
-    def mean(self, pool: Pool, tasks: Tasks) -> Floats:
-        """Return the expected success probability of the given tasks, [n]."""
-        alpha, beta = self.of_tasks(pool, tasks)
-        return alpha / (alpha + beta)
-
-    def extended(self, pool: Pool, profiles: int) -> "BetaSum":
+    def extended(self, pool: Pool, profiles: int) -> "BotsBelief":
         """Return the belief with room for profiles that were appended since.
 
         A new profile starts with what the remembered steps would have implied for it, as if it had been there.
@@ -78,7 +98,22 @@ class BetaSum:
         added = self.past.implied(pool.references[have:profiles])
         return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
 
-    def with_late(self, pool: Pool, late: Evidence, *, lag: int, step: int) -> "BetaSum":
+    def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":
+        """Return the belief after one closed step.
+
+        Late evidence is put where it would stand by now; then the step closes with what came on time. c is estimated
+        from the evidence on time, and from the late evidence only where nothing came on time: a pipelined trainer,
+        whose every report is one step late, has no other.
+        """
+        belief, on_time = self, no_evidence()
+        for lag, evidence in step.batches:
+            if lag == 0:
+                on_time = evidence
+            else:
+                belief = belief._with_late(pool, evidence, lag=lag, step=step.number)
+        return belief._closed(pool, on_time, step, settings)
+
+    def _with_late(self, pool: Pool, late: Evidence, *, lag: int, step: int) -> "BotsBelief":
         """Return the belief as if this evidence had been there `lag` steps ago, and c the same all the same.
 
         a_k' = a_k + w (s_k - rho m q_k(c of that step)), w = (1 - lambda)^lag counting up to the last closed step.
@@ -86,7 +121,7 @@ class BetaSum:
         Args:
             pool: the tasks.
             late: each task once, ascending.
-            lag: how many steps closed since the evidence was due, 1 to `len(past)`.
+            lag: how many steps closed since the evidence was due, 1 to `longest_lag`.
             step: the number of the step that is about to close.
         """
         capability, booked, kept_since = self.past.at(lag)
@@ -94,40 +129,23 @@ class BetaSum:
         tried = self.tried.with_counts(late, unbooked, weight=kept_since, lag=lag, step=step)
         return replace(self, tried=tried)
 
-    def fold(
-        self,
-        pool: Pool,
-        evidence: Evidence,
-        settings: RunSettings,
-        *,
-        estimating: Evidence,
-        rollouts: float,
-        step: int,
-    ) -> "BetaSum":
-        """Return the belief after one closed step.
-
-        Args:
-            pool: the tasks; every profile in it has room in this belief.
-            evidence: each task once, ascending; empty where the step brought nothing on time.
-            settings: lambda, rho, gamma and the rule for c of this step.
-            estimating: each task once, ascending; what c is estimated from.
-            rollouts: m, how many rollouts one implied observation stands for.
-            step: the number of the step that closes.
-        """
-        estimate = self._estimated(pool, estimating, settings)
+    def _closed(self, pool: Pool, on_time: Evidence, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":
+        """Return the belief after a step whose late evidence is in already."""
+        estimate = self._estimated(pool, on_time if len(on_time) else step.whole, settings)
         kept = 1.0 - settings.forgetting
-        booked = settings.implicit_weight * rollouts
+        booked = settings.implicit_weight * step.rollouts
         references = pool.references[: self.implied.shape[1]]
-        unbooked = implied_counts(_references(pool, evidence.tasks), estimate.value, booked)
-        return BetaSum(
+        unbooked = implied_counts(_references(pool, on_time.tasks), estimate.value, booked)
+        aged = self.tried.aged(kept, step=step.number)
+        return BotsBelief(
             prior=self.prior,
             implied=frozen(with_implied(self.implied, references, estimate.value, booked, kept=kept)),
-            tried=self.tried.aged(kept, step=step).with_counts(evidence, unbooked, weight=1.0, lag=0, step=step),
+            tried=aged.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number),
             estimate=estimate,
             past=self.past.then(estimate.value, booked, kept),
         )
 
-    def _estimated(self, pool: Pool, evidence: Evidence, settings: RunSettings) -> Capability:
+    def _estimated(self, pool: Pool, evidence: Evidence, settings: "RunSettings") -> Capability:
         """Return the estimate of c after a step that brought this evidence."""
         return self.estimate.after(
             _references(pool, evidence.tasks),
@@ -136,10 +154,89 @@ class BetaSum:
             momentum=settings.capability_momentum,
         )
 
+    @property
+    def fold_numbers(self) -> int:
+        """About how many numbers a fold touches."""
+        return self.implied.size + 4 * (len(self.tried.settled) + len(self.tried.recent))
 
-def fresh_belief(prior: tuple[float, float], profiles: int) -> BetaSum:
-    """Return the belief before any evidence: every task at the prior."""
-    return BetaSum(prior, frozen(np.zeros((2, profiles))), no_tries(), no_capability(), Past.empty())
+    @property
+    def nbytes(self) -> int:
+        """How much memory the arrays take."""
+        return sum(array.nbytes for array in self.encoded()[1].values())
+
+    def fits(self, pool: Pool) -> bool:
+        """Return whether the pool has every task and every profile that the belief knows."""
+        rows = (self.tried.settled.tasks, self.tried.recent.tasks)  # sorted
+        knows_tasks = all(len(tasks) == 0 or tasks[-1] < len(pool) for tasks in rows)
+        return knows_tasks and self.implied.shape[1] <= pool.profiles
+
+    def is_possible(self, settings: "RunSettings", step: int, size: PoolSize) -> bool:
+        """Return whether folding a journal could have led here, as far as the belief alone tells."""
+        return (
+            self.prior == settings.prior
+            and self.implied.shape[1] <= size.profiles
+            and are_within(self.implied, 0.0, LARGEST_SUM)
+            and self.estimate.is_possible(size.models)
+            and self.tried.is_possible(step, size.tasks)
+            and self.past.is_possible(step)
+        )
+
+    def encoded(self) -> tuple[dict[str, Any], Arrays]:
+        """Return header and arrays."""
+        settled, recent, past = self.tried.settled, self.tried.recent, self.past
+        header = {"prior": self.prior, "capability": self.capability, "scale": self.tried.scale}
+        return header, {
+            "implied": self.implied,
+            "settled_counts": settled.counts,
+            "settled_steps": settled.steps,
+            "recent_counts": recent.counts,
+            "recent_steps": recent.steps,
+            "capability_sums": self.estimate.sums,
+            "past_capability": past.capability,
+            "past_booked": past.booked,
+            "past_kept": past.kept,
+            "settled_tasks": settled.tasks,
+            "settled_last_step": settled.last_step,
+            "recent_tasks": recent.tasks,
+            "recent_last_step": recent.last_step,
+        }
+
+    @classmethod
+    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> "BotsBelief":
+        """Return the belief that was encoded.
+
+        Raises:
+            LookupError, TypeError, ValueError: header or arrays are not those of a belief.
+        """
+        require_arrays(arrays, _shapes(arrays))
+        (alpha, beta), capability = header["prior"], header["capability"]
+        return cls(
+            prior=(as_positive(alpha), as_positive(beta)),
+            implied=arrays["implied"],
+            tried=Tried(_rows("settled", arrays), _rows("recent", arrays), as_positive(header["scale"])),
+            estimate=Capability(None if capability is None else as_number(capability), arrays["capability_sums"]),
+            past=Past(*(arrays[f"past_{name}"] for name in ("capability", "booked", "kept"))),
+        )
+
+
+def _rows(table: str, arrays: Arrays) -> Rows:
+    return Rows(*(arrays[f"{table}_{name}"] for name in ("tasks", "counts", "steps", "last_step")))
+
+
+def _shapes(arrays: Arrays) -> dict[str, tuple[Any, ...]]:
+    """Return the types and shapes that a belief's arrays must have, all of one length where they belong together."""
+    settled, recent = len(arrays["settled_tasks"]), len(arrays["recent_tasks"])
+    return {
+        "implied": ("<f8", 2, arrays["implied"].shape[-1]),
+        "settled_counts": ("<f8", 2, settled),
+        "settled_steps": ("<u8", settled),
+        "recent_counts": ("<f8", 2, recent),
+        "recent_steps": ("<u8", recent),
+        "capability_sums": ("<f8", 2, arrays["capability_sums"].shape[-1]),
+        **{f"past_{name}": ("<f8", len(arrays["past_kept"])) for name in ("capability", "booked", "kept")},
+        **{f"settled_{name}": ("<i4", settled) for name in ("tasks", "last_step")},
+        **{f"recent_{name}": ("<i4", recent) for name in ("tasks", "last_step")},
+    }
 
 
 def _references(pool: Pool, tasks: Tasks) -> Floats:

@@ -4,13 +4,17 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, frozen, ordered_sum
-from bots_service.core.run_settings import CapabilityRule
+from bots_service.core.checks import LARGEST_SUM, are_within, is_within
 
+CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
+
+LARGEST_CAPABILITY = 1e6  # a position along the references; what they can be divided by keeps it far below
 BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the processor's cache
 
 
@@ -115,6 +119,16 @@ class Capability:
         else:
             value = smoothed(self.value, quotient(references, pass_rates), momentum)
         return Capability(value, frozen(sums))
+
+    def is_possible(self, models: int) -> bool:
+        """Return whether batches could have led here, as far as the estimate alone tells; `models`: of reference."""
+        squares, products = self.sums
+        return (
+            len(squares) in (0, min(models, max(models - 1, 1)))  # one reference has a neighbour that solves nothing
+            and are_within(squares, 0.0, LARGEST_SUM)
+            and are_within(products, -LARGEST_SUM, LARGEST_SUM)
+            and is_within(None if self.value is None else abs(self.value), LARGEST_CAPABILITY)
+        )
 
 
 def no_capability() -> Capability:

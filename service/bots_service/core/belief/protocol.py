@@ -1,30 +1,222 @@
-"""What a kind of belief owes the rest of the service."""
+"""What a kind of belief provides to the rest of the service. `kinds.py` lists the kinds.
 
-from typing import Protocol
+A belief owns everything that is particular to its kind: how evidence changes it, the distribution of each task's
+success probability, its bytes, its size, and what an import may contain. Nobody else looks inside.
+"""
 
-from bots_service.core.arrays import Floats, Tasks
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks
+from bots_service.core.checks import Arrays
+from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
+
+if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
+    from bots_service.core.run_settings import RunSettings
+
+
+class Distributions(Protocol):
+    """Independent distributions over [0, 1] of n success probabilities.
+
+    `sample`, `below`, `quantile`, `log_density` and `log_bound` describe one and the same distribution: the one that
+    Thompson sampling draws from.
+    """
+
+    def __len__(self) -> int:
+        """Return n."""
+        ...
+
+    @property
+    def mean(self) -> Floats:
+        """[n] the expected success probabilities."""
+        ...
+
+    @property
+    def evidence(self) -> Floats:
+        """[n] pseudo-counts of rollouts behind the mean, beyond what the belief began with."""
+        ...
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """Return the 5 % and 95 % quantiles, each [n]."""
+        ...
+
+    def effective(self, rollouts: float) -> Floats:
+        """[n] how likely some of so many rollouts succeed and some fail."""
+        ...
+
+    def as_beta(self) -> tuple[Floats, Floats]:
+        """Return alpha and beta, each [n]: of these Beta distributions, or of those of the same mean and variance."""
+        ...
+
+    def at(self, places: Counts | Flags) -> Self:
+        """Return the distributions at the given places, or where a mask says so."""
+        ...
+
+    def joined(self, others: Self) -> Self:
+        """Return these distributions, followed by others of the same kind."""
+        ...
+
+    def mirrored(self) -> Self:
+        """Return the distributions of 1 - p."""
+        ...
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        """[n] one draw from each."""
+        ...
+
+    def below(self, value: float) -> Floats:
+        """[n] P(X <= value)."""
+        ...
+
+    def quantile(self, levels: Floats) -> Floats:
+        """[n] the value below which each has the given probability."""
+        ...
+
+    def log_density(self, values: Floats | float) -> Floats:
+        """[n] log of each density at its value."""
+        ...
+
+    def bounded(self) -> Flags:
+        """[n] for which of them `log_bound` gives a bound; all False where a kind has none."""
+        ...
+
+    def log_bound(self, target: float) -> tuple[Floats, Floats]:
+        """Return a bound of each density near the target: its log at the target, and its slope; each [n].
+
+        The log density at any x > 0 is at most the first plus the second times |x - target|.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingStep:
+    """The evidence of a step that closes.
+
+    number: of the step, 1 for the first.
+    batches: lag and evidence (each task once, ascending), the largest lag first. Lag 0 came on time; evidence of lag n
+        was selected n steps before, and should have come with the step that closed as the n-th last.
+    whole: all of it together, each task once, ascending.
+    rollouts: m, the rollouts of a task in this run; 0.0 if none were ever reported.
+    """
+
+    number: int
+    batches: tuple[tuple[int, Evidence], ...]
+    whole: Evidence
+    rollouts: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSize:
+    """How many tasks, profiles and reference models a pool has."""
+
+    tasks: int
+    profiles: int
+    models: int
 
 
 class Belief(Protocol):
-    """How likely the model in training is to solve each task of a pool, as Beta distributions.
+    """How likely the model in training is to solve each task of a pool. Beliefs are values: nothing changes one.
 
-    Tasks without evidence of their own share the belief of their profile: they are exchangeable.
+    Tasks without evidence of their own share the distribution of their profile: they are exchangeable.
     """
 
+    @classmethod
+    def fresh(cls, settings: "RunSettings", profiles: int) -> Self:
+        """Return the belief before any evidence."""
+        ...
+
+    # --- what changes it ---------------------------------------------------------------------------------------------
+
     @property
-    def apart(self) -> Tasks:
+    def longest_lag(self) -> int:
+        """How many steps late evidence may come and still count."""
+        ...
+
+    def extended(self, pool: Pool, profiles: int) -> Self:
+        """Return the belief with room for the profiles that were appended since, up to this number of them."""
+        ...
+
+    def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> Self:
+        """Return the belief after one closed step; every profile of the pool has room in this belief.
+
+        Two processes that fold the same steps must get the same bytes.
+        """
+        ...
+
+    # --- what it says of tasks ---------------------------------------------------------------------------------------
+
+    @property
+    def own_tasks(self) -> Tasks:
         """Sorted tasks with evidence of their own; all others follow their profile."""
         ...
 
-    def of_profiles(self, pool: Pool) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [G], of the tasks of each profile that have no evidence of their own."""
+    def profile_distributions(self, pool: Pool) -> Distributions:
+        """[G] of the tasks of each profile that have no evidence of their own."""
         ...
 
-    def of_apart(self, pool: Pool) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [T], of the tasks apart."""
+    def own_distributions(self, pool: Pool) -> Distributions:
+        """[T] of `own_tasks`."""
         ...
 
-    def of_tasks(self, pool: Pool, tasks: Tasks) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [n], of the given tasks."""
+    def distributions(self, pool: Pool, tasks: Tasks) -> Distributions:
+        """[n] of the given tasks."""
+        ...
+
+    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
+        """[n] the number of the last step that brought evidence of each task; 0 where none did, or long ago."""
+        ...
+
+    # --- what it says of itself --------------------------------------------------------------------------------------
+
+    @property
+    def capability(self) -> float | None:
+        """Where the model stands along the references (c); None if that is not known, or not estimated by this kind."""
+        ...
+
+    def forgotten_share(self, settings: "RunSettings") -> float:
+        """Return which share of a task's evidence each step drops, in [0, 1]."""
+        ...
+
+    @property
+    def fold_numbers(self) -> int:
+        """About how many numbers a fold touches: tells whether it is quick enough for the event loop."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory its arrays take."""
+        ...
+
+    def fits(self, pool: Pool) -> bool:
+        """Return whether the pool has every task and every profile that the belief knows."""
+        ...
+
+    def is_possible(self, settings: "RunSettings", step: int, size: PoolSize) -> bool:
+        """Return whether folding a journal could have led here, as far as the belief alone tells.
+
+        Args:
+            settings: the run's.
+            step: how many steps closed.
+            size: of the pool.
+        """
+        ...
+
+    # --- its bytes ---------------------------------------------------------------------------------------------------
+
+    def encoded(self) -> tuple[dict[str, Any], Arrays]:
+        """Return a header of plain values and the arrays; no array's name begins with "open_". Inverse of `decoded`."""
+        ...
+
+    @classmethod
+    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Return the belief that was encoded; the arrays are read-only.
+
+        Raises:
+            LookupError, TypeError, ValueError: these are no header and arrays of a belief of this kind.
+        """
         ...

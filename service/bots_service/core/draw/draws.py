@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Counts, Floats
+from bots_service.core.belief.protocol import Distributions
 
 REDRAWS = 64  # each fails with probability at most 1/2
 # Nearer than this counts as "at the target": below it, draws underflow in their own ways.
 TINY = 1e-300
-
-Betas = tuple[Floats, Floats]  # alpha and beta, each [n], > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +41,31 @@ class Singles:
     """Tasks to be drawn one by one.
 
     owners: [n] whose each draw will be, as in Draws.
-    alpha, beta: [n] the tasks' beliefs.
+    beliefs: [n] the distributions of their success probabilities.
     """
 
     owners: Counts
-    alpha: Floats
-    beta: Floats
+    beliefs: Distributions
 
     def __len__(self) -> int:
         return len(self.owners)
 
     def at(self, places: Counts) -> "Singles":
         """Return those at the given places."""
-        return Singles(self.owners[places], self.alpha[places], self.beta[places])
+        return Singles(self.owners[places], self.beliefs.at(places))
 
     def drawn(self, rng: np.random.Generator) -> Draws:
         """Draw for every task."""
-        return Draws(rng.beta(self.alpha, self.beta), self.owners)
+        return Draws(self.beliefs.sample(rng), self.owners)
 
     def drawn_outside(self, target: float, reach: float, rng: np.random.Generator) -> Draws:
         """Draw for every task, given that its value lies no nearer to the target than `reach`."""
-        values = rng.beta(self.alpha, self.beta)
+        values = self.beliefs.sample(rng)
         for _ in range(REDRAWS):
             again = np.flatnonzero(np.abs(values - target) < reach)
             if not len(again):
                 break
-            values[again] = rng.beta(self.alpha[again], self.beta[again])
+            values[again] = self.beliefs.at(again).sample(rng)
         return Draws(values, self.owners)
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Counts, Tasks, contained, first_places, is_first, places_of
-from bots_service.core.belief.protocol import Belief
-from bots_service.core.draw.draws import Betas
+from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.pool import Part, Pool
 
 # A random member is free with at least this probability, or the group's free members are listed instead.
@@ -23,15 +22,15 @@ class Split:
     """The eligible tasks: one by one where they have evidence of their own, the others only counted.
 
     apart: [T] sorted tasks with evidence of their own.
-    alone: alpha and beta of these, each [T].
+    alone: [T] of these.
     hidden: [G] how many others follow each profile.
-    shared: alpha and beta of these others, each [G].
+    shared: [G] of these others.
     """
 
     apart: Tasks
-    alone: Betas
+    alone: Distributions
     hidden: Counts
-    shared: Betas
+    shared: Distributions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +51,14 @@ class Eligible:
 
     def split(self) -> Split:
         """Return who is drawn alone and who only counted, with what is believed of them."""
-        apart = self.belief.apart
-        alpha, beta = self.belief.of_apart(self.pool)
+        apart, alone = self.belief.own_tasks, self.belief.own_distributions(self.pool)
         kept = self.part.holds(apart)
         kept[places_of(self.barred, apart)] = False
         if not kept.all():
-            apart, alpha, beta = apart[kept], alpha[kept], beta[kept]
+            apart, alone = apart[kept], alone.at(kept)
         own_way = np.concatenate([apart, self.barred])
         hidden = self.part.members.sizes - np.bincount(self.pool.profile_of[own_way], minlength=self.pool.profiles)
-        return Split(apart, (alpha, beta), hidden, self.belief.of_profiles(self.pool))
+        return Split(apart, alone, hidden, self.belief.profile_distributions(self.pool))
 
     def settle(self, owners: Counts, split: Split, rng: np.random.Generator) -> Tasks:
         """Turn owners into tasks: a random member for a profile, without replacement, and the apart tasks themselves.

@@ -46,14 +46,14 @@ Strategy = Callable[[Eligible, int, Aim, np.random.Generator], Chosen]
 
 
 def thompson(eligible: Eligible, count: int, aim: Aim, rng: np.random.Generator) -> Chosen:
-    """Draw p_k ~ Beta(alpha_k, beta_k) for every task; take the smallest |p_k - target|, nearest first."""
+    """Draw p_k of every task from the belief; take the smallest |p_k - target|, nearest first."""
     split = eligible.split()
     drawn = draw_nearest(split.alone, split.shared, split.hidden, count=count, target=aim.target, rng=rng)
     return Chosen(eligible.settle(drawn.owners, split, rng), drawn.values)
 
 
 def mean(eligible: Eligible, count: int, aim: Aim, rng: np.random.Generator) -> Chosen:
-    """Take the smallest |alpha_k / (alpha_k + beta_k) - target|, nearest first; among equals, at random.
+    """Take the smallest |mean_k - target|, nearest first; among equals, at random.
 
     Members of a profile are equal, so without the chance the same few of them would be chosen again and again.
     """
@@ -118,8 +118,8 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 
 def _sizes_and_distances(split: Split, target: float) -> tuple[Counts, Floats]:
     """[G + T] how many tasks there are, and how far their posterior mean is from the target: profiles, then apart."""
-    alpha, beta = (np.concatenate([common, own]) for own, common in zip(split.alone, split.shared, strict=True))
-    return np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)]), np.abs(alpha / (alpha + beta) - target)
+    means = split.shared.joined(split.alone).mean
+    return np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)]), np.abs(means - target)
 
 
 def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> Chosen:

@@ -5,17 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Floats
-from bots_service.core.draw.draws import TINY, Betas, Draws, Singles, nearest, nearest_or_tied
+from bots_service.core.belief.protocol import Distributions
+from bots_service.core.draw.draws import TINY, Draws, Singles, nearest, nearest_or_tied
 
 # Fewer tasks, or fewer for each that is wanted, are drawn plainly as fast (timed in place, numpy 2.4 and scipy 1.17).
 FEWEST_TASKS = 2_000
 FEWEST_PER_WANTED = 10
-MOST_EVIDENCE = 1e6  # of a belief with a bound: alpha + beta
 MOST_LIKELY = 0.5
-BLOCK = 16_384  # tasks at a time: their numbers stay in the processor's cache
 # The tangent at the target must hold for the whole window, and rises steeply near 0.
 LEAST_TARGET = 1e-3
 MOST_REACH = 0.25  # times the target
@@ -50,10 +48,10 @@ def draw_singles(singles: Singles, count: int, target: float, rng: np.random.Gen
         count: how many are wanted, >= 1.
         target: in [0, 1/2].
     """
-    bounded = have_bounds(singles)
+    bounded = singles.beliefs.bounded()
     if target < LEAST_TARGET or np.count_nonzero(bounded) < max(FEWEST_TASKS, FEWEST_PER_WANTED * count):
         return singles.drawn(rng)
-    bounds = bound(singles, bounded, target)
+    bounds = bound(singles.beliefs, target)
     per_distance = 2 * float(np.sum(np.exp(bounds.log_height), where=bounded))
     reach = SPARE * (count + MARGIN * math.sqrt(count)) / max(per_distance, TINY)
     if reach > MOST_REACH * target:
@@ -65,38 +63,11 @@ def draw_singles(singles: Singles, count: int, target: float, rng: np.random.Gen
     return drawn.joined(far.drawn_outside(target, reach, rng))
 
 
-def have_bounds(singles: Singles) -> NDArray[np.bool_]:
-    """[n] whether a belief's log density is concave, and rounding too small to lift it over the bound."""
-    alpha, beta = singles.alpha, singles.beta
-    return (alpha >= 1) & (beta >= 1) & (alpha + beta <= MOST_EVIDENCE)
-
-
-def bound(singles: Singles, bounded: NDArray[np.bool_], target: float) -> Bounds:
-    """Bound the densities around a target.
-
-    Args:
-        singles: [n] tasks.
-        bounded: [n] what `have_bounds` gave.
-        target: in (0, 1).
-    """
-    log_height, slope = np.empty(len(singles)), np.empty(len(singles))
-    for start in range(0, len(singles), BLOCK):
-        block = slice(start, start + BLOCK)
-        log_height[block], slope[block] = height_and_slope(singles.alpha[block], singles.beta[block], target)
-    log_height[~bounded] = np.inf
+def bound(beliefs: Distributions, target: float) -> Bounds:
+    """Bound the densities around a target in (0, 1)."""
+    log_height, slope = beliefs.log_bound(target)
+    log_height[~beliefs.bounded()] = np.inf
     return Bounds(log_height, slope)
-
-
-def height_and_slope(alpha: Floats, beta: Floats, target: float) -> tuple[Floats, Floats]:
-    """Return log of the bound at the target, and how steep the density's log is there; each [n]."""
-    total = alpha + beta
-    log_height = (total - 0.5) * np.log(total)
-    log_height -= (alpha - 0.5) * np.log(alpha)
-    log_height -= (beta - 0.5) * np.log(beta)
-    log_height += (alpha - 1) * math.log(target)
-    log_height += (beta - 1) * math.log1p(-target)
-    log_height -= 0.5 * math.log(2 * math.pi)
-    return log_height, np.abs((alpha - 1) / target - (beta - 1) / (1 - target))
 
 
 def draw_near(
@@ -116,8 +87,7 @@ def draw_near(
     plain = np.flatnonzero(likely > MOST_LIKELY)
     proposed = np.flatnonzero((rng.random(len(likely)) < likely) & (likely <= MOST_LIKELY))
     values = target + reach * (2 * rng.random(len(proposed)) - 1)
-    alpha, beta = singles.alpha[proposed], singles.beta[proposed]
-    log_density = xlogy(alpha - 1, values) + xlog1py(beta - 1, -values) - betaln(alpha, beta)
+    log_density = singles.beliefs.at(proposed).log_density(values)
     kept = rng.random(len(proposed)) * likely[proposed] < 2 * reach * np.exp(log_density)
     near = Draws(values[kept], singles.owners[proposed[kept]])
     return near.joined(singles.at(plain).drawn(rng)), np.concatenate([proposed[kept], plain])
@@ -148,21 +118,20 @@ class Crowd:
     """Members of profiles that are not drawn yet; all are known to lie outside a window.
 
     profiles: [g] the numbers of the profiles.
-    alpha, beta: [g] what their members share.
+    beliefs: [g] what their members share.
     left: [g] members not drawn yet, > 0.
     window: where none of them lies; at first of no reach, with probabilities 0.
     """
 
     profiles: Counts
-    alpha: Floats
-    beta: Floats
+    beliefs: Distributions
     left: Counts
     window: Window
 
     def around(self, target: float, reach: float) -> Window:
         """Return a window and what it means for this crowd."""
         ends = (max(target - reach, 0.0), min(target + reach, 1.0))
-        low, high = (np.asarray(betainc(self.alpha, self.beta, end), np.float64) for end in ends)
+        low, high = (self.beliefs.below(end) for end in ends)
         return Window(reach, low, high)
 
     def gained(self, wider: Window) -> Floats:
@@ -180,10 +149,10 @@ class Crowd:
     def only(self, places: Counts) -> "Crowd":
         """Return the crowd of the profiles at the given places."""
         window = Window(self.window.reach, self.window.low[places], self.window.high[places])
-        return Crowd(self.profiles[places], self.alpha[places], self.beta[places], self.left[places], window)
+        return Crowd(self.profiles[places], self.beliefs.at(places), self.left[places], window)
 
 
-def gather(shared: Betas, sizes: Counts, profiles: Counts) -> Crowd:
+def gather(shared: Distributions, sizes: Counts, profiles: Counts) -> Crowd:
     """Return all members of the given profiles, none of them drawn.
 
     Args:
@@ -192,7 +161,7 @@ def gather(shared: Betas, sizes: Counts, profiles: Counts) -> Crowd:
         profiles: [g] which to take.
     """
     nothing = np.zeros(len(profiles))
-    return Crowd(profiles, shared[0][profiles], shared[1][profiles], sizes[profiles], Window(0.0, nothing, nothing))
+    return Crowd(profiles, shared.at(profiles), sizes[profiles], Window(0.0, nothing, nothing))
 
 
 def widen(crowd: Crowd, near: Floats, count: int, target: float, *, limit: float, tries: int = TRIES) -> Window:
@@ -228,9 +197,7 @@ def widen(crowd: Crowd, near: Floats, count: int, target: float, *, limit: float
 
 def first_reach(crowd: Crowd, near: Floats, aim: float, target: float) -> float:
     """Return the reach that would hold `aim` tasks if densities were level around the target."""
-    alpha, beta = crowd.alpha, crowd.beta
-    log_density = xlogy(alpha - 1, target) + xlog1py(beta - 1, -target) - betaln(alpha, beta)
-    per_distance = 2 * float(crowd.left @ np.exp(np.minimum(log_density, 600.0)))
+    per_distance = 2 * float(crowd.left @ np.exp(np.minimum(crowd.beliefs.log_density(target), 600.0)))
     if len(near):
         per_distance += len(near) / float(near[-1])
     return crowd.window.reach + aim / max(per_distance, TINY)
@@ -255,14 +222,13 @@ def draw_ring(crowd: Crowd, wider: Window, target: float, rng: np.random.Generat
 
 
 def draw_inside(crowd: Crowd, inside: Counts, wider: Window, target: float, rng: np.random.Generator) -> Draws:
-    """Draw so many members of each profile from its Beta truncated to the ring, by inverse distribution function."""
+    """Draw so many members of each profile from its distribution truncated to the ring, by the inverse."""
     places = np.repeat(np.arange(len(inside)), inside)
     level = wider.low[places] + crowd.gained(wider)[places] * rng.random(len(places))
     # Skip what the present window holds.
     held = crowd.window.high - crowd.window.low
     level += np.where(level >= crowd.window.low[places], held[places], 0.0)
-    alpha, beta = crowd.alpha[places], crowd.beta[places]
-    values = np.asarray(betaincinv(alpha, beta, np.minimum(level, 1.0)), np.float64)
+    values = crowd.beliefs.at(places).quantile(np.minimum(level, 1.0))
     values = np.clip(values, max(target - wider.reach, 0.0), min(target + wider.reach, 1.0))
     return Draws(values, crowd.profiles[places])
 
@@ -270,7 +236,7 @@ def draw_inside(crowd: Crowd, inside: Counts, wider: Window, target: float, rng:
 def draw_out(crowd: Crowd, target: float, rng: np.random.Generator) -> Draws:
     """Draw all members that are left, given that they lie outside the crowd's window."""
     places = np.repeat(np.arange(len(crowd.left)), crowd.left)
-    members = Singles(crowd.profiles[places], crowd.alpha[places], crowd.beta[places])
+    members = Singles(crowd.profiles[places], crowd.beliefs.at(places))
     return members.drawn_outside(target, crowd.window.reach, rng)
 
 
@@ -284,7 +250,13 @@ RINGS = 16  # the last ring takes in all that can matter, so nothing loops for e
 
 
 def draw_nearest(
-    alone: Betas, shared: Betas, sizes: Counts, *, count: int, target: float, rng: np.random.Generator
+    alone: Distributions,
+    shared: Distributions,
+    sizes: Counts,
+    *,
+    count: int,
+    target: float,
+    rng: np.random.Generator,
 ) -> Draws:
     """Draw for every task and return the `count` draws nearest to the target, nearest first.
 
@@ -297,7 +269,7 @@ def draw_nearest(
     """
     if target > 0.5:
         # Doubles are fine-grained near 0 and coarse near 1, so a target near 1 is looked at from the other end.
-        mirrored = draw_nearest(alone[::-1], shared[::-1], sizes, count=count, target=1 - target, rng=rng)
+        mirrored = draw_nearest(alone.mirrored(), shared.mirrored(), sizes, count=count, target=1 - target, rng=rng)
         return Draws(1 - mirrored.values, mirrored.owners)
     windowed = deserve_window(sizes, count)
     drawn = draw_singles(one_by_one(alone, shared, np.where(windowed, 0, sizes)), count, target, rng)
@@ -326,11 +298,10 @@ def deserve_window(sizes: Counts, count: int) -> NDArray[np.bool_]:
     return large
 
 
-def one_by_one(alone: Betas, shared: Betas, sizes: Counts) -> Singles:
+def one_by_one(alone: Distributions, shared: Distributions, sizes: Counts) -> Singles:
     """Return the tasks alone, and so many members of each profile."""
     # Where no profile has two members, as with real-valued pass rates, there is a quicker way to name their owners.
     single = sizes.max(initial=0) <= 1
     owners = np.flatnonzero(sizes) if single else np.repeat(np.arange(len(sizes)), sizes)
-    alpha, beta = (np.concatenate([own, common.take(owners)]) for own, common in zip(alone, shared, strict=True))
-    places = np.arange(len(sizes), len(sizes) + len(alone[0]))
-    return Singles(np.concatenate([places, owners]), alpha, beta)
+    places = np.arange(len(sizes), len(sizes) + len(alone))
+    return Singles(np.concatenate([places, owners]), alone.joined(shared.at(owners)))

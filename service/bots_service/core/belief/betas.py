@@ -1,0 +1,122 @@
+"""Beta distributions of success probabilities."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
+
+from bots_service.core.arrays import Counts, Flags, Floats
+
+INTERVAL = (0.05, 0.95)
+JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
+MOST_EVIDENCE = 1e6  # alpha + beta of a distribution with a bound
+BLOCK = 16_384  # distributions at a time: their numbers stay in the processor's cache
+
+
+@dataclass(frozen=True, slots=True)
+class Betas:
+    """Beta(alpha, beta), one for each of n tasks or profiles.
+
+    alpha, beta: [n] > 0.
+    prior: what alpha and beta of each were before any evidence.
+    """
+
+    alpha: Floats
+    beta: Floats
+    prior: tuple[float, float]
+
+    def __len__(self) -> int:
+        return len(self.alpha)
+
+    @property
+    def mean(self) -> Floats:
+        """[n] alpha / (alpha + beta)."""
+        return self.alpha / (self.alpha + self.beta)
+
+    @property
+    def evidence(self) -> Floats:
+        """[n] alpha + beta less the prior's."""
+        return self.alpha + self.beta - sum(self.prior)
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """Return the 5 % and 95 % quantiles, each [n]; equal distributions are computed once."""
+        distinct, place = np.unique(np.stack([self.alpha, self.beta]), axis=1, return_inverse=True)
+        quantiles = betaincinv(distinct[0], distinct[1], np.array(INTERVAL)[:, None])
+        return quantiles[0][place], quantiles[1][place]
+
+    def effective(self, rollouts: float) -> Floats:
+        """[n] how likely some of m rollouts succeed and some fail, counting the evidence on top of Jeffreys' prior.
+
+        With p ~ Beta(alpha, beta), all of m rollouts succeed with probability E[p^m] = B(alpha + m, beta) / B(alpha,
+        beta), and all fail with E[(1 - p)^m]; B is the beta function.
+
+        By a run's own prior nearly every task would be effective: with (1, 1) and 16 rollouts, 88 % of those that
+        nothing is known of. Most tasks of real pools are solved nearly always or never, as Jeffreys' prior expects.
+        """
+        solved, failed = self.alpha - self.prior[0], self.beta - self.prior[1]
+        alpha, beta = (np.maximum(evidence, 0.0) + JEFFREYS for evidence in (solved, failed))
+        whole = betaln(alpha, beta)
+        none_fails = np.exp(betaln(alpha + rollouts, beta) - whole)
+        return np.asarray(1.0 - none_fails - np.exp(betaln(alpha, beta + rollouts) - whole), np.float64)
+
+    def as_beta(self) -> tuple[Floats, Floats]:
+        """Return alpha and beta."""
+        return self.alpha, self.beta
+
+    def at(self, places: Counts | Flags) -> "Betas":
+        """Return the distributions at the given places, or where a mask says so."""
+        return Betas(self.alpha[places], self.beta[places], self.prior)
+
+    def joined(self, others: "Betas") -> "Betas":
+        """Return these distributions, followed by others."""
+        alpha, beta = np.concatenate([self.alpha, others.alpha]), np.concatenate([self.beta, others.beta])
+        return Betas(alpha, beta, self.prior)
+
+    def mirrored(self) -> "Betas":
+        """Return the distributions of 1 - p."""
+        return Betas(self.beta, self.alpha, self.prior[::-1])
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        """[n] one draw from each."""
+        return rng.beta(self.alpha, self.beta)
+
+    def below(self, value: float) -> Floats:
+        """[n] P(X <= value)."""
+        return np.asarray(betainc(self.alpha, self.beta, value), np.float64)
+
+    def quantile(self, levels: Floats) -> Floats:
+        """[n] the value below which each has the given probability."""
+        return np.asarray(betaincinv(self.alpha, self.beta, levels), np.float64)
+
+    def log_density(self, values: Floats | float) -> Floats:
+        """[n] log of each density at its value."""
+        alpha, beta = self.alpha, self.beta
+        return np.asarray(xlogy(alpha - 1, values) + xlog1py(beta - 1, -values) - betaln(alpha, beta), np.float64)
+
+    def bounded(self) -> Flags:
+        """[n] whether the log density is concave, and rounding too small to lift it over the bound."""
+        return (self.alpha >= 1) & (self.beta >= 1) & (self.alpha + self.beta <= MOST_EVIDENCE)
+
+    def log_bound(self, target: float) -> tuple[Floats, Floats]:
+        """Return log of a bound of the density at the target, and how steep the density's log is there; each [n].
+
+        A concave log density lies below its tangent. Stirling's formula bounds 1 / B(alpha, beta) from above, by a
+        factor of at most 1.13 for alpha and beta >= 1, and is much quicker than `betaln`.
+        """
+        log_height, slope = np.empty(len(self)), np.empty(len(self))
+        for start in range(0, len(self), BLOCK):
+            block = slice(start, start + BLOCK)
+            log_height[block], slope[block] = _height_and_slope(self.alpha[block], self.beta[block], target)
+        return log_height, slope
+
+
+def _height_and_slope(alpha: Floats, beta: Floats, target: float) -> tuple[Floats, Floats]:
+    total = alpha + beta
+    log_height = (total - 0.5) * np.log(total)
+    log_height -= (alpha - 0.5) * np.log(alpha)
+    log_height -= (beta - 0.5) * np.log(beta)
+    log_height += (alpha - 1) * math.log(target)
+    log_height += (beta - 1) * math.log1p(-target)
+    log_height -= 0.5 * math.log(2 * math.pi)
+    return log_height, np.abs((alpha - 1) / target - (beta - 1) / (1 - target))

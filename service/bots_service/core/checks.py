@@ -1,0 +1,55 @@
+"""Checks of values that come from outside: of decoded headers and arrays, and of what an import may hold."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+ROUNDING = 1e-9  # relative: sums and differences of counts may be off by less
+LARGEST_SUM = 1e18  # rollouts, all in all: no service sees as many, and sums of their squares are still numbers
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def as_count(value: Any) -> int:
+    """Return the value; raise ValueError unless it is an int >= 0."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value
+
+
+def as_number(value: Any) -> float:
+    """Return the value; raise ValueError unless it is a finite float."""
+    if type(value) is not float or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number")
+    return value
+
+
+def as_positive(value: Any) -> float:
+    """Return the value; raise ValueError unless it is a finite float above 0."""
+    if as_number(value) <= 0.0:
+        raise ValueError(f"{value!r} is not above 0")
+    return float(value)
+
+
+def require_arrays(arrays: Arrays, wanted: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise ValueError unless exactly the wanted arrays are there.
+
+    Args:
+        arrays: what was decoded.
+        wanted: for each name, the type as numpy writes it ("<f8"), and the shape.
+    """
+    found = {name: (array.dtype.str, *array.shape) for name, array in arrays.items()}
+    if found != wanted:
+        raise ValueError(f"arrays {found}")
+
+
+def is_within(number: float | None, most: float) -> bool:
+    """Return whether the number lies in [0, most], or is None; NaN does not."""
+    return number is None or 0.0 <= number <= most * (1 + ROUNDING)
+
+
+def are_within(numbers: NDArray[Any], least: float, most: float) -> bool:
+    """Return whether all numbers lie in [least, most]; NaN does not."""
+    return bool(((numbers >= least) & (numbers <= most)).all())
