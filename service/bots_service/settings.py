@@ -1,4 +1,4 @@
-"""What can be configured, by environment variables that begin with BOTS_."""
+"""The service's configuration, read from environment variables that begin with BOTS_."""
 
 import re
 from pathlib import Path
@@ -13,55 +13,59 @@ ADMIN_KEY = re.compile("[!-~]{16,512}")
 
 
 class Settings(BaseSettings):
-    """The service's configuration; every default is what one process on one machine wants."""
+    """The service's configuration; the defaults fit one process on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="BOTS_", frozen=True, hide_input_in_errors=True)
 
-    host: str = Field("127.0.0.1", description="Address to listen on; loopback unless told otherwise.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    insecure: bool = Field(False, description="Listen beyond loopback although no keys guard the service.")
-    data_dir: Path = Field(Path("data"), description="Where the database file lies when no database is named.")
+    insecure: bool = Field(False, description="Listen beyond loopback although the service has no API keys.")
+    data_dir: Path = Field(Path("data"), description="Folder of the SQLite file, if no database URL is set.")
     database_url: str | None = Field(None, description="sqlite:/// or postgresql:// URL; unset: sqlite in data_dir.")
-    database_pool: int = Field(8, ge=2, le=128, description="Connections to PostgreSQL, of each process.")
+    database_pool: int = Field(8, ge=2, le=128, description="Connections to PostgreSQL per process.")
     database_timeout_s: float = Field(5.0, gt=0, description="Longest wait for PostgreSQL before a request gets 503.")
-    migrate_on_start: bool = Field(True, description="Bring the tables to the newest revision before serving.")
+    migrate_on_start: bool = Field(True, description="Migrate the tables before serving.")
     redis_url: str | None = Field(None, description="redis:// or rediss:// URL; unset: this process's memory.")
-    redis_timeout_s: float = Field(0.5, gt=0, description="Longest wait for Redis before going on without it.")
+    redis_timeout_s: float = Field(0.5, gt=0, description="Longest wait for Redis before continuing without it.")
     workers: int = Field(1, ge=1, le=64, description="Processes; more than one needs PostgreSQL and Redis.")
-    admin_key: SecretStr | None = Field(None, description="An API key that may do everything, to make others with.")
-    request_timeout_s: float = Field(10.0, gt=0, description="Longest life of a select or report before it gets 503.")
-    max_concurrent: int = Field(64, ge=1, description="Selects and reports worked on at once, of each process.")
-    max_waiting: int = Field(256, ge=0, description="Selects and reports that may wait for their turn; more get 503.")
+    admin_key: SecretStr | None = Field(None, description="An API key with all rights, for creating other keys.")
+    request_timeout_s: float = Field(10.0, gt=0, description="Longest time for a select or report before it gets 503.")
+    max_concurrent: int = Field(64, ge=1, description="Selects and reports in progress at a time, per process.")
+    max_waiting: int = Field(256, ge=0, description="Selects and reports that may wait, per process; more get 503.")
     drain_s: float = Field(0.0, ge=0, description="Time between SIGTERM and the last accepted connection.")
-    keep_journal_days: float | None = Field(None, gt=0, description="Age at which covered journal entries go.")
-    cache_bytes: int = Field(2 * GIB, ge=2**20, description="Memory for open datasets, and as much again for states.")
+    keep_journal_days: float | None = Field(
+        None, gt=0, description="Age at which covered journal entries are pruned, in days."
+    )
+    cache_bytes: int = Field(2 * GIB, ge=2**20, description="Bytes for open datasets, and the same again for states.")
     snapshot_every: int = Field(500, ge=1, description="Journal entries between two stored states of a run.")
     max_upload_bytes: int = Field(4 * GIB, ge=2**10, description="Largest NDJSON or Parquet body.")
-    max_tasks: int = Field(10_000_000, ge=1, description="Most tasks of a dataset.")
-    max_datasets: int = Field(10_000, ge=1, description="Most datasets of the service.")
+    max_tasks: int = Field(10_000_000, ge=1, description="Maximum number of tasks in a dataset.")
+    max_datasets: int = Field(10_000, ge=1, description="Maximum number of datasets in the service.")
     max_datasets_per_key: int = Field(
-        1_000, ge=1, description="Most datasets that a key reaches, unless it reaches all."
+        1_000, ge=1, description="Maximum number of datasets that a key can access, unless it can access all."
     )
-    max_runs: int = Field(1_000, ge=1, description="Most runs of a dataset.")
+    max_runs: int = Field(1_000, ge=1, description="Maximum number of runs in a dataset.")
     otlp_endpoint: str | None = Field(None, description="URL of an OpenTelemetry collector; unset: no traces.")
-    trace_share: float = Field(1.0, ge=0, le=1, description="Share of requests traced where the caller did not say.")
-    log_format: Literal["console", "json"] = Field("console", description="How log lines are written.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is written.")
+    trace_share: float = Field(1.0, ge=0, le=1, description="Share of requests to trace if the caller doesn't decide.")
+    log_format: Literal["console", "json"] = Field("console", description="Format of log lines.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 
     @field_validator("otlp_endpoint")
     @classmethod
     def _is_http(cls, url: str | None) -> str | None:
-        """Refuse what is no URL that spans can be posted to."""
+        """Reject a value that is not an http:// or https:// URL."""
         if url is not None and not OTLP_URL.fullmatch(url):
-            raise ValueError("it is http:// or https:// and a collector's host, such as http://127.0.0.1:4318")
+            raise ValueError("must be the http:// or https:// URL of a collector, for example http://127.0.0.1:4318")
         return url
 
     @field_validator("admin_key")
     @classmethod
     def _can_not_be_guessed(cls, key: SecretStr | None) -> SecretStr | None:
-        """Refuse a key that is soon guessed, or that no header can carry; the message does not show it."""
+        """Reject a key that is easy to guess or that no header can hold. The message doesn't show it."""
         if key is not None and not ADMIN_KEY.fullmatch(key.get_secret_value()):
-            raise ValueError("it needs 16 to 512 printable characters, no blank; `openssl rand -hex 32` makes one")
+            raise ValueError(
+                "must have 16 to 512 printable characters and no space; `openssl rand -hex 32` creates one"
+            )
         return key
 
     @property

@@ -52,7 +52,7 @@ def test_nothing_is_shown_without_a_good_key_and_all_with_one(visit: Visit, serv
     page.get_by_role("heading", name="Sign in").wait_for()
     assert page.get_by_text("guru").count() == 0 or "Sign in" in page.locator("main").inner_text()
     sign_in(page, "bots_0123456789abcdef_" + 64 * "0")
-    page.get_by_role("alert").get_by_text("does not open it").wait_for()
+    page.get_by_role("alert").get_by_text("Invalid, expired or revoked key").wait_for()
     visit.keep("sign-in")
     sign_in(page, new_key(service, "read"))
     page.wait_for_selector("#live[data-state=live]")
@@ -84,14 +84,14 @@ def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_sho
     page = visit.page
     sign_in(page, new_key(service, "read", "report"))
     page.locator("button:enabled", has_text="Rewind…").click()
-    page.get_by_label("Back to step").fill(str(STEPS + 10))
+    page.get_by_label("Rewind to step").fill(str(STEPS + 10))
     page.get_by_role("button", name="Rewind", exact=True).click()
-    assert page.get_by_label("Back to step").evaluate("(one) => one.validity.rangeOverflow")  # the browser refuses it
-    page.get_by_label("Back to step").evaluate("(one) => one.removeAttribute('max')")  # so that the service must
+    assert page.get_by_label("Rewind to step").evaluate("(one) => one.validity.rangeOverflow")  # the browser refuses it
+    page.get_by_label("Rewind to step").evaluate("(one) => one.removeAttribute('max')")  # so that the service must
     page.get_by_role("button", name="Rewind", exact=True).click()
     page.wait_for_function("() => document.querySelector('dialog [role=alert]').textContent.length > 0")
     assert str(STEPS + 10) in page.locator("dialog [role=alert]").inner_text()
-    page.get_by_label("Back to step").fill("2")
+    page.get_by_label("Rewind to step").fill("2")
     page.get_by_role("button", name="Rewind", exact=True).click()
     page.get_by_text("Now at step 2.").wait_for()
     page.wait_for_function("() => document.querySelector('.grid').textContent.includes('rewind to step 2')")
@@ -105,7 +105,7 @@ def test_two_clicks_rewind_once(visit: Visit, service: ServiceProcess):
     page.locator("button:enabled", has_text="Rewind…").click()
     with as_operator(service) as http:
         before = http.get("/datasets/guru/runs/default").json()["epoch"]
-        page.get_by_label("Back to step").fill("1")
+        page.get_by_label("Rewind to step").fill("1")
         page.get_by_role("button", name="Rewind", exact=True).evaluate("(one) => { one.click(); one.click(); }")
         page.get_by_text("Now at step 1.").wait_for()
         assert http.get("/datasets/guru/runs/default").json()["epoch"] == before + 1
@@ -123,6 +123,6 @@ def test_a_snapshot_is_made_and_told(visit: Visit, service: ServiceProcess):
     page = visit.page
     sign_in(page, new_key(service, "read", "report"))
     page.locator("button:enabled", has_text="Snapshot").click()
-    page.get_by_text("is kept for ever").wait_for()
+    page.get_by_text("stored permanently").wait_for()
     with as_operator(service) as http:
         assert http.get("/datasets/guru/runs/default/snapshots").json()["snapshots"]

@@ -90,8 +90,8 @@ def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
         row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
         assert f"{times:.2f}\N{MULTIPLICATION SIGN}" in row.inner_text()
     assert tiles[RATIO].startswith(f"{100 * recent_ratio(steps):.1f} %")
-    assert tiles["Times uniform"].startswith(f"{times:.2f}\N{MULTIPLICATION SIGN}")
-    assert f"measured: run {UNIFORM}, {STEPS} steps" in tiles["Times uniform"]
+    assert tiles["vs uniform"].startswith(f"{times:.2f}\N{MULTIPLICATION SIGN}")
+    assert f"measured: run {UNIFORM}, {STEPS} steps" in tiles["vs uniform"]
     assert tiles["Rollouts saved"].startswith(f"{saved / 1000:.1f}K")
     assert tiles["Step"].startswith(str(STEPS))
 
@@ -99,7 +99,7 @@ def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
 def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
-        figure = page.locator("figure", has=page.get_by_role("heading", name="Belief and reality", exact=True))
+        figure = page.locator("figure", has=page.get_by_role("heading", name="Calibration", exact=True))
         titles = [figure.locator(f".{axis}title").text_content() for axis in "xy"]
     assert titles == ["predicted success rate", "success rate"]
 
@@ -139,7 +139,7 @@ def test_a_run_of_uniform_choice_claims_no_gain(browser: Browser, trained: Servi
         tiles = tiles_of(visit.open(f"datasets/{DATASET}/runs/{UNIFORM}"))
         row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=UNIFORM, exact=True))
         assert "\N{MULTIPLICATION SIGN}" not in row.inner_text()
-    assert not {"Times uniform", "Rollouts saved"} & set(tiles)
+    assert not {"vs uniform", "vs uniform (estimate)", "Rollouts saved"} & set(tiles)
 
 
 def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_advice_is_given(
@@ -151,7 +151,7 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
     httpx.post(f"{trained.url}/report", json=report).raise_for_status()
     with visiting(browser, trained.url) as visit:
         page = visit.open("datasets/bare/runs/default")
-        assert "modelled" in tiles_of(page)["Times uniform"]
+        assert "no run samples uniformly" in tiles_of(page)["vs uniform (estimate)"]
         assert f"fewer than {40 // 10} tasks a step" in page.get_by_role("note", name="Advice").inner_text()
     httpx.delete(f"{trained.url}/datasets/bare").raise_for_status()
 
@@ -164,7 +164,7 @@ def test_runs_are_compared_by_how_far_predictions_were_off_which_choosing_hard_t
     off = sum(one["rollouts"] * abs(one["mean_prediction"] - one["success_rate"]) for one in told)
     error = off / sum(one["rollouts"] for one in told)
     with visiting(browser, trained.url) as visit:
-        table = visit.open(f"datasets/{DATASET}").get_by_role("table", name="The runs in numbers")
+        table = visit.open(f"datasets/{DATASET}").get_by_role("table", name="Comparison of runs")
         assert "Calibration error" in table.inner_text()
         row = table.get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
         assert row.inner_text().endswith(f"{error:.3f}")

@@ -154,7 +154,7 @@ def test_without_keys_it_refuses_to_listen_where_others_can_reach_it(serve, tmp_
         process = serve()
         line = said_first(process)
         assert (
-            "bots: 0.0.0.0 can be reached from other machines, and no keys guard the service; set BOTS_ADMIN_KEY"
+            "bots: 0.0.0.0 is reachable from other machines, and the service requires no keys; set BOTS_ADMIN_KEY"
             in line
         )
         assert "--insecure" in line
@@ -190,7 +190,7 @@ def test_a_key_of_the_operator_that_is_soon_guessed_is_refused(capsys, monkeypat
     assert isinstance(left.value.code, int)
     line = Done(left.value.code, written.out, written.err).assert_one_line(2)
     assert "BOTS_ADMIN_KEY" in line
-    assert "it needs 16 to 512 printable characters" in line
+    assert "must have 16 to 512 printable characters" in line
     assert not key or key not in line
 
 

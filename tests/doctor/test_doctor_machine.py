@@ -31,7 +31,7 @@ def look(tmp_path, monkeypatch):
 def test_the_defaults_are_fit_and_looking_changes_nothing(look, tmp_path):
     found = look()
     assert {each.grade for each in found.values()} <= {Grade.OK, Grade.WARNING}, found
-    assert found["tables"].said == f"none yet; the service brings them to {head()} when it starts"
+    assert found["tables"].said == f"none yet; the service migrates them to {head()} when it starts"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,7 +148,7 @@ def test_an_old_sqlite_is_a_problem():
         (None, False, Grade.PROBLEM, "bots migrate"),
         ("0000", False, Grade.PROBLEM, "bots migrate"),
         ("0000", True, Grade.OK, "when it starts"),
-        ("9999", False, Grade.OK, "works on them too"),
+        ("9999", False, Grade.OK, "can use them"),
     ],
 )
 def test_tables_must_fit_this_version(found, migrate_on_start, grade, says):

@@ -71,7 +71,7 @@ def test_a_database_is_found_as_it_is(postgres_url, facts):
     assert facts.version_shown in found["database"].said
     assert found["durability"].said.startswith("fsync and full_page_writes off")
     # What the server keeps for superusers is not for us: 300 less the default 3.
-    assert found["connections"].said == "297 connections, 8 for each machine with these settings: enough for 37"
+    assert found["connections"].said == "297 connections, 8 needed per machine with these settings: enough for 37"
 
 
 def test_all_that_the_settings_name_is_looked_at(postgres_url, redis_server):
@@ -184,7 +184,7 @@ def test_a_replica_is_a_problem(redis_server):
 def test_a_single_redis_is_no_cluster(redis_server):
     found = list(redis_checks.examine(f"{redis_server.url}?cluster=true", timeout_s=10))
     (role,) = [each for each in found if each.about == "redis role"]
-    assert (role.grade, role.advice) == (PROBLEM, "take cluster=true out of BOTS_REDIS_URL")
+    assert (role.grade, role.advice) == (PROBLEM, "remove cluster=true from BOTS_REDIS_URL")
 
 
 def test_a_cluster_must_be_named_as_one():

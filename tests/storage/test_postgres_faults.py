@@ -255,7 +255,7 @@ async def test_the_line_is_bounded(database: PostgresDatabase):
     await asyncio.to_thread(wait_until, lambda: database.use.in_use == POOL)
     waiting = [database.read(one) for _ in range(MOST_WAITING)]
     assert (database.use.size, database.use.in_use, database.use.waiting) == (POOL, POOL, MOST_WAITING)
-    with pytest.raises(StorageUnavailableError, match="1000 calls wait"):
+    with pytest.raises(StorageUnavailableError, match="1000 calls already wait"):
         database.read(one)
     outcomes = await asyncio.gather(*stuck, *waiting, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {StorageUnavailableError}
@@ -298,6 +298,6 @@ async def test_a_connection_that_breaks_while_it_commits_is_not_tried_again(pati
         runs.append(None)
         connection.execute(text("INSERT INTO answers VALUES ('s', 'k', '', 1, '', 0)"))
 
-    assert "while it was committed" in await fate(patient.write(job))
+    assert "during the commit" in await fate(patient.write(job))
     assert len(runs) == 1
     await all_slots_work(patient)

@@ -119,7 +119,7 @@ def test_several_workers_need_what_they_can_share(tmp_path: Path, settings: dict
     ended = start_in_vain(tmp_path, workers="2", **settings)
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
-    assert "2 workers share their work through PostgreSQL and Redis" in ended.stderr
+    assert "2 workers need PostgreSQL and Redis" in ended.stderr
 
 
 def test_workers_that_can_not_start_end_the_service_and_say_why(

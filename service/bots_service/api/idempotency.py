@@ -87,4 +87,4 @@ def require_same(first: Answer, once: IdempotencyKey) -> None:
         KeyReusedError: it is another's.
     """
     if first.fingerprint != once.fingerprint:
-        raise KeyReusedError(f"idempotency key {once.key!r} came with another request before")
+        raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")

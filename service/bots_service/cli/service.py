@@ -35,14 +35,14 @@ def serve(
         typer.Option(help="Processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL).", show_default="1"),
     ] = None,
     insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Listen beyond loopback although no keys guard the service.")
+        bool | None, typer.Option("--insecure", help="Listen beyond loopback although the service has no API keys.")
     ] = None,
     log_format: Annotated[
         Literal["console", "json"] | None, typer.Option(help="How log lines are written.", show_default="console")
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(help="Least level that is written.", show_default="info"),
+        typer.Option(help="Lowest level to log.", show_default="info"),
     ] = None,
 ) -> None:
     """Start the service.

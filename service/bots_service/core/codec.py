@@ -132,7 +132,7 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:
         raise DamagedStateError(f"format {magic!r} {version}, where {_MAGIC!r} {FORMAT} is read")
     (crc,) = _CRC.unpack_from(blob, len(blob) - _CRC.size)
     if zlib.crc32(memoryview(blob)[: -_CRC.size]) != crc:
-        raise DamagedStateError("the checksum does not match: the bytes were changed or cut")
+        raise DamagedStateError("the checksum does not match: the bytes were altered or truncated")
     head_end = _HEAD.size + length
     try:
         header = json.loads(blob[_HEAD.size : head_end])

@@ -21,7 +21,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     if answers:
         yield tables.examine(settings.sql_url, migrate_on_start=settings.migrate_on_start)
     else:
-        yield problem("tables", "they can't be looked at", "mend the database first")
+        yield problem("tables", "not checked: the database can't be used", "fix the database first")
     yield configuration.address(settings, database_answers=answers)
     if settings.redis_url is not None:
         yield configuration.redis_url(settings.redis_url)

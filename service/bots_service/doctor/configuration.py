@@ -22,11 +22,11 @@ def address(settings: Settings, *, database_answers: bool) -> Finding:
     if is_loopback(settings.host):
         return ok("address", f"{where}: only this machine can reach it")
     if settings.admin_key is not None or (database_answers and _has_keys(settings)):
-        return ok("address", f"{where}, for those who have a key")
+        return ok("address", f"{where}, and requires keys")
     if settings.insecure:
-        said = f"{where} without keys, as BOTS_INSECURE asks"
+        said = f"{where} without keys, because BOTS_INSECURE is set"
         return warning("address", said, "let only trusted machines reach it, or set BOTS_ADMIN_KEY")
-    said = f"{where}, which other machines can reach, without keys"
+    said = f"{where}, which other machines can reach, and requires no keys"
     return problem("address", said, "set BOTS_ADMIN_KEY, or BOTS_HOST=127.0.0.1")
 
 
@@ -53,7 +53,7 @@ def stores(settings: Settings) -> Finding:
     ]
     processes = f"{settings.workers} process{'es' if settings.workers > 1 else ''}"
     if not missing:
-        return ok("stores", f"PostgreSQL and Redis, {processes} here; others may run beside")
+        return ok("stores", f"PostgreSQL and Redis, {processes} here; more machines may join")
     if settings.workers > 1:
         return problem(
             "stores", f"{processes} need PostgreSQL and Redis", f"set {' and '.join(missing)}, or BOTS_WORKERS=1"
@@ -61,7 +61,9 @@ def stores(settings: Settings) -> Finding:
     if is_postgres:
         return ok("stores", "PostgreSQL and this process's memory: one process serves the database")
     if settings.redis_url is not None:
-        return warning("stores", "Redis beside SQLite shares with nobody", f"set {missing[0]}, or no BOTS_REDIS_URL")
+        return warning(
+            "stores", "Redis has no effect with SQLite: nothing is shared", f"set {missing[0]}, or unset BOTS_REDIS_URL"
+        )
     return ok("stores", "SQLite and this process's memory: one process on one machine")
 
 
@@ -69,9 +71,7 @@ def redis_url(url: str) -> Finding:
     """Judge the form of Redis's URL."""
     parts = urlsplit(url)
     if parts.scheme not in REDIS_SCHEMES or not parts.hostname:
-        return problem("redis url", "BOTS_REDIS_URL is no URL of a Redis", "write redis://USER:PASSWORD@HOST:6379/0")
+        return problem("redis url", "BOTS_REDIS_URL is not a Redis URL", "write redis://USER:PASSWORD@HOST:6379/0")
     if parts.scheme == "redis" and parts.password and not is_loopback(parts.hostname):
-        return warning(
-            "redis url", "the password crosses the network in the clear", "use rediss:// if Redis offers TLS"
-        )
-    return ok("redis url", f"{parts.scheme}://, as it should be")
+        return warning("redis url", "the password is sent unencrypted", "use rediss:// if Redis supports TLS")
+    return ok("redis url", f"{parts.scheme}:// URL")

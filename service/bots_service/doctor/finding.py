@@ -65,7 +65,5 @@ def compare(about: str, theirs: float, *, before: float, after: float) -> Findin
     """
     apart_s = max(before - theirs, theirs - after, 0.0)
     if apart_s > TOLERATED_S:
-        return warning(
-            about, f"its clock and ours are {apart_s:.1f} s apart", "run a time service (NTP) on both machines"
-        )
-    return ok(about, "its clock agrees with ours")
+        return warning(about, f"its clock and this machine's differ by {apart_s:.1f} s", "run NTP on both machines")
+    return ok(about, "its clock agrees with this machine's")

@@ -39,7 +39,7 @@ def processors(workers: int, *, available: int) -> Finding:
     """Judge the number of processes."""
     said = f"{available} for {workers} process{'es' if workers > 1 else ''}"
     if workers > available:
-        return warning("processors", said, f"BOTS_WORKERS={available} would do as much work, with less memory")
+        return warning("processors", said, f"BOTS_WORKERS={available} would do the same work with less memory")
     return ok("processors", said)
 
 
@@ -61,9 +61,9 @@ def disk(folder: Path, *, free: int) -> Finding:
     """Judge the room that is left, in bytes."""
     said = f"{free / GIB:.1f} GiB free at {folder}"
     if free < LEAST_FREE:
-        return problem("disk", said, "make room: a full disk refuses every report")
+        return problem("disk", said, "free some space: with a full disk every report fails")
     if free < LITTLE_FREE:
-        return warning("disk", said, "make room soon: a full disk refuses every report")
+        return warning("disk", said, "free some space soon: with a full disk every report fails")
     return ok("disk", said)
 
 

@@ -59,7 +59,7 @@ def examine(url: URL, *, timeout_s: float, connections: int) -> Iterator[Finding
     try:
         facts = ask(url, timeout_s=timeout_s)
     except psycopg.Error as error:
-        advice = "start it, or correct BOTS_DATABASE_URL; is the network open, do user, password and name fit?"
+        advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and database name"
         yield problem("database", f"PostgreSQL at {where} can't be used: {told(error, url.password)}", advice)
         return
     after = time.time()
@@ -101,9 +101,7 @@ def version(facts: PostgresFacts, where: str) -> Finding:
 def role(facts: PostgresFacts) -> Finding:
     """Judge whether it takes writes."""
     if facts.is_standby:
-        return problem(
-            "database role", "it is a standby, which can't be written", "name the primary in BOTS_DATABASE_URL"
-        )
+        return problem("database role", "it is a standby, which is read-only", "name the primary in BOTS_DATABASE_URL")
     if facts.read_only == "on":
         advice = "set default_transaction_read_only = off for the server, the database or the user"
         return problem("database role", "its transactions are read-only", advice)
@@ -114,7 +112,7 @@ def durability(facts: PostgresFacts) -> Finding:
     """Judge whether what it acknowledged survives a crash of its machine."""
     named = ("fsync", "full_page_writes", "synchronous_commit")
     if wrong := [name for name in named if getattr(facts, name) == "off"]:
-        said = f"{' and '.join(wrong)} off: acknowledged reports may be lost when its machine stops"
+        said = f"{' and '.join(wrong)} off: acknowledged reports may be lost if its machine crashes"
         return problem("durability", said, f"set {' and '.join(f'{name} = on' for name in wrong)}")
     return ok("durability", f"fsync on, synchronous_commit {facts.synchronous_commit}")
 
@@ -122,8 +120,8 @@ def durability(facts: PostgresFacts) -> Finding:
 def encoding(facts: PostgresFacts) -> Finding:
     """Judge whether it can hold every task's id."""
     if facts.encoding != "UTF8":
-        said = f"the database's encoding is {facts.encoding}: ids in other scripts can't be stored"
-        return problem("encoding", said, "make the database with ENCODING 'UTF8' TEMPLATE template0")
+        said = f"the database's encoding is {facts.encoding}: it can't store all ids"
+        return problem("encoding", said, "create the database with ENCODING 'UTF8' TEMPLATE template0")
     return ok("encoding", "UTF8")
 
 
@@ -132,21 +130,21 @@ def rights(facts: PostgresFacts) -> Finding:
     if not facts.can_create:
         return warning(
             "rights",
-            "this user may not make tables",
+            "this user has no right to create tables",
             "run `bots migrate` as the owner, or GRANT CREATE ON SCHEMA public",
         )
-    return ok("rights", "this user may make tables")
+    return ok("rights", "this user can create tables")
 
 
 def room(facts: PostgresFacts, *, needed: int) -> Finding:
     """Judge how many machines, with as many processes as this one, it has connections for."""
     machines = facts.connections // needed
-    said = f"{facts.connections} connections, {needed} for each machine with these settings"
+    said = f"{facts.connections} connections, {needed} needed per machine with these settings"
     if machines < 1:
         advice = f"raise max_connections to {needed + 10} or more, or lower BOTS_DATABASE_POOL"
         return problem("connections", said, advice)
     if machines < 2:
         return warning(
-            "connections", said, "a second machine, or this one's successor, would find none: raise max_connections"
+            "connections", said, "a second machine, or this one's replacement, would get none: raise max_connections"
         )
     return ok("connections", f"{said}: enough for {machines}")

@@ -42,7 +42,7 @@ def examine(url: str, *, timeout_s: float) -> Iterator[Finding]:
                 yield scripts(cluster)
     except (redis.RedisError, RedisClusterException, TypeError, ValueError) as error:
         said = told(error, parts.password, unquote(parts.password or ""))
-        advice = "start it, or correct BOTS_REDIS_URL; is the network open, do user and password fit?"
+        advice = "start it, or correct BOTS_REDIS_URL: check the host, port, user and password"
         yield problem("redis", f"Redis at {where} can't be used: {said}", advice)
 
 
@@ -83,11 +83,11 @@ def role(info: Info, *, wants_cluster: bool) -> Finding:
     if wants_cluster != (mode == "cluster"):
         said = "it belongs to a cluster" if mode == "cluster" else "it is not a cluster"
         advice = (
-            "add ?cluster=true to BOTS_REDIS_URL" if mode == "cluster" else "take cluster=true out of BOTS_REDIS_URL"
+            "add ?cluster=true to BOTS_REDIS_URL" if mode == "cluster" else "remove cluster=true from BOTS_REDIS_URL"
         )
         return problem("redis role", said, advice)
     if info.get("role") != "master" and not wants_cluster:
-        return problem("redis role", "it is a replica, which can't be written", "name the primary in BOTS_REDIS_URL")
+        return problem("redis role", "it is a replica, which is read-only", "name the primary in BOTS_REDIS_URL")
     return ok("redis role", "a cluster" if wants_cluster else "primary")
 
 
@@ -96,7 +96,7 @@ def eviction(info: Info) -> Finding:
     policy, limit = info.get("maxmemory_policy", "unknown"), int(info.get("maxmemory", 0))
     if policy == "noeviction":
         return ok("redis eviction", "noeviction")
-    said = f"maxmemory-policy is {policy}: it may drop one half of what belongs together"
+    said = f"maxmemory-policy is {policy}: it may evict keys that the service needs"
     advice = "set maxmemory-policy noeviction"
     return (
         problem("redis eviction", said, advice)
@@ -108,10 +108,10 @@ def eviction(info: Info) -> Finding:
 def memory(info: Info) -> Finding:
     """Judge how full its memory is."""
     used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
-    said = f"{used / 2**20:.0f} MiB used, " + (f"at most {limit / 2**20:.0f} MiB" if limit else "no limit of its own")
+    said = f"{used / 2**20:.0f} MiB used, " + (f"at most {limit / 2**20:.0f} MiB" if limit else "no limit")
     if limit and used > NEARLY_FULL * limit:
         return warning(
-            "redis memory", said, "raise maxmemory: a full Redis takes no new state, and replicas go on alone"
+            "redis memory", said, "raise maxmemory: a full Redis accepts no new state, and each replica continues alone"
         )
     return ok("redis memory", said)
 
@@ -119,11 +119,11 @@ def memory(info: Info) -> Finding:
 def persistence(info: Info) -> Finding:
     """Judge whether leases outlive a restart."""
     if not int(info.get("aof_enabled", 0)):
-        said = "no append-only file: a restart of Redis ends every lease and forgets which selections were made"
-        return warning("redis persistence", said, "set appendonly yes; reports are safe in SQL either way")
+        said = "no append-only file: if Redis restarts, all leases and selections are lost"
+        return warning("redis persistence", said, "set appendonly yes; reports are safe in SQL in any case")
     if info.get("aof_last_write_status", "ok") != "ok":
         return problem(
-            "redis persistence", "its last write to the append-only file failed", "look at its disk and its log"
+            "redis persistence", "its last write to the append-only file failed", "check its disk and its log"
         )
     return ok("redis persistence", "append-only file")
 
@@ -136,7 +136,7 @@ def scripts(client: Any) -> Finding:
         client.eval(PROBE.source, 1, probe_key("bots"))
     except redis.ResponseError as error:
         advice = (
-            "allow EVAL, EVALSHA and what they call, on keys bots:*: ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
+            "allow EVAL, EVALSHA and what they call on keys bots:*: ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
         )
         return problem("redis scripts", f"refused: {error}", advice)
-    return ok("redis scripts", "this user may run them")
+    return ok("redis scripts", "this user can run them")

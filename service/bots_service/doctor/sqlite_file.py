@@ -21,7 +21,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 def examine(url: URL) -> Iterator[Finding]:
     """Yield what is found, without opening the database: a service may be using it."""
     if not url.database or url.database == ":memory:":
-        said = "a database in memory would be lost with the process"
+        said = "an in-memory database is lost when the process ends"
         yield problem("database", said, "name a file: BOTS_DATABASE_URL=sqlite:////PATH/bots.db")
         return
     path = Path(url.database).absolute()
@@ -38,7 +38,7 @@ def version(found: tuple[int, ...]) -> Finding:
     """Judge the library's version."""
     said = "SQLite " + ".".join(map(str, found))
     if found < LEAST_VERSION:
-        return problem("database", said, "use a Python that brings SQLite 3.35 or later")
+        return problem("database", said, "use a Python with SQLite 3.35 or later")
     return ok("database", said)
 
 
@@ -49,22 +49,22 @@ def folder(path: Path) -> Finding:
         return problem(
             "database folder", f"{nearest} can't be written", "change its owner, or name another BOTS_DATA_DIR"
         )
-    return ok("database folder", f"{path} can be written" if nearest == path else f"{path} can be made")
+    return ok("database folder", f"{path} can be written" if nearest == path else f"{path} can be created")
 
 
 def file(path: Path) -> Finding:
     """Judge the database's file by its rights and its first bytes."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-        return problem("database file", f"{path} can't be read and written", "change its owner or its rights")
+        return problem("database file", f"{path} can't be read and written", "change its owner or its permissions")
     with path.open("rb") as opened:
         header = opened.read(20)
     if not header:
         return ok("database file", f"{path} is empty")
     if not header.startswith(HEADER):
-        return problem("database file", f"{path} is no SQLite database", "name another file, or restore a backup")
+        return problem("database file", f"{path} is not a SQLite database", "name another file, or restore a backup")
     # Bytes 18 and 19 of the header are the versions for writing and reading: 2 says write-ahead log.
     if header[18:20] != b"\2\2":
-        return warning("database file", f"{path} has no write-ahead log", "start the service once: it turns it on")
+        return warning("database file", f"{path} has no write-ahead log", "start the service once: it enables the log")
     return ok("database file", f"{path}, with a write-ahead log")
 
 
@@ -86,6 +86,6 @@ def file_system_of(path: Path, mounts: Path) -> str | None:
 def file_system(kind: str) -> Finding:
     """Judge the file system that holds the file."""
     if kind in NETWORK_FILE_SYSTEMS:
-        said = f"the file lies on {kind}, where locks and the write-ahead log are not to be trusted"
-        return problem("file system", said, "put it on a local disk, or use PostgreSQL")
+        said = f"the file is on {kind}, where locks and the write-ahead log are unreliable"
+        return problem("file system", said, "move it to a local disk, or use PostgreSQL")
     return ok("file system", kind)

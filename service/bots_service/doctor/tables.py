@@ -16,7 +16,7 @@ def examine(address: str, *, migrate_on_start: bool) -> Finding:
         is_missing = url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
         return judge(None if is_missing else current(address), migrate_on_start=migrate_on_start)
     except StorageUnavailableError as error:
-        return problem("tables", str(error), "name a database of this service, or an empty one")
+        return problem("tables", str(error), "use a database of this service, or an empty one")
 
 
 def judge(found: str | None, *, migrate_on_start: bool) -> Finding:
@@ -29,8 +29,8 @@ def judge(found: str | None, *, migrate_on_start: bool) -> Finding:
     if found == newest:
         return ok("tables", f"at the newest revision, {newest}")
     if is_new_enough(found):
-        return ok("tables", f"at revision {found}, newer than this version's {newest}, which works on them too")
+        return ok("tables", f"at revision {found}, newer than this version's {newest}; this version can use them")
     said = f"at revision {found}, not {newest}" if found else "none yet"
     if migrate_on_start:
-        return ok("tables", f"{said}; the service brings them to {newest} when it starts")
-    return problem("tables", said, "run `bots migrate`, as BOTS_MIGRATE_ON_START is false")
+        return ok("tables", f"{said}; the service migrates them to {newest} when it starts")
+    return problem("tables", said, "run `bots migrate`: BOTS_MIGRATE_ON_START is false")

@@ -27,8 +27,8 @@ def reserve(settings: Settings) -> socket.socket:
     """
     if not settings.insecure and not is_loopback(settings.host) and not is_guarded(settings):
         raise CannotListenError(
-            f"{settings.host} can be reached from other machines, and no keys guard the service; "
-            "set BOTS_ADMIN_KEY, listen on 127.0.0.1, or say --insecure if your network guards it"
+            f"{settings.host} is reachable from other machines, and the service requires no keys; "
+            "set BOTS_ADMIN_KEY, listen on 127.0.0.1, or pass --insecure if your network protects it"
         )
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     try:

@@ -242,7 +242,7 @@ def require_shared(settings: Settings) -> None:
         return
     if not is_postgresql(settings.sql_url) or settings.redis_url is None:
         raise CannotShareError(
-            f"{settings.workers} workers share their work through PostgreSQL and Redis: "
+            f"{settings.workers} workers need PostgreSQL and Redis to share their state: "
             "set BOTS_DATABASE_URL to a postgresql:// URL and BOTS_REDIS_URL, or start one worker"
         )
 

@@ -220,5 +220,5 @@ def _commit(transaction: Transaction) -> None:
         if not error.connection_invalidated:
             raise
         raise StorageUnavailableError(
-            f"the connection broke while it was committed, so it may be done or not: {error.orig}"
+            f"the connection broke during the commit, so the change may or may not be stored: {error.orig}"
         ) from error

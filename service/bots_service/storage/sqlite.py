@@ -34,7 +34,7 @@ class FileLock:
             holder = self._file.read(20).strip()
             self._file.close()
             raise StorageUnavailableError(
-                f"{database} is in use by process {holder or '?'}; one SQLite file serves one process: "
+                f"{database} is in use by process {holder or '?'}; only one process can use a SQLite file: "
                 "stop that process, or name another file"
             ) from error
         self._file.truncate(0)
@@ -71,7 +71,7 @@ class SqliteDatabase:
         """
         path = Path(make_url(url).database or ":memory:")
         if path.name == ":memory:":
-            raise StorageUnavailableError("a database in memory would be lost with the process; name a file")
+            raise StorageUnavailableError("an in-memory database is lost when the process ends; name a file")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(path)

@@ -268,5 +268,5 @@ def check_wish(wish: Wish, dataset: OpenDataset) -> Named:
 def _again(previous: tuple[str, Selection], once: IdempotencyKey) -> Selection:
     fingerprint, selection = previous
     if fingerprint != once.fingerprint:
-        raise KeyReusedError(f"idempotency key {once.key!r} came with another request before")
+        raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
     return selection

@@ -86,7 +86,7 @@ class KeysContract:
         for number in range(3):
             await keys.add(key(number), first=False)
 
-        with pytest.raises(LimitReachedError, match="3 keys are in use"):
+        with pytest.raises(LimitReachedError, match="3 keys exist"):
             await keys.add(key(3), first=False)
         await keys.revoke(key(1).id)
         await keys.add(key(3), first=False)

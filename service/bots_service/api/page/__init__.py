@@ -1,1 +1,1 @@
-"""The service's own page: its files, and what browsers are told about them. Charts are drawn by plotly's bundle."""
+"""The service's own page: its files and their HTTP headers. Charts are drawn by plotly's bundle."""

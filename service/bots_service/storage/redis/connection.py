@@ -53,7 +53,7 @@ def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
         )
     except (ValueError, RedisClusterException):
         # Without its cause, which may quote a part of the password.
-        message = "BOTS_REDIS_URL is no URL of a Redis, such as redis://user:password@host:6379/0"
+        message = "BOTS_REDIS_URL is not a Redis URL, such as redis://user:password@host:6379/0"
         raise StorageUnavailableError(message) from None
 
 
@@ -66,7 +66,7 @@ def refusal(error: BaseException) -> str | None:
     if isinstance(error, MovedError):
         return "the Redis of BOTS_REDIS_URL belongs to a cluster: add ?cluster=true to the URL"
     if isinstance(error, RedisClusterException) and "not enabled" in str(error):
-        return "the Redis of BOTS_REDIS_URL is not a cluster: take cluster=true out of the URL"
+        return "the Redis of BOTS_REDIS_URL is not a cluster: remove cluster=true from the URL"
     return None
 
 

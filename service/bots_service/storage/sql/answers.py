@@ -71,9 +71,9 @@ def answered_once(
         key, fingerprint = keep.once.key, keep.once.fingerprint
         first = _found(connection, keep.scope, key)
         if first is not None and first.fingerprint != fingerprint:
-            raise KeyReusedError(f"idempotency key {key!r} came with another request before")
+            raise KeyReusedError(f"idempotency key {key!r} was already used with a different request")
         if first is not None:
-            raise BusyError("the same request was answered just now; ask again for the answer")
+            raise BusyError("the same request was answered at the same time; repeat it to get the response")
         value = job(connection)
         rendered = keep.render(value)
         if rendered is not None:

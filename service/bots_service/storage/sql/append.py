@@ -231,7 +231,7 @@ def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> AppendResu
     if draft.epoch is not None and draft.epoch != head.epoch:
         raise StaleEpochError(f"evidence of epoch {draft.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
     if isinstance(item.body, Rewind) and item.body.to_seq < head.pruned:
-        raise BusyError(f"run {run.name!r} was pruned just now; ask again whether step {item.body.to_step} is there")
+        raise BusyError(f"run {run.name!r} was pruned meanwhile; check that step {item.body.to_step} still exists")
     head.seq, head.epoch, head.moved = head.seq + 1, head.epoch + isinstance(item.body, Rewind), True
     entry = Entry(head.seq, head.epoch, draft.profiles, item.body)
     if draft.once is not None:
@@ -245,7 +245,7 @@ def _first(known: _Known, run: RunRow, once: IdempotencyKey) -> Entry | None:
         return None
     fingerprint, first = known[run.id, once.key]
     if fingerprint != once.fingerprint:
-        raise KeyReusedError(f"idempotency key {once.key!r} came with another request before")
+        raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
     return first if isinstance(first, Entry) else entry_of(first)
 
 

@@ -244,7 +244,7 @@ class SqlImports:
         def job(connection: Connection) -> Imported:
             found = connection.execute(_DATASET, {"dataset": dataset.id}).one_or_none()
             if found is None or found.version != dataset.version:
-                raise BusyError(f"dataset {dataset.name!r} was changed by another request just now; try again")
+                raise BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
             replaced = _make_room(connection, dataset.id, name)
             require_room_for_run(connection, dataset.id, self._capacity)
             move = {"run": run_id, "stage": stage, "dataset": dataset.id, "new_name": name}
@@ -270,7 +270,7 @@ class SqlImports:
         try:
             return await self._database.write(job)
         except IntegrityError as error:
-            raise BusyError("another request took the name just now; try again") from error
+            raise BusyError("another request took the name at the same time; try again") from error
 
     async def _write(self, job: Job[Result]) -> Result:
         try:

@@ -21,7 +21,7 @@ def require_room_for_tasks(count: int, capacity: Capacity) -> None:
         LimitReachedError: it may not.
     """
     if count > capacity.tasks:
-        raise LimitReachedError(f"a dataset has at most {capacity.tasks} tasks (BOTS_MAX_TASKS); these are {count}")
+        raise LimitReachedError(f"too many tasks: {count}, and a dataset can have {capacity.tasks} (BOTS_MAX_TASKS)")
 
 
 def require_room_for_dataset(connection: Connection, capacity: Capacity, within: tuple[str, ...]) -> None:
@@ -39,13 +39,13 @@ def require_room_for_dataset(connection: Connection, capacity: Capacity, within:
         connection.execute(_TAKE_LOCK, {"lock": _LOCK})
     names = connection.execute(_NAMES).scalars().all()
     if len(names) >= capacity.datasets:
-        raise LimitReachedError(f"there are {len(names)} datasets, and no more are kept (BOTS_MAX_DATASETS)")
+        raise LimitReachedError(f"too many datasets: there are {len(names)} already (BOTS_MAX_DATASETS); delete some")
     if EVERY_DATASET in within:
         return
     reached = sum(reaches(within, name) for name in names)
     if reached >= capacity.datasets_per_key:
         raise LimitReachedError(
-            f"this key reaches {reached} datasets, and no more are kept for one (BOTS_MAX_DATASETS_PER_KEY)"
+            f"too many datasets for this key: it can access {reached} already (BOTS_MAX_DATASETS_PER_KEY)"
         )
 
 
@@ -58,4 +58,4 @@ def require_room_for_run(connection: Connection, dataset_id: int, capacity: Capa
     connection.execute(_DATASET_LOCKED, {"dataset": dataset_id})
     count = connection.execute(_COUNT_RUNS, {"dataset": dataset_id}).scalar_one()
     if count + more > capacity.runs:
-        raise LimitReachedError(f"a dataset has at most {capacity.runs} runs (BOTS_MAX_RUNS); it has {count}")
+        raise LimitReachedError(f"too many runs: the dataset has {count}, and can have {capacity.runs} (BOTS_MAX_RUNS)")

@@ -42,7 +42,7 @@ def decode_block(body: bytes, expected_checksum: int) -> TaskBlock:
         DamagedStateError: the bytes don't match their checksum.
     """
     if checksum(body) != expected_checksum:
-        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were changed or cut")
+        raise DamagedStateError("a block of tasks does not match its checksum: the bytes were altered or truncated")
     with pa.ipc.open_stream(body) as reader:
         batch = reader.read_next_batch()
     models = batch.num_columns - 2

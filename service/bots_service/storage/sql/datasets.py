@@ -142,7 +142,7 @@ def stage_gone() -> BusyError:
 def _raise_version(connection: Connection, row: DatasetRow, **values: str | int) -> None:
     raised = _RAISE_VERSION.values(version=row.version + 1, **values)
     if connection.execute(raised, {"dataset": row.id, "old_version": row.version}).rowcount == 0:
-        raise BusyError(f"dataset {row.name!r} was changed by another request just now; try again")
+        raise BusyError(f"dataset {row.name!r} was changed by another request at the same time; try again")
 
 
 STAGE_LIFETIME_S = 24 * 3600.0  # an upload that takes longer has died with its process

@@ -62,9 +62,9 @@ class SqlKeys:
 
         def job(connection: Connection) -> KeyRow:
             if first and _any_exists(connection):
-                raise UnauthenticatedError("keys guard this service by now; send Authorization: Bearer KEY")
+                raise UnauthenticatedError("this service requires an API key now; send Authorization: Bearer KEY")
             if connection.execute(_COUNT).scalar_one() >= self._most_keys:
-                raise LimitReachedError(f"{self._most_keys} keys are in use, and no more are kept; revoke some")
+                raise LimitReachedError(f"{self._most_keys} keys exist, which is the maximum; revoke some")
             connection.execute(insert(api_keys), _columns_of(row))
             return row
 

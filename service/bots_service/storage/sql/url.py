@@ -20,7 +20,7 @@ def sql_url(address: str) -> URL:
         url = make_url(address)
     except ArgumentError as error:  # its message would show the password
         raise StorageUnavailableError(
-            "the database's address can't be read: write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+            "BOTS_DATABASE_URL is not a database URL: write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
         ) from error
     product = url.drivername.partition("+")[0]
     if product in {"postgres", "postgresql"}:

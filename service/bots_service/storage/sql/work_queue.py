@@ -141,7 +141,7 @@ class WaitingJobs:
             if self._closed:
                 raise StorageUnavailableError("the database is closed: the service is stopping")
             if len(self._line) >= self._most:
-                raise StorageUnavailableError(f"{self._most} calls wait for the database already")
+                raise StorageUnavailableError(f"{self._most} calls already wait for the database")
             self._line.append(job)
             self._changed.notify()
 

@@ -1,30 +1,30 @@
-// What can be done to a run: kept as it stands, or taken back to an earlier step. By keys that may.
+// The actions on a run: store a snapshot, or rewind to an earlier step. They need a key with the scope for it.
 
 import { element, say } from "./dom.js";
 import { count } from "./format.js";
 import { post } from "./service.js";
 
 const MAY = new Set(["admin", "report"]); // one of these scopes is needed
-const WHY_NOT = "Your key may only look: this takes one with scope report.";
+const WHY_NOT = "Your key is read-only: this needs the scope report.";
 
 /** Return the buttons: {node, refresh}. path: of the run; caller: who would press them. */
 export function actions(path, caller) {
-  const told = element("span", { role: "status", class: "soft" });
+  const status = element("span", { role: "status", class: "soft" });
   const mayNot = !caller.scopes.some((scope) => MAY.has(scope));
   const denied = { type: "button", disabled: mayNot, title: mayNot ? WHY_NOT : null };
   const snapshot = element("button", denied, "Snapshot");
   const rewind = element("button", denied, "Rewind…");
-  const dialog = rewindDialog(path, (run) => say(told, `Now at step ${count(run.step)}.`));
+  const dialog = rewindDialog(path, (run) => say(status, `Now at step ${count(run.step)}.`));
   snapshot.addEventListener("click", async () => {
     try {
       const kept = await post([...path, "snapshots"]);
-      say(told, `Step ${count(kept.step)} is kept for ever.`);
+      say(status, `Snapshot of step ${count(kept.step)} stored permanently.`);
     } catch (error) {
-      say(told, error.message);
+      say(status, error.message);
     }
   });
   rewind.addEventListener("click", () => dialog.open());
-  const node = element("div", { class: "tools" }, told, snapshot, rewind, dialog.node);
+  const node = element("div", { class: "tools" }, status, snapshot, rewind, dialog.node);
   return { node, refresh: dialog.refresh };
 }
 
@@ -39,9 +39,9 @@ function rewindDialog(path, done) {
     element(
       "p",
       {},
-      "The belief goes back to how it stood after a step, for a trainer that goes back to its own checkpoint. Nothing is lost: the journal keeps what came since. Reports on selections from before the rewind will be refused.",
+      "Restores the belief of an earlier step. Use it when the trainer resumes from its own checkpoint. The journal keeps all entries. Reports on selections from before the rewind will be rejected.",
     ),
-    element("label", { for: "to-step" }, "Back to step"),
+    element("label", { for: "to-step" }, "Rewind to step"),
     step,
     refusal,
     element(

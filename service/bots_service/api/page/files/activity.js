@@ -1,4 +1,4 @@
-// What goes on in a run: selections in flight, its journal's newest entries, its settings.
+// The activity of a run: selections in flight, the newest entries of its journal, its settings.
 
 import { element, fill, table } from "./dom.js";
 import { ago, count, moment, tellTimes } from "./format.js";
@@ -47,25 +47,25 @@ function leased({ leased: tasks, leases }) {
   ]);
   return table(
     "Selections in flight",
-    [{ name: "Tasks", number: true }, { name: "Lease ends" }, { name: "Which" }],
+    [{ name: "Tasks", number: true }, { name: "Lease ends" }, { name: "Task ids" }],
     rows,
   );
 }
 
 function journalTable(entries) {
-  if (!entries.length) return element("p", { class: "soft" }, "Nothing was reported yet.");
+  if (!entries.length) return element("p", { class: "soft" }, "No reports yet.");
   const columns = [{ name: "Entry", number: true }, { name: "What" }, { name: "Step", number: true }, { name: "When" }];
   const rows = entries.map((entry) => [
     count(entry.seq),
     element(
       "span",
-      { class: entry.hidden ? "hidden" : null, title: entry.hidden ? "A rewind went back behind it." : null },
+      { class: entry.hidden ? "hidden" : null, title: entry.hidden ? "Undone by a rewind" : null },
       whatHappened(entry),
     ),
     entry.step === null ? "–" : count(entry.step),
     ago(entry.time),
   ]);
-  return table("The newest entries", columns, rows);
+  return table("Newest entries", columns, rows);
 }
 
 function whatHappened(entry) {

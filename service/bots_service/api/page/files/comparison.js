@@ -19,10 +19,10 @@ export function comparisonCharts() {
     `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
     { wide: true },
   );
-  const found = chart("Effective tasks found", "What the same number of rollouts brought: the steeper, the better.");
+  const found = chart("Effective tasks found", "Effective tasks by rollouts spent: the steeper, the better.");
   const capability = chart(
     "Capability",
-    "Where the model stands along the reference models, fitted to the tasks that each run chose.",
+    "The model's place along the reference models, fitted to the tasks that each run selected.",
   );
 
   /** Draw them. courses: [{run, points}]. */

@@ -104,7 +104,7 @@ function inNumbers(courses) {
     decimal(run.totals.rollouts ? run.totals.successes / run.totals.rollouts : null),
     decimal(calibrationError(calibration)),
   ]);
-  const label = "The runs in numbers";
+  const label = "Comparison of runs";
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
   return element("div", region, table(label, COLUMNS, rows));
 }

@@ -40,7 +40,7 @@ export function isBeingRead(node) {
   return !selection.isCollapsed && node.contains(selection.anchorNode);
 }
 
-/** Set an element's text if it changed, so that screen readers are told of changes only. */
+/** Set an element's text if it changed, so that screen readers announce changes only. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

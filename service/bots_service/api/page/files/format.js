@@ -36,7 +36,7 @@ export const moment = (text) => moments.format(new Date(text));
 /** Return an element with how long ago a time of the wire was; `tellTimes` keeps it right. */
 export const ago = (text) => element("time", { datetime: text, title: moment(text) }, distance(text));
 
-/** Tell anew how long ago each time within an element was. */
+/** Update how long ago each time within an element was. */
 export function tellTimes(node) {
   for (const time of node.querySelectorAll("time")) say(time, distance(time.dateTime));
 }

@@ -54,7 +54,7 @@ async function open() {
   await refresh();
 }
 
-/** Show something else. Plotly would go on listening to the window's size for the charts that go. */
+/** Show another view. Without this, plotly would keep listening to the window's size for removed charts. */
 function show(node) {
   for (const plot of main.querySelectorAll(".plot")) globalThis.Plotly.purge(plot);
   fill(main, node);

@@ -8,7 +8,7 @@ import { baselineOf, measuredGain, modelledGain, recentRatios } from "./series.j
 
 const MOST = 100; // datasets, and runs of each
 const POINTS = 60; // of a sparkline
-const LOOKED_MS = 10000; // after a step: what uniform choice could expect is known by then, or not at all
+const LOOKED_MS = 10000; // after a step: the estimate for uniform sampling is known by then, or not at all
 const EMPTY = "nothing yet";
 
 export const runHref = (dataset, run) => `#/datasets/${encodeURIComponent(dataset)}/runs/${encodeURIComponent(run)}`;
@@ -17,8 +17,8 @@ export const datasetHref = (dataset) => `#/datasets/${encodeURIComponent(dataset
 const COLUMNS = [
   { name: "Run" },
   { name: "Effective task ratio", number: true },
-  { name: "Times uniform", number: true },
-  { name: "Its course" },
+  { name: "vs uniform", number: true },
+  { name: "Trend" },
   { name: "Step", number: true },
   { name: "In flight", number: true },
   { name: "Last step" },
@@ -119,14 +119,14 @@ function runsTable(runs, known) {
   return element("table", {}, element("thead", {}, head), element("tbody", {}, rows));
 }
 
-/** Return how many times uniform choice a run is, and how that is known. */
+/** Return how many times as many effective tasks as uniform sampling a run found, and how that is known. */
 function gainOf(run, runs, known) {
   if (run.settings.strategy === "uniform") return { times: null, how: "the baseline" };
   const baseline = baselineOf(run, runs);
   const { points, outlooks } = known.get(nameOf(run));
   return baseline
     ? { ...measuredGain(points, known.get(nameOf(baseline)).points), how: `measured by run ${baseline.run}` }
-    : { ...modelledGain(points, outlooks), how: "modelled on the run's own belief" };
+    : { ...modelledGain(points, outlooks), how: "conservative estimate" };
 }
 
 function cells(run, { points }, { times, how }) {
@@ -153,12 +153,12 @@ function welcome() {
     "section",
     { class: "card welcome" },
     element("h2", {}, "No dataset yet"),
-    element("p", {}, "Put one in, and train on it; or watch BOTS choose the tasks of a real training run:"),
+    element("p", {}, "Import a dataset and train on it, or watch BOTS select the tasks of a recorded training run:"),
     element(
       "pre",
       {},
       `bots demo --url ${home}\nbots datasets import problems.csv --name problems --id problem --url ${home}`,
     ),
-    element("p", {}, "This page then shows it by itself."),
+    element("p", {}, "It appears on this page automatically."),
   );
 }

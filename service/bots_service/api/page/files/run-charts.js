@@ -12,24 +12,24 @@ const FROM_0_TO_1 = { range: [-0.04, 1.04], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1]
 export function runCharts() {
   const ratios = chart(
     "Effective task ratio",
-    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps, and that of uniform choice.`,
+    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps. Dashed: uniform sampling.`,
     { wide: true },
   );
   const heat = chart(
-    "What is believed of the pool",
-    "How the tasks' expected success probabilities are spread, step by step: the darker or brighter, the more tasks.",
+    "Predicted success rate of all tasks over time",
+    "The stronger the colour, the more tasks. Dotted: the target.",
   );
   const belief = chart(
-    "Belief and reality",
-    "Rollouts by the success rate that was predicted: on the line, the belief is right.",
+    "Calibration",
+    "Observed success rate by predicted success rate. On the dashed line, predictions are right.",
   );
   const capability = chart(
     "Capability",
-    "Where the model stands along the reference models, fitted to the tasks reported lately.",
+    "The model's place along the reference models, fitted to recently reported tasks.",
   );
   const errors = chart(
     "Prediction error",
-    "Brier score of the success rates predicted before each step. Tasks near one half bring it near 0.25, so it does not compare strategies.",
+    "Brier score of the success rates predicted before each step. Tasks near one half have scores near 0.25, so don't compare strategies by it.",
   );
 
   function draw(run, { reference_models: models }, { points, outlooks, calibration, measured }) {
@@ -50,20 +50,20 @@ export function capabilityWords(models) {
   return models.length === 1 ? "1: the reference model" : `0: weakest, ${models.length - 1}: strongest reference`;
 }
 
-/** Return the line of uniform choice: {name, x, y, words}. */
+/** Return the line of uniform sampling, measured or estimated: {name, x, y, words}. */
 function uniformOf(outlooks, measured) {
   if (measured)
     return {
       name: `run ${measured.name}`,
       x: measured.points.map((point) => point.last_step),
       y: recentRatios(measured.points),
-      words: (ratio) => `run ${measured.name}, which chooses uniformly, had ${ratio}`,
+      words: (ratio) => `uniform sampling (run ${measured.name}): ${ratio}`,
     };
   return {
-    name: "uniform choice, modelled",
+    name: "uniform sampling, estimate (deliberately high)",
     x: outlooks.map((outlook) => outlook.step),
     y: outlooks.map((outlook) => outlook.uniform_effective_task_ratio),
-    words: (ratio) => `uniform choice could expect ${ratio} by this run's belief`,
+    words: (ratio) => `estimate for uniform sampling, deliberately high: ${ratio}`,
   };
 }
 
@@ -85,8 +85,8 @@ function ratioChart(points, uniform) {
 
 function ratioGist(points, uniform) {
   if (!points.length) return "No step has closed yet.";
-  const beside = uniform?.y.length ? `; ${uniform.words(percent(uniform.y.at(-1)))}` : "";
-  return `${percent(recentRatios(points).at(-1))} after step ${points.at(-1).last_step}${beside}.`;
+  const baseline = uniform?.y.length ? `; ${uniform.words(percent(uniform.y.at(-1)))}` : "";
+  return `${percent(recentRatios(points).at(-1))} after step ${points.at(-1).last_step}${baseline}.`;
 }
 
 function heatMap(outlooks, target) {
@@ -131,15 +131,15 @@ function heatMap(outlooks, target) {
 }
 
 function heatGist(outlooks) {
-  if (!outlooks.length) return "Nothing was observed yet.";
+  if (!outlooks.length) return "No outlook yet.";
   const { distribution } = outlooks.at(-1);
   const share = (first, end) => percent(distribution.slice(first, end).reduce((sum, part) => sum + part, 0));
   return `Now ${share(0, 4)} of the tasks are below 0.2, ${share(4, 16)} between, ${share(16, 20)} above 0.8.`;
 }
 
 function calibrationChart({ bins }) {
-  const told = bins.filter((bin) => bin.rollouts > 0);
-  const most = Math.max(...told.map((bin) => bin.rollouts), 1);
+  const filled = bins.filter((bin) => bin.rollouts > 0);
+  const most = Math.max(...filled.map((bin) => bin.rollouts), 1);
   const diagonal = line(
     "as predicted",
     { x: [0, 1], y: [0, 1] },
@@ -148,17 +148,17 @@ function calibrationChart({ bins }) {
   const dots = {
     type: "scatter",
     mode: "lines+markers",
-    name: "as it came",
-    x: told.map((bin) => bin.mean_prediction),
-    y: told.map((bin) => bin.success_rate),
-    customdata: told.map((bin) => bin.rollouts),
+    name: "observed",
+    x: filled.map((bin) => bin.mean_prediction),
+    y: filled.map((bin) => bin.success_rate),
+    customdata: filled.map((bin) => bin.rollouts),
     line: { color: color("accent"), width: 1 },
-    marker: { color: color("accent"), size: told.map((bin) => 6 + 14 * Math.sqrt(bin.rollouts / most)) },
-    hovertemplate: "predicted %{x:.2f}, came %{y:.2f}, %{customdata:,} rollouts<extra></extra>",
+    marker: { color: color("accent"), size: filled.map((bin) => 6 + 14 * Math.sqrt(bin.rollouts / most)) },
+    hovertemplate: "predicted %{x:.2f}, observed %{y:.2f}, %{customdata:,} rollouts<extra></extra>",
   };
   const layout = {
     xaxis: { ...FROM_0_TO_1, title: { text: "predicted success rate", standoff: 8 } },
-    yaxis: { ...FROM_0_TO_1, title: { text: "success rate" } },
+    yaxis: { ...FROM_0_TO_1, title: { text: "observed success rate" } },
     hovermode: "closest",
     showlegend: true,
   };
@@ -167,8 +167,8 @@ function calibrationChart({ bins }) {
 
 function calibrationGist(calibration) {
   const off = calibrationError(calibration);
-  if (off === null) return "Nothing was predicted yet.";
-  return `Over the last ${calibration.steps} steps predictions were off by ${decimal(off)} on average.`;
+  if (off === null) return "No predictions yet.";
+  return `Over the last ${calibration.steps} steps, predictions differed from observed success rates by ${decimal(off)} on average.`;
 }
 
 function course(points, name, yaxis) {

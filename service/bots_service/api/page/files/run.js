@@ -1,4 +1,4 @@
-// One run: whether selecting earns its keep, what is believed, what goes on.
+// One run: what selecting gains, the belief, and the current activity.
 
 import { activity } from "./activity.js";
 import { actions } from "./actions.js";
@@ -84,17 +84,17 @@ function tilesOf(run, { reference_models: models }, { points, outlooks, calibrat
   ];
 }
 
-/** Return what selecting gained. By a run that chooses uniformly where there is one, else by this run's belief. */
+/** Return what selecting gained: measured against a run that samples uniformly if there is one, otherwise estimated. */
 function gains(points, outlooks, measured) {
   const { times, saved, spent, steps } = measured
     ? measuredGain(points, measured.points)
     : modelledGain(points, outlooks);
   const how = measured
     ? `measured: run ${measured.name}, ${count(steps)} steps`
-    : "modelled on this run's belief; no run chooses uniformly";
+    : "conservative; no run samples uniformly";
   return [
-    tile("Times uniform", factor(times), how, "lead"),
-    tile("Rollouts saved", compact(saved), `${measured ? "measured" : "modelled"}; beside ${compact(spent)} spent`),
+    tile(measured ? "vs uniform" : "vs uniform (estimate)", factor(times), how, "lead"),
+    tile("Rollouts saved", compact(saved), `of ${compact(spent)} rollouts (${measured ? "measured" : "conservative"})`),
   ];
 }
 

@@ -34,7 +34,7 @@ export function sums(points, name) {
   return points.map((point) => (sum += point[name]));
 }
 
-/** Return what uniform choice could expect at a step: as the last outlook before it says, else the first. */
+/** Return the estimate for uniform sampling at a step: from the last outlook before it, otherwise from the first. */
 export function uniformAt(outlooks, step) {
   let found = null;
   for (const outlook of outlooks) {
@@ -47,8 +47,8 @@ export function uniformAt(outlooks, step) {
 const total = (points, value) => points.reduce((sum, point) => sum + value(point), 0);
 
 /**
- * Return the run of uniform choice that another run of its dataset is measured against: of several the one that was
- * made at nearly the same time. Null where there is none, or the run chooses uniformly itself.
+ * Return the run with uniform sampling that another run of its dataset is measured against: of several, the one created
+ * at nearly the same time. Null if there is none, or if the run itself samples uniformly.
  */
 export function baselineOf(run, runs) {
   if (run.settings.strategy === "uniform") return null;
@@ -78,15 +78,15 @@ function within(points, first, last) {
   });
 }
 
-/** Return what a run gained over what uniform choice could expect by its own belief. */
+/** Return what a run gained over the estimate for uniform sampling from its own belief. */
 export function modelledGain(points, outlooks) {
   const known = outlooks.length ? points : [];
   return { ...gain(known, (point) => uniformAt(outlooks, point.last_step)), steps: points.at(-1)?.last_step ?? 0 };
 }
 
 /**
- * Return how many times as many tasks were effective as uniform choice would have found, how many rollouts were spent,
- * and how many more it would have needed for as many; null where uniform choice would have found none.
+ * Return the gain over uniform sampling: how many times as many effective tasks were found, how many rollouts were spent,
+ * and how many more uniform sampling would have needed; null where it would have found none.
  */
 function gain(points, uniform) {
   const expected = total(points, (point) => point.reported * uniform(point));
@@ -98,8 +98,8 @@ function gain(points, uniform) {
 
 /** Return by how much predicted success rates were off, on average over the rollouts of /calibration; null without any. */
 export function calibrationError({ bins }) {
-  const told = bins.filter((bin) => bin.rollouts > 0);
-  const rollouts = total(told, (bin) => bin.rollouts);
-  const off = total(told, (bin) => bin.rollouts * Math.abs(bin.mean_prediction - bin.success_rate));
+  const filled = bins.filter((bin) => bin.rollouts > 0);
+  const rollouts = total(filled, (bin) => bin.rollouts);
+  const off = total(filled, (bin) => bin.rollouts * Math.abs(bin.mean_prediction - bin.success_rate));
   return rollouts ? off / rollouts : null;
 }

@@ -35,9 +35,9 @@ async function ask(address, { headers = {}, ...request }) {
   try {
     const signal = AbortSignal.timeout(PATIENCE_MS);
     const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" });
-    const told = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Refused(answer.status, told);
-    return told;
+    const content = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Refused(answer.status, content);
+    return content;
   } finally {
     if (waiting.length) waiting.shift()();
     else busy -= 1;

@@ -17,16 +17,18 @@ export function askForKey(refusal, done) {
     "form",
     { class: "card sign-in" },
     element("h1", {}, "Sign in"),
-    element("p", {}, "Keys guard this service. This page reads with yours, and keeps it until the tab is closed."),
+    element("p", {}, "This service requires an API key. The page keeps your key until you close the tab."),
     element("label", { for: "key" }, "API key"),
     field,
     element(
       "p",
       { id: "key-help", class: "soft" },
-      "Make one: ",
+      "To create a key, run: ",
       element("code", {}, "bots keys create NAME --scope read"),
     ),
-    refusal === null ? null : element("p", { class: "bad", role: "alert" }, `This key does not open it: ${refusal}`),
+    refusal === null
+      ? null
+      : element("p", { class: "bad", role: "alert" }, `Invalid, expired or revoked key: ${refusal}`),
     element("button", { type: "submit", class: "main" }, "Sign in"),
   );
   form.addEventListener("submit", (event) => {

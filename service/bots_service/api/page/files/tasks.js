@@ -1,4 +1,4 @@
-// The tasks of a run: searched, sorted and paged by the service, so that a million are as quick as ten.
+// The tasks of a run. The service searches, sorts and pages them, so a million are as fast as ten.
 
 import { element, fill, say } from "./dom.js";
 import { count, decimal } from "./format.js";
@@ -6,7 +6,7 @@ import { get } from "./service.js";
 
 const PAGE = 25;
 const TYPED_MS = 250; // after the last letter of a search
-const AGAIN_MS = 10000; // a page that nobody touches is asked for again so often, if the run went on
+const AGAIN_MS = 10000; // a page that nobody touches is loaded again this often, if the run has changed
 
 const COLUMNS = [
   { name: "Task", sort: "index" },
@@ -27,7 +27,7 @@ export function tasksTable(path) {
   async function load() {
     const query = { ...asked, cursor: cursors.at(-1), limit: PAGE };
     const turn = (state.shown = JSON.stringify(query));
-    state.next = null; // of the page before: it goes on from nothing that is asked for now
+    state.next = null; // the cursor of the page before does not fit this query
     const page = await get([...path, "tasks"], query);
     if (turn !== state.shown) return; // asked for something else meanwhile
     state.at = Date.now();
@@ -84,7 +84,7 @@ export function tasksTable(path) {
 function frame() {
   const search = element("input", {
     type: "search",
-    placeholder: "Part of an id",
+    placeholder: "Search ids",
     "aria-label": "Search tasks by id",
     maxlength: "128",
   });
@@ -111,7 +111,7 @@ function frame() {
     ),
     element(
       "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "What is believed of each task" },
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Estimate for each task" },
       element("table", { class: "tasks" }, element("thead", {}, head), body),
     ),
     element("div", { class: "heading pages" }, where, element("span", { class: "grow" }), back, on),

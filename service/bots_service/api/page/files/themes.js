@@ -9,15 +9,15 @@ const stored = kept(() => localStorage, "bots-theme");
 /** Let a button go round the themes. */
 export function offerThemes(button) {
   let chosen = stored.get() in NEXT ? stored.get() : "system";
-  const told = () => say(button, `Theme: ${chosen}`);
+  const show = () => say(button, `Theme: ${chosen}`);
   button.addEventListener("click", () => {
     chosen = NEXT[chosen];
     const theme = chosen === "system" ? null : chosen;
     stored.set(theme);
     document.dispatchEvent(new CustomEvent("bots-theme-chosen", { detail: theme }));
-    told();
+    show();
   });
-  told();
+  show();
 }
 
 /** Return a colour of the present theme, by its name in colors.css. */
