@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
+from bots_client._arguments import checked_str
 from bots_client._decode import page_of
 from bots_client._errors import InvalidRequestError, ServiceError
 from bots_client._inputs import plain
@@ -18,6 +19,8 @@ T = TypeVar("T")
 CHUNK_BYTES = 256 * 1024  # of an upload; progress is told once a chunk
 PAGE = 100  # items; what the service gives unless asked, so that it never refuses it
 LONGEST_KEY = 128  # characters of an Idempotency-Key that the service takes
+
+PARAMETERS = {"datasets": "dataset", "runs": "run", "keys": "key_id"}  # by the part of a path before their value
 
 Progress = Callable[[int, int | None], None]  # bytes sent, bytes in all (None: not known)
 
@@ -139,8 +142,10 @@ def path(*parts: str) -> str:
 
     Raises:
         InvalidRequestError: a part that would lead to another path: empty, "." or "..".
+        TypeError: a part that is not a string.
     """
-    for part in parts:
+    for before, part in zip(("", *parts), parts, strict=False):
+        checked_str(part, PARAMETERS.get(before, "name"))
         if part in ("", ".", ".."):
             raise InvalidRequestError(f"{part!r} is no name of a dataset or run")
     return "/" + "/".join(quote(part, safe="") for part in parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
 
+from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
 from bots_client._errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ else:
 
 ABORTED = (("status", "aborted"),)
 SHAPED = ["successes", "trials", "rewards"]
+ANY_OUTCOME = "{0}Outcome.counts(task, successes, trials){1} or {0}Outcome.rewards(task, rewards){1}"  # to write
 MOST_REWARDS = 4096  # that the service takes in one outcome
 
 
@@ -35,11 +37,11 @@ class Task:
 
     def as_wire(self) -> dict[str, Any]:
         """Return the task as the service reads it."""
-        wire: dict[str, Any] = {"id": self.id}
+        wire: dict[str, Any] = {"id": checked_str(self.id, "id")}
         if len(self.reference_pass_rates):
             wire["reference_pass_rates"] = [None if rate is None else plain(rate) for rate in self.reference_pass_rates]
         if len(self.tags):
-            wire["tags"] = strings(self.tags, name=f"tags of task {self.id}")
+            wire["tags"] = checked_strings(self.tags, f"tags of task {self.id}")
         return wire
 
 
@@ -76,6 +78,7 @@ class Outcome:
                 say whether the task is effective.
             effective: whether the group has a gradient; None: the rewards say so, or the counts without them.
         """
+        checked_str(task, "task")
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
         return cls(task, (*counts, *_rewards(task, rewards), *_effective(task, effective)))
 
@@ -88,12 +91,12 @@ class Outcome:
             rewards: the belief learns them, each as so much of a success.
             effective: whether the group has a gradient; None: the rewards say so.
         """
-        return cls(task, (*_rewards(task, rewards), *_effective(task, effective)))
+        return cls(checked_str(task, "task"), (*_rewards(task, rewards), *_effective(task, effective)))
 
     @classmethod
     def aborted(cls, task: str) -> "Outcome":
         """Return the outcome of a task whose rollouts never finished: it may be selected again, nothing is learned."""
-        return cls(task, ABORTED)
+        return cls(checked_str(task, "task"), ABORTED)
 
     @property
     def is_aborted(self) -> bool:
@@ -103,6 +106,55 @@ class Outcome:
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as the service reads it."""
         return {"task": self.task, **dict(self.evidence)}
+
+
+def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return tasks as the service reads them.
+
+    Raises:
+        TypeError: something else than a list of `Task`.
+    """
+    if isinstance(tasks, Task):
+        raise TypeError("tasks: expected a list of Task, got one Task; write [task]")
+    wires = []
+    for place, task in enumerate(checked_list(tasks, "tasks", "a list of Task", write="[Task(id)]")):
+        if not isinstance(task, Task):
+            write = f"Task({task!r})" if isinstance(task, str) else "Task(id, reference_pass_rates, tags)"
+            raise wrong_type(f"tasks[{place}]", "a Task", task, write=write)
+        checked_str(task.id, f"tasks[{place}].id")
+        wires.append(task.as_wire())
+    return wires
+
+
+def wires_of_outcomes(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return outcomes as the service reads them.
+
+    Raises:
+        TypeError: something else than a list of `Outcome`.
+    """
+    if isinstance(outcomes, Outcome):
+        raise TypeError("outcomes: expected a list of Outcome, got one Outcome; write [outcome]")
+    expected, (one, several) = "a list of Outcome", _as_code(outcomes)
+    if one or isinstance(outcomes, Mapping):  # a tuple such as ("t1", 7, 16): one outcome, not a list of three
+        raise wrong_type("outcomes", expected, outcomes, write=several)
+    wires = []
+    for place, outcome in enumerate(checked_list(outcomes, "outcomes", expected, write=several)):
+        if not isinstance(outcome, Outcome):
+            one, _ = _as_code(outcome)
+            raise wrong_type(f"outcomes[{place}]", "an Outcome", outcome, write=one or ANY_OUTCOME.format("", ""))
+        wires.append(outcome.as_wire())
+    return wires
+
+
+def _as_code(value: object) -> tuple[str, str]:
+    """Return what to write instead of a tuple that means an outcome ("" if it means none), and as a list of it."""
+    one = ""
+    if isinstance(value, tuple | list) and value and isinstance(value[0], str):
+        if len(value) == 3 and not isinstance(value[1], str):
+            one = f"Outcome.counts({', '.join(map(repr, value))})"
+        elif len(value) == 2 and not isinstance(value[1], str):
+            one = f"Outcome.rewards({value[0]!r}, {value[1]!r})"
+    return one, f"[{one}]" if one else ANY_OUTCOME.format("[", "]")
 
 
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
@@ -126,7 +178,10 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 
 def _rewards(task: str, rewards: Iterable[SupportsFloat] | None) -> tuple[tuple[str, Any], ...]:
-    return () if rewards is None else (("rewards", tuple(plain(reward, of=task) for reward in rewards)),)
+    if rewards is None:
+        return ()
+    listed = checked_list(rewards, f"rewards of task {task}", "a list of numbers")
+    return (("rewards", tuple(plain(reward, of=task) for reward in listed)),)
 
 
 def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]:
@@ -172,17 +227,8 @@ def plain(number: SupportsFloat, *, of: str = "") -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def strings(values: Iterable[str], *, name: str) -> list[str]:
-    """Return the strings as a list.
-
-    Raises:
-        InvalidRequestError: it is one string, which would be taken apart into its letters.
-    """
-    if isinstance(values, str):
-        raise InvalidRequestError(f"{name} is the text {values!r}; pass a list of texts")
-    return list(values)
-
-
 def quotas_of(quotas: Mapping[str, SupportsFloat]) -> dict[str, int | float]:
     """Return quotas as JSON tells them apart: whole numbers are numbers of tasks, floats are shares, 1.0 too."""
+    if not isinstance(quotas, Mapping):
+        raise wrong_type("quotas", "a dict of tag to number", quotas, write="{'math': 24}")
     return {tag: int(quota) if isinstance(quota, Integral) else float(quota) for tag, quota in quotas.items()}

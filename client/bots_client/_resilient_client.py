@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from bots_client._arguments import refuse_single_str
 from bots_client._call import Call
 from bots_client._calls import step_calls
 from bots_client._client import Client
@@ -158,6 +159,7 @@ class ResilientClient:
             uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
             idempotency_key: the same key gives the same tasks again, while the service is there.
         """
+        refuse_single_str(ids=ids, exclude=exclude, first=first)
         state = self._state
         local_run = state.run(dataset, run)
         state.tally.add(selects=1)

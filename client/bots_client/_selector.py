@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
 
+from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError
 from bots_client._in_flight import InFlight
-from bots_client._inputs import Outcome, joined, strings
+from bots_client._inputs import Outcome, joined
 from bots_client._models import HistoryStep, Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
 
@@ -61,13 +62,16 @@ class Selector:
         rank: int | None = None,
         share: Share = alone,
     ) -> None:
+        _check_client(client)
+        checked_str(dataset, "dataset")
+        checked_str(run, "run")
         self.client = ResilientClient() if client is None else client
         self.dataset = dataset
         self.run = run
         self.ids = checked_ids(ids)
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {
-            "tags": None if tags is None else strings(tags, name="tags"),
+            "tags": None if tags is None else checked_strings(tags, "tags"),
             "quotas": quotas,
             "uniform_share": uniform_share,
             "exclude": (),
@@ -143,7 +147,7 @@ class Selector:
             selection: by which the task was selected, or its id; None: the oldest in flight that has it.
         """
         try:
-            outcome = _outcome(task, list(rewards), successes, effective)
+            outcome = _outcome(task, checked_list(rewards, "rewards", "a list of numbers"), successes, effective)
         except InvalidRequestError as error:
             self.client.complain(error)
             outcome = Outcome.aborted(task)
@@ -316,6 +320,12 @@ def _outcome(task: str, rewards: list[SupportsFloat], successes: float | None, e
     return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective)
 
 
+def _check_client(client: Any) -> None:
+    if not isinstance(client, ResilientClient | None):
+        write = "Selector(ResilientClient(), dataset, ids=ids)"
+        raise wrong_type("client", "a ResilientClient", client, write=write)
+
+
 def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
     """Return the ids of a trainer's tasks.
 
@@ -323,7 +333,7 @@ def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
         ValueError: there are none, one is there twice, or one is no text.
     """
     checked: dict[str, None] = {}
-    for task in ids:
+    for task in checked_list(ids, "ids", "a list of str"):
         if not isinstance(task, str):
             raise ValueError(f"ids holds {task!r}, which is no text; pass [str(row_id) for row_id in ...]")
         if task in checked:

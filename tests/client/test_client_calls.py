@@ -251,14 +251,9 @@ def test_names_cannot_lead_to_another_path(serve, connect):
 @pytest.mark.parametrize(
     "mistake",
     [
-        lambda bots: bots.select("guru", 2, tags="math"),
-        lambda bots: bots.retire_tasks("guru", "math-17"),
-        lambda bots: bots.create_dataset("guru", [Task("a", tags="math")]),
-        lambda bots: bots.select("guru", object()),
         lambda bots: bots.create_run("guru", "r1", fork_step=3),
         lambda bots: bots.create_run("guru", "r1", target=float("nan")),
         lambda bots: bots.create_key("k", scopes=["read"], datasets=["*"], burst=3),
-        lambda bots: bots.create_key("k", scopes="read", datasets=["*"]),
         lambda bots: bots.revoke_key("bots_0123456789abcdef_secret"),
         lambda bots: bots.upload_dataset("guru", lambda: [b""]),
     ],

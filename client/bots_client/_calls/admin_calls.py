@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from bots_client._admin_models import ApiKey, Imported, NewApiKey, Pruning, Version, WhoAmI
+from bots_client._arguments import checked_strings
 from bots_client._call import (
     Call,
     Pages,
@@ -20,7 +21,6 @@ from bots_client._call import (
 )
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import strings
 
 BACKUP = "application/vnd.bots.backup"
 BACKUP_DEADLINE_S = 3600.0  # a dataset of a million tasks with a few long journals is some 200 MB
@@ -109,8 +109,8 @@ def create_key(
         raise InvalidRequestError("burst is how far a rate may be exceeded; pass rate= too")
     content = given(
         name=name,
-        scopes=strings(scopes, name="scopes"),
-        datasets=strings(datasets, name="datasets"),
+        scopes=checked_strings(scopes, "scopes"),
+        datasets=checked_strings(datasets, "datasets"),
         rate_limit=None if rate is None else given(per_second=rate, burst=burst),
         expires_in_seconds=expires_in_s,
     )

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bots_client._admin_models import Dataset, PoolChange
+from bots_client._arguments import checked_strings
 from bots_client._call import Call, Pages, Progress, Upload, file_upload, given, key_header, listed, path, written
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import Task, strings
+from bots_client._inputs import Task, wires_of_tasks
 
 UPLOAD_DEADLINE_S = 600.0  # a pool of a million tasks is some 100 MB, and the service checks every one
 
@@ -38,7 +39,9 @@ def create_dataset(
     Raises:
         ConflictError: it exists with another content.
     """
-    content = _pool(tasks, reference_models=strings(reference_models, name="reference_models"), description=description)
+    content = _pool(
+        tasks, reference_models=checked_strings(reference_models, "reference_models"), description=description
+    )
     return written("PUT", path("datasets", name), into(Dataset), content)
 
 
@@ -68,7 +71,7 @@ def upload_dataset(
         ConflictError: it exists with another content.
         OSError: the file cannot be read.
     """
-    params = [("reference_model", model) for model in strings(reference_models, name="reference_models")]
+    params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
     if description:
         params.append(("description", description))
     upload, headers = _streamed(source, media_type, on_progress)
@@ -111,7 +114,7 @@ def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
 
 def retire_tasks(dataset: str, ids: Iterable[str]) -> Call[PoolChange]:
     """Take tasks out of all further selections; what was learned of them stays in the journal."""
-    content = {"ids": strings(ids, name="ids")}
+    content = {"ids": checked_strings(ids, "ids")}
     return written("DELETE", path("datasets", dataset, "tasks"), into(PoolChange), content)
 
 
@@ -149,5 +152,5 @@ def _streamed(
 def _pool(tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "") -> dict[str, Any]:
     return {
         **given(reference_models=reference_models or None, description=description or None),
-        "tasks": [task.as_wire() for task in tasks],
+        "tasks": wires_of_tasks(tasks),
     }

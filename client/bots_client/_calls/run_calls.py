@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from bots_client._admin_models import Snapshot
+from bots_client._arguments import checked_number, checked_strings
 from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import GivenSettings, Unpack, strings
+from bots_client._inputs import GivenSettings, Unpack
 from bots_client._models import (
     Calibration,
     Curve,
@@ -180,7 +181,9 @@ def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
 
     Selections made before count for nothing afterwards: reporting them raises StaleEpochError.
     """
-    return written("POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": step})
+    return written(
+        "POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": checked_number(step, "step")}
+    )
 
 
 def snapshot(dataset: str, run: str = "default") -> Call[Snapshot]:
@@ -237,4 +240,4 @@ def outlooks(dataset: str, run: str = "default", *, points: int | None = None) -
 
 def _chosen(ids: Iterable[str], tag: str | None, search: str | None) -> tuple[tuple[str, str], ...]:
     """Return which tasks are meant, as a query."""
-    return (*(("ids", task) for task in strings(ids, name="ids")), *given(tag=tag, search=search).items())
+    return (*(("ids", task) for task in checked_strings(ids, "ids")), *given(tag=tag, search=search).items())

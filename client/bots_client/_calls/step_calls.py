@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
 
+from bots_client._arguments import checked_number, checked_str, checked_strings, wrong_type
 from bots_client._call import Call, given, path, written
 from bots_client._decode import into
-from bots_client._inputs import Outcome, quotas_of, strings
+from bots_client._inputs import Outcome, quotas_of, wires_of_outcomes
 from bots_client._models import Receipt, Selection
 
 T = TypeVar("T")
@@ -44,13 +45,13 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         InvalidRequestError: among others, the pool has fewer such tasks.
     """
     content = given(
-        dataset=dataset,
-        run=run,
-        count=count,
-        tags=None if tags is None else strings(tags, name="tags"),
+        dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
+        run=checked_str(run, "run"),
+        count=checked_number(count, "count"),
+        tags=None if tags is None else checked_strings(tags, "tags"),
         quotas=None if quotas is None else quotas_of(quotas),
-        exclude=None if exclude is None else strings(exclude, name="exclude"),
-        first=None if first is None else strings(first, name="first"),
+        exclude=None if exclude is None else checked_strings(exclude, "exclude"),
+        first=None if first is None else checked_strings(first, "first"),
         uniform_share=uniform_share,
     )
     call = written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
@@ -82,12 +83,14 @@ def report(
         InvalidRequestError: an outcome cannot be true; nothing was recorded.
         StaleEpochError: the run was rewound since the selection; nothing was recorded.
     """
+    if not isinstance(selection, Selection | str | None):
+        raise wrong_type("selection", "a Selection or its id", selection)
     content = given(
-        dataset=dataset,
-        run=run,
+        dataset=checked_str(dataset, "dataset", write="report(dataset, outcomes)"),
+        run=checked_str(run, "run"),
         selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
         close_step=close_step,
-        outcomes=[outcome.as_wire() for outcome in outcomes],
+        outcomes=wires_of_outcomes(outcomes),
     )
     call = written("POST", path("report"), into(Receipt), content, key=idempotency_key, deadline_s=deadline_s)
     return _naming_the_run(call, dataset, run)

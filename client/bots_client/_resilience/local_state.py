@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bots_client._arguments import checked_str
 from bots_client._call import Call
 from bots_client._calls import run_calls
 from bots_client._client import Client
@@ -65,6 +66,8 @@ class ProcessState:
 
     def run(self, dataset: str, run: str) -> "LocalRun":
         """Return what is known of a run."""
+        checked_str(dataset, "dataset")
+        checked_str(run, "run")
         with self._lock:
             known = self._runs.get((dataset, run))
             if known is None:
