@@ -17,7 +17,7 @@ from bots_service.errors import (
 from bots_service.ports.records import IdempotencyKey, Selection
 from bots_service.usecases import UseCases
 from bots_service.usecases.put_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome, ReportCommand
+from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from bots_service.usecases.select_tasks import Wish
 from tests.simulator.world import POOL, TASKS, World, block, stream
 
@@ -38,7 +38,7 @@ class Doubt:
     """A report that nobody acknowledged yet."""
 
     run: str
-    news: ReportCommand
+    news: ReportRequest
     once: IdempotencyKey
     epoch: int | None
 
@@ -160,7 +160,7 @@ class Client:
             tasks = tasks if rng.random() < 0.8 else tasks[: rng.randint(0, len(tasks))]
         outcomes = [Outcome(f"t{task}", successes=float(rng.randint(0, 8)), trials=8.0) for task in tasks]
         close = rng.choice([None, None, None, False, True])
-        news = ReportCommand(POOL, run, outcomes, None if selection is None else selection.id, close)
+        news = ReportRequest(POOL, outcomes, run, None if selection is None else selection.id, close)
         once = IdempotencyKey(f"report-{world.number()}", repr(news))
         doubt = Doubt(run, news, once, None if selection is None else selection.epoch)
         deliveries = 2 if rng.random() < 0.15 else 1

@@ -130,25 +130,25 @@ class Sql:
             if row.name == "default":
                 self.put_run("default", RunSettings(), None)
 
-    def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
-        known = self.table(run).keys.get(once.key)
-        if known is not None and known[0] != once.fingerprint:
+    def find(self, run: RunRow, idempotency_key: IdempotencyKey) -> Entry | None:
+        known = self.table(run).keys.get(idempotency_key.key)
+        if known is not None and known[0] != idempotency_key.fingerprint:
             raise KeyReusedError("the key came with another request")
         return None if known is None else known[1]
 
-    def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
+    def append(self, run: RunRow, new_entry: NewEntry) -> AppendResult:
         table = self.table(run)
-        first = None if draft.once is None else self.find(run, draft.once)
+        first = None if new_entry.idempotency_key is None else self.find(run, new_entry.idempotency_key)
         if first is not None:
             return AppendResult(first, duplicate=True)
-        if draft.epoch is not None and draft.epoch != table.row.epoch:
-            raise StaleEpochError(f"evidence of epoch {draft.epoch}; the run is at {table.row.epoch}")
-        epoch = table.row.epoch + isinstance(draft.body, Rewind)
-        entry = Entry(table.row.head + 1, epoch, draft.profiles, draft.body)
+        if new_entry.epoch is not None and new_entry.epoch != table.row.epoch:
+            raise StaleEpochError(f"evidence of epoch {new_entry.epoch}; the run is at {table.row.epoch}")
+        epoch = table.row.epoch + isinstance(new_entry.body, Rewind)
+        entry = Entry(table.row.head + 1, epoch, new_entry.profiles, new_entry.body)
         table.entries.append(entry)
         table.row = replace(table.row, head=entry.seq, epoch=epoch)
-        if draft.once is not None:
-            table.keys[draft.once.key] = (draft.once.fingerprint, entry)
+        if new_entry.idempotency_key is not None:
+            table.keys[new_entry.idempotency_key.key] = (new_entry.idempotency_key.fingerprint, entry)
         return AppendResult(entry, duplicate=False)
 
     def head(self, run: RunRow) -> Head:
@@ -304,11 +304,11 @@ class FakeRuns(SqlPorts):
 
 
 class FakeJournal(SqlPorts):
-    async def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
-        return await self.ask("find", lambda: self.sql.find(run, once))
+    async def find(self, run: RunRow, idempotency_key: IdempotencyKey) -> Entry | None:
+        return await self.ask("find", lambda: self.sql.find(run, idempotency_key))
 
-    async def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
-        return await self.ask("append", lambda: self.sql.append(run, draft))
+    async def append(self, run: RunRow, new_entry: NewEntry) -> AppendResult:
+        return await self.ask("append", lambda: self.sql.append(run, new_entry))
 
     async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:
         return await self.ask("entries", lambda: self.sql.table(run).entries[seq:up_to][:limit])

@@ -68,7 +68,7 @@ def forgetting_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Sql.append
 
     def keyless(self: Sql, run, draft) -> AppendResult:
-        self.table(run).keys.pop(draft.once.key, None) if draft.once else None
+        self.table(run).keys.pop(draft.idempotency_key.key, None) if draft.idempotency_key else None
         return append(self, run, draft)
 
     monkeypatch.setattr(Sql, "append", keyless)

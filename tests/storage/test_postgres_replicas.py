@@ -14,7 +14,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, BusyError, DatasetExistsError, StorageUnavailableError
 from bots_service.ports.records import RunPut, RunRow, SnapshotRow
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.storage.sql.append import append_all, encoded
+from bots_service.storage.sql.append import PendingAppend, append_all
 from tests.servers import wait_until
 from tests.storage import made
 from tests.storage.made import Stores
@@ -62,7 +62,7 @@ async def test_receipts_and_snapshots_do_not_wait_for_an_append(replicas: list[S
     appended, others_are_done = threading.Event(), threading.Event()
 
     def slow_append(connection: Connection) -> bool:
-        append_all(connection, [encoded(run, made.draft())], 0.0)
+        append_all(connection, [PendingAppend(run, made.draft(), "{}")], 0.0)
         appended.set()
         return others_are_done.wait(20)
 

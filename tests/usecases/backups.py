@@ -10,7 +10,7 @@ from bots_service.ports.backup import Imported
 from bots_service.ports.records import IdempotencyKey, StoredReceipt
 from bots_service.usecases.backup_format import Part, read_parts
 from bots_service.usecases.put_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome, ReportCommand
+from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from tests.usecases.world import POOL, World, block, never, stream
 
 TASKS = 60
@@ -53,7 +53,7 @@ async def report(world: World, rng: np.random.Generator, run: str, number: int, 
     outcomes = [Outcome(f"t{task}", successes=float(rng.integers(0, 33)) / 2, trials=16.0) for task in chosen]
     close = False if rng.random() < 0.2 else None
     once = None if rng.random() < 0.3 else IdempotencyKey(f"key-{run}-{number}", f"fingerprint {number}")
-    await world.use.report_outcomes(ReportCommand(POOL, run, outcomes, close_step=close), once)
+    await world.use.report_outcomes(ReportRequest(POOL, outcomes, run, close_step=close), once)
 
 
 async def exported(world: World, run: str | None = None, dataset: str = POOL) -> bytes:

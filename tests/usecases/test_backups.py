@@ -20,7 +20,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.backup_format import BackupWriter, Part
-from bots_service.usecases.report_outcomes import ReportCommand
+from bots_service.usecases.report_outcomes import ReportRequest
 from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states, truth
 from tests.usecases.world import POOL, World, block, never, outcome, until
 
@@ -56,7 +56,7 @@ async def test_a_backup_of_a_backup_is_the_backup(empty: World, other: World):
 
 
 async def test_a_report_that_is_sent_again_after_the_move_counts_once(world: World, other: World):
-    news = ReportCommand(POOL, "default", [outcome("t1"), outcome("t2")])
+    news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
     first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
     await imported(other, await exported(world))
     again = await other.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))

@@ -12,7 +12,7 @@ from bots_service.ports.records import IdempotencyKey
 from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.usecases.prune import PrunedRun
-from bots_service.usecases.report_outcomes import ReportCommand
+from bots_service.usecases.report_outcomes import ReportRequest
 from bots_service.wiring import use_cases
 from tests.usecases.backups import assert_same, exported, histories, imported, live, states
 from tests.usecases.test_pruning import pruner, reports
@@ -46,7 +46,7 @@ async def test_what_lived_in_postgresql_lives_on_on_sqlite(empty: World, shared:
 
 
 async def test_a_run_moves_and_its_reports_are_recognised(world: World, shared: World):
-    news = ReportCommand(POOL, "default", [outcome("t1"), outcome("t2")])
+    news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
     await shared.import_pool()
     first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
     await imported(shared, await exported(world, "default"))

@@ -17,7 +17,7 @@ from bots_service.errors import BusyError
 from bots_service.ports.hot import LeaseResult, PublishedState, PublishResult
 from bots_service.ports.records import NewEntry, RunRow
 from bots_service.usecases import select_tasks as select_module
-from bots_service.usecases.report_outcomes import ReportCommand
+from bots_service.usecases.report_outcomes import ReportRequest
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, outcome
@@ -63,7 +63,7 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
 
     monkeypatch.setattr(states, "publish", cut_off)
     monkeypatch.setattr(leases, "release", while_others_look)
-    news = ReportCommand(POOL, "default", [outcome("t2")])
+    news = ReportRequest(POOL, [outcome("t2")])
     assert (await here.use.report_outcomes(news, None)).degraded
 
 
@@ -83,10 +83,7 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
 
     with monkeypatch.context() as wiping:
         wiping.setattr(here.hot.states, "publish", wiped_before)
-        calls = (
-            here.use.report_outcomes(ReportCommand(POOL, "default", [outcome(f"t{task}")]), None)
-            for task in range(1, 9)
-        )
+        calls = (here.use.report_outcomes(ReportRequest(POOL, [outcome(f"t{task}")]), None) for task in range(1, 9))
         async with asyncio.timeout(30):
             reported = await asyncio.gather(*calls)
     assert sorted(one.receipt.seq for one in reported) == list(range(2, 10))

@@ -18,7 +18,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import IdempotencyKey
-from bots_service.usecases.report_outcomes import Outcome, ReportCommand, read_evidence
+from bots_service.usecases.report_outcomes import Outcome, ReportRequest, read_evidence
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
 REFUSED = {
@@ -226,7 +226,7 @@ async def test_late_evidence_of_a_selection_is_told_apart(world: World, lag: int
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4, 5])
 async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World, times: int):
-    news = ReportCommand(POOL, "default", [outcome("t1", 3)])
+    news = ReportRequest(POOL, [outcome("t1", 3)])
 
     async def send() -> list[tuple[int, bool]]:
         answers = [await world.use.report_outcomes(news, IdempotencyKey("key", "same")) for _ in range(times)]
@@ -241,7 +241,7 @@ async def test_a_report_sent_several_times_by_8_callers_counts_once(world: World
 
 async def test_a_report_that_would_be_refused_by_now_gets_its_first_receipt(world: World):
     await world.put_run("wide", reward_range=[0, 10])
-    told = ReportCommand(POOL, "wide", [Outcome("t1", rewards=[0, 10, 5])])
+    told = ReportRequest(POOL, [Outcome("t1", rewards=[0, 10, 5])], "wide")
     first = await world.use.report_outcomes(told, IdempotencyKey("key", "same"))
     await world.use.change_settings(POOL, "wide", {"reward_range": [0, 1]}, None)
     again = await world.use.report_outcomes(told, IdempotencyKey("key", "same"))

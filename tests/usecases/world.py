@@ -23,7 +23,7 @@ from bots_service.storage.sql.database import Database
 from bots_service.storage.sqlite import SqliteDatabase
 from bots_service.usecases import UseCases
 from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.report_outcomes import Outcome, ReportCommand
+from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import use_cases
 
@@ -114,7 +114,7 @@ class World:
     async def report(
         self, *outcomes: Outcome, run: str = "default", key: str | None = None, dataset: str = POOL, **news: Any
     ) -> Receipt:
-        told = ReportCommand(dataset, run, list(outcomes), **news)
+        told = ReportRequest(dataset, list(outcomes), run, **news)
         return (await self.use.report_outcomes(told, None if key is None else IdempotencyKey(key, repr(told)))).receipt
 
     async def rewind(self, step: int, run: str = "default") -> RunDescription:

@@ -8,9 +8,8 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from bots_service.errors import Flaw, InvalidInputError
+from bots_service.ports.records import NAME
 from bots_service.usecases import UseCases
-
-NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 
 DatasetName = Annotated[str, Path(pattern=NAME, description="The dataset's name.")]
 RunName = Annotated[str, Path(pattern=NAME, description="The run's name; each dataset has a run `default`.")]
@@ -39,11 +38,7 @@ def whole(pattern: str) -> Meta:
     return Meta(pattern=pattern.removesuffix("$") + r"\Z")
 
 
-# Types of fields in bodies.
-Name = Annotated[str, whole(NAME)]
-TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
-Tag = Annotated[str, Meta(min_length=1, max_length=64)]
-MAX_IDS = 100_000
+MAX_IDS = 100_000  # in a list of them
 
 
 # Read by hand, both of them: FastAPI's dependencies would cost the hot routes more than all the rest of the API code.

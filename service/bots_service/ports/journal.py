@@ -50,7 +50,7 @@ class LoggedEntry:
 class Journal(Protocol):
     """The ordered list of everything that ever changed a run. Every method may raise StorageUnavailableError."""
 
-    async def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
+    async def append(self, run: RunRow, new_entry: NewEntry) -> AppendResult:
         """Append an entry; when this returns, it is committed to stable storage.
 
         The seq comes from the run's row in the same transaction, so seqs follow commit order without a gap. A rewind
@@ -58,12 +58,12 @@ class Journal(Protocol):
 
         Raises:
             UnknownRunError: the run is gone.
-            StaleEpochError: the draft's epoch is not the run's.
+            StaleEpochError: the new entry's epoch is not the run's.
             KeyReusedError: the key is known with another fingerprint.
         """
         ...
 
-    async def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
+    async def find(self, run: RunRow, idempotency_key: IdempotencyKey) -> Entry | None:
         """Return the entry that was appended under this key, None if none was.
 
         Raises:

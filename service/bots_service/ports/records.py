@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry
@@ -11,6 +13,13 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.task_ids import TaskIds
+
+NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+# Fields of requests. "\Z", for Python's "$" lets a last line feed pass.
+Name = Annotated[str, Meta(pattern=NAME.removesuffix("$") + r"\Z")]
+TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
+Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 
 Row = TypeVar("Row")
 
@@ -183,20 +192,22 @@ class RunPut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """An entry that wants to be appended.
+    """An entry to append.
 
-    epoch: the epoch that its selection was made in; another one by now refuses it. None: not selected here.
+    body: nobody changes its arrays from now on.
+    epoch: the epoch that its selection was made in; the append is refused if the run has another one by now. None: the
+    tasks were not selected here.
     """
 
     body: Body
     profiles: int
     epoch: int | None = None
-    once: IdempotencyKey | None = None
+    idempotency_key: IdempotencyKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """What became of a draft. duplicate: the key was known, `entry` is the first one."""
+    """An appended entry. duplicate: the idempotency key was known; `entry` is the one appended under it before."""
 
     entry: Entry
     duplicate: bool

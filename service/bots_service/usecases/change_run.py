@@ -25,7 +25,7 @@ class ChangeSettings:
     describe: DescribeRun
 
     async def __call__(
-        self, dataset: str, run: str, values: dict[str, Any], once: IdempotencyKey | None
+        self, dataset: str, run: str, values: dict[str, Any], idempotency_key: IdempotencyKey | None
     ) -> tuple[RunDescription, bool]:
         """Return the run, and whether the same request was answered before.
 
@@ -34,15 +34,15 @@ class ChangeSettings:
             InvalidSettingsError: a setting is out of range, or belief or prior would change.
             KeyReusedError: the key came with another request before.
         """
-        return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, once))
+        return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, idempotency_key))
 
     async def _change(
-        self, run: OpenRun, values: dict[str, Any], once: IdempotencyKey | None
+        self, run: OpenRun, values: dict[str, Any], idempotency_key: IdempotencyKey | None
     ) -> tuple[RunDescription, bool]:
         state = (await self.catch_up.current(run)).state
         require_fixed(settings_from(values, base=state.settings), state.settings)
-        draft = NewEntry(SettingsChange(values), run.dataset.pool.profiles, once=once)
-        appended = await self.journal.append(run.row, draft)
+        new_entry = NewEntry(SettingsChange(values), run.dataset.pool.profiles, idempotency_key=idempotency_key)
+        appended = await self.journal.append(run.row, new_entry)
         await self.catch_up.through(run, appended.entry.seq)
         return await self.describe.of(run), appended.duplicate
 
@@ -65,7 +65,7 @@ class RewindRun:
     describe: DescribeRun
 
     async def __call__(
-        self, dataset: str, run: str, step: int, once: IdempotencyKey | None
+        self, dataset: str, run: str, step: int, idempotency_key: IdempotencyKey | None
     ) -> tuple[RunDescription, bool]:
         """Return the run, and whether the same request was answered before.
 
@@ -75,26 +75,26 @@ class RewindRun:
             KeyReusedError: the key came with another request before.
             BusyError: somebody else rewound the run at the same time.
         """
-        return await self.open_runs.using(dataset, run, lambda opened: self._rewind(opened, step, once))
+        return await self.open_runs.using(dataset, run, lambda opened: self._rewind(opened, step, idempotency_key))
 
-    async def _rewind(self, run: OpenRun, step: int, once: IdempotencyKey | None) -> tuple[RunDescription, bool]:
+    async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> tuple[RunDescription, bool]:
         # Nobody draws here meanwhile; what others draw from the state before, `take` refuses once this is published.
         live = self.catch_up.live(run.row.id)
         async with live.selecting:
-            duplicate = await self._appended(run, step, once)
+            duplicate = await self._appended(run, step, key)
         return await self.describe.of(run), duplicate
 
-    async def _appended(self, run: OpenRun, step: int, once: IdempotencyKey | None) -> bool:
-        first = None if once is None else await self.journal.find(run.row, once)
+    async def _appended(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> bool:
+        first = None if key is None else await self.journal.find(run.row, key)
         if first is not None:  # looked up before the step, which may have been rewound away since
             await self.catch_up.through(run, first.seq)
             return True
         # The epoch first: if somebody rewinds before the append, this one may lead to a step that is abandoned by then.
         epoch = (await self.catch_up.current(run)).state.epoch
         to_seq = await self.catch_up.closing(run, step)
-        draft = NewEntry(Rewind(to_seq, step), run.dataset.pool.profiles, epoch, once)
+        new_entry = NewEntry(Rewind(to_seq, step), run.dataset.pool.profiles, epoch, key)
         try:
-            appended = await self.journal.append(run.row, draft)
+            appended = await self.journal.append(run.row, new_entry)
         except StaleEpochError as error:
             message = f"run {run.row.name!r} was rewound by somebody else just now; look where it stands"
             raise BusyError(message) from error

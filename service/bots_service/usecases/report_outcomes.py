@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.entries import Report
 from bots_service.core.evidence import MAX_TRIALS, Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
@@ -17,9 +17,11 @@ from bots_service.errors import Flaw, InvalidInputError, InvalidOutcomesError, S
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
-from bots_service.ports.records import IdempotencyKey, NewEntry
+from bots_service.ports.records import IdempotencyKey, Name, NewEntry, TaskId
 from bots_service.spans import Span
 from bots_service.usecases.selection_id import Origin, read_id
+
+MAX_OUTCOMES = 65_536
 
 
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +36,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     A Struct, so that the tens of thousands in a large report are read from JSON once and never copied.
     """
 
-    task: Annotated[str, Meta(min_length=1, max_length=256)]
+    task: TaskId
     successes: float | None = None
     trials: float | None = None
     rewards: Annotated[list[float], Meta(max_length=MAX_TRIALS)] | None = None
@@ -42,18 +44,17 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     status: Literal["aborted"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportCommand:
-    """One report.
+class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What rollouts showed.
 
-    selection_id: the selection whose tasks these are; None where they were not selected here.
-    close_step: whether the step closes now; None leaves it to the settings.
+    selection_id: the selection whose tasks these are. close_step: whether the training step closes now; left out, it
+    does, unless the run closes steps by itself (tasks_per_step).
     """
 
-    dataset: str
-    run: str
-    outcomes: list[Outcome]
-    selection_id: str | None = None
+    dataset: Name
+    outcomes: Annotated[list[Outcome], Meta(max_length=MAX_OUTCOMES)]
+    run: Name = "default"
+    selection_id: Annotated[str, Meta(max_length=256)] | None = None
     close_step: bool | None = None
 
 
@@ -81,7 +82,7 @@ class ReportOutcomes:
     leases: Leases
     metrics: TrainingMetrics
 
-    async def __call__(self, news: ReportCommand, once: IdempotencyKey | None) -> ReportResult:
+    async def __call__(self, request: ReportRequest, idempotency_key: IdempotencyKey | None) -> ReportResult:
         """Return what the report did.
 
         Raises:
@@ -92,43 +93,45 @@ class ReportOutcomes:
             KeyReusedError: the key came with another report before.
         """
         try:
-            reported = await self.open_runs.using(news.dataset, news.run, lambda run: self._report(run, news, once))
+            reported = await self.open_runs.using(
+                request.dataset, request.run, lambda run: self._report(run, request, idempotency_key)
+            )
         except StaleEpochError:
-            self.metrics.fenced(news.dataset, news.run)
+            self.metrics.fenced(request.dataset, request.run)
             raise
         self.metrics.reported(
-            news.dataset, news.run, reported.receipt, duplicate=reported.duplicate, degraded=reported.degraded
+            request.dataset, request.run, reported.receipt, duplicate=reported.duplicate, degraded=reported.degraded
         )
         return reported
 
-    async def _report(self, run: OpenRun, news: ReportCommand, once: IdempotencyKey | None) -> ReportResult:
+    async def _report(self, run: OpenRun, request: ReportRequest, key: IdempotencyKey | None) -> ReportResult:
         try:
-            return await self._append(run, news, once)
+            return await self._append(run, request, key)
         except (InvalidInputError, StaleEpochError):
             # What was true of it at first may not be by now. Looked up only here: most reports come once.
-            first = None if once is None else await self.journal.find(run.row, once)
+            first = None if key is None else await self.journal.find(run.row, key)
             if first is None:
                 raise
             folded = await self.catch_up.receipt(run, first.seq)
             return ReportResult(folded.receipt, duplicate=True, degraded=folded.degraded)
 
-    async def _append(self, run: OpenRun, news: ReportCommand, once: IdempotencyKey | None) -> ReportResult:
-        state = await self._settings_state(run, news.outcomes)
+    async def _append(self, run: OpenRun, request: ReportRequest, key: IdempotencyKey | None) -> ReportResult:
+        state = await self._settings_state(run, request.outcomes)
         run = await self.open_runs.fitting(run, state)  # another replica may have appended tasks
-        origin = None if news.selection_id is None else read_id(run.row, news.selection_id)
-        run, tasks = await self._tasks(run, news.outcomes)
-        evidence = read_evidence(tasks, news.outcomes, state.settings.reward_range)
+        origin = None if request.selection_id is None else read_id(run.row, request.selection_id)
+        run, tasks = await self._tasks(run, request.outcomes)
+        evidence = read_evidence(tasks, request.outcomes, state.settings.reward_range)
         if origin is not None and _is_ahead(origin, state):
             state = (await self.catch_up.newest(run)).state
             if _is_ahead(origin, state):  # the selection may come from a replica that can't publish
                 state = (await self.catch_up.current(run)).state
             if _is_ahead(origin, state):
                 raise _from_the_future(run, origin, state.step)
-        body = Report(evidence, None if origin is None else origin.step, news.close_step)
+        body = Report(evidence, None if origin is None else origin.step, request.close_step)
         epoch = None if origin is None else origin.epoch
         try:
-            with Span("append", count=len(news.outcomes)) as span:
-                appended = await self.journal.append(run.row, NewEntry(body, run.dataset.pool.profiles, epoch, once))
+            with Span("append", count=len(request.outcomes)) as span:
+                appended = await self.journal.append(run.row, NewEntry(body, run.dataset.pool.profiles, epoch, key))
                 span.tell(seq=appended.entry.seq)
         except StaleEpochError:
             await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
@@ -204,7 +207,8 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
         effective.append(flag)
     if flaws:
         raise InvalidOutcomesError("the outcomes are not possible", tuple(flaws[:20]))
-    return Evidence(tasks[kept], np.array(successes), np.array(failures), np.array(effective, bool))
+    counts_of_kept = (frozen(np.array(successes)), frozen(np.array(failures)))
+    return Evidence(frozen(tasks[kept]), *counts_of_kept, frozen(np.array(effective, bool)))
 
 
 def _is_aborted(outcome: Outcome) -> bool:

@@ -12,7 +12,7 @@ from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, NAME, DatasetName, use_cases_of
+from bots_service.api.parameters import KEYED, DatasetName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import encode, json_response
 from bots_service.api.route_kinds import RouteKind
@@ -20,6 +20,7 @@ from bots_service.api.security import About, allowed, guarded_router
 from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, LimitReachedError, RunHasHistoryError
 from bots_service.ports.backup import Imported
 from bots_service.ports.keys import Scope
+from bots_service.ports.records import NAME
 from bots_service.usecases.backup_format import MEDIA_TYPE
 from bots_service.usecases.prune import PrunedRun
 

@@ -14,7 +14,7 @@ from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, MAX_IDS, Cursor, DatasetName, Limit, TaskId, use_cases_of
+from bots_service.api.parameters import KEYED, MAX_IDS, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.route_kinds import RouteKind
@@ -23,7 +23,7 @@ from bots_service.api.task_formats.text import AppendRequest, DatasetRequest
 from bots_service.api.uploads import NDJSON, PARQUET, Count, UploadHeader, header_of, open_tasks, require_models
 from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import DatasetRow
+from bots_service.ports.records import DatasetRow, TaskId
 
 router = guarded_router(tags=["datasets"])
 

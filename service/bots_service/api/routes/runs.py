@@ -14,7 +14,7 @@ from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, Name, RunName, use_cases_of
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
@@ -23,7 +23,7 @@ from bots_service.core.run_settings import RunSettings, Strategy
 from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import Parent, RunPut
+from bots_service.ports.records import Name, Parent, RunPut
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.read_run import TOLD, LeaseGroup

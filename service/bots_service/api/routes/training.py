@@ -12,20 +12,19 @@ from starlette.responses import Response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
-from bots_service.api.parameters import MAX_IDS, Name, Tag, TaskId, use_cases_of
+from bots_service.api.parameters import MAX_IDS, use_cases_of
 from bots_service.api.problems import BODY, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, require_dataset, tell_names
 from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, PoolTooSmallError, StaleEpochError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import OpenDataset, Selection
-from bots_service.usecases.report_outcomes import Outcome, ReportCommand, ReportResult
+from bots_service.ports.records import Name, OpenDataset, Selection, Tag, TaskId
+from bots_service.usecases.report_outcomes import ReportRequest, ReportResult
 from bots_service.usecases.select_tasks import Wish
 
 router = guarded_router(tags=["training"])
 
-MAX_OUTCOMES = 65_536
 # To look for names that are given twice costs a report of 160 outcomes 0.1 of its 3 ms; one of 4096, 3 of its 10 ms.
 PLAIN_BYTES = 8 * 1024
 
@@ -97,20 +96,6 @@ class SelectResponse(Struct, frozen=True):
             reused=selection.reused,
             tasks=list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.evidence.tolist())),
         )
-
-
-class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What rollouts showed.
-
-    selection_id: the selection whose tasks these are. close_step: whether the training step closes now; left out, it
-    does, unless the run closes steps by itself (tasks_per_step).
-    """
-
-    dataset: Name
-    outcomes: Annotated[list[Outcome], Meta(max_length=MAX_OUTCOMES)]
-    run: Name = "default"
-    selection_id: Annotated[str, Meta(max_length=256)] | None = None
-    close_step: bool | None = None
 
 
 class ReportResponse(Struct, frozen=True):
@@ -211,12 +196,5 @@ async def report_outcomes(request: Request) -> Response:
     report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
     tell_names(request, {"dataset": report.dataset, "run": report.run})
     require_dataset(request, report.dataset)
-    news = ReportCommand(
-        dataset=report.dataset,
-        run=report.run,
-        outcomes=report.outcomes,
-        selection_id=report.selection_id,
-        close_step=report.close_step,
-    )
-    reported = await use_cases.report_outcomes(news, body.once())
+    reported = await use_cases.report_outcomes(report, body.once())
     return json_response(ReportResponse.from_result(reported), replayed=reported.duplicate)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import BigInteger, Connection, Text, TextClause, bindparam, insert, select, text, update
 
-from bots_service.core.entries import Body, Entry, Rewind
+from bots_service.core.entries import Entry, Rewind
 from bots_service.errors import (
     BotsError,
     BusyError,
@@ -20,7 +20,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import AppendResult, IdempotencyKey, NewEntry, RunRow
-from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body, own_copy
+from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database, SqlRow, for_another
 from bots_service.storage.sql.tables import journal, runs
 
@@ -49,14 +49,14 @@ class Gathering(Generic[Item, Outcome]):
         self,
         database: Database,
         work: Callable[[Connection, list[Item]], list[Outcome | BotsError]],
-        committed: Callable[[list[Outcome | BotsError]], None] | None = None,
+        committed: Callable[[list[Item], list[Outcome | BotsError]], None] | None = None,
     ) -> None:
         """Collect for one kind of work.
 
         Args:
             database: where the work is done.
             work: does all items in one go and returns, for each, its outcome or why it was refused.
-            committed: told of each batch's outcomes in the order of commits, before any caller is.
+            committed: called with each batch's items and outcomes in the order of commits, before any caller goes on.
         """
         self._database = database
         self._work = work
@@ -102,7 +102,7 @@ class Gathering(Generic[Item, Outcome]):
             return
         batch.outcomes.set_result(written.result())  # the callers go on in the event loop's next turn
         if self._committed is not None:
-            self._committed(written.result())
+            self._committed(batch.items, written.result())
 
 
 # On PostgreSQL the lock makes seqs follow commit order; the order of ids keeps two batches from a deadlock. It lets
@@ -118,12 +118,11 @@ _MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindp
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """A draft ready to be written; its body can't be changed by anybody else."""
+class PendingAppend:
+    """An entry that waits for the writer. text: its body as it will stand in SQL."""
 
     run: RunRow
-    draft: NewEntry
-    body: Body
+    new_entry: NewEntry
     text: str
 
 
@@ -139,45 +138,40 @@ class _Head:
 _Known = dict[tuple[int, str], tuple[str | None, SqlRow]]
 
 
-def encoded(run: RunRow, draft: NewEntry) -> Encoded:
-    """Return the draft ready to be written."""
-    body = own_copy(draft.body)
-    return Encoded(run, draft, body, encode_body(body))
-
-
-def append_all(connection: Connection, drafts: Sequence[Encoded], now: float) -> list[AppendResult | BotsError]:
-    """Append the drafts in order; return what became of each, or why it was refused."""
+def append_all(connection: Connection, pending: Sequence[PendingAppend], now: float) -> list[AppendResult | BotsError]:
+    """Append the entries in order; return the result of each, or why it was refused."""
     heads = {
         row.id: _Head(row.uid, row.head, row.epoch, row.pruned)
-        for row in connection.execute(_HEADS, {"ids": padded(sorted({draft.run.id for draft in drafts}))})
+        for row in connection.execute(_HEADS, {"ids": padded(sorted({item.run.id for item in pending}))})
     }
-    known = _known(connection, [(item.run.id, item.draft.once.key) for item in drafts if item.draft.once is not None])
-    outcomes: list[AppendResult | BotsError] = []
+    keys = [(item.run.id, item.new_entry.idempotency_key) for item in pending]
+    known = _known(connection, [(run_id, key.key) for run_id, key in keys if key is not None])
+    results: list[AppendResult | BotsError] = []
     rows: list[dict[str, Any]] = []
-    for draft in drafts:
+    for item in pending:
         try:
-            outcome = _append(draft, heads, known)
+            result = _append(item, heads, known)
         except BotsError as error:
-            outcomes.append(error)
+            results.append(error)
             continue
-        outcomes.append(outcome)
-        if not outcome.duplicate:
-            rows.append(_row(draft, outcome.entry, now))
+        results.append(result)
+        if not result.duplicate:
+            rows.append(_row(item, result.entry, now))
     if rows:
         connection.execute(_INSERT, rows)
         moved = [{"run": run, "to": head.seq, "now": head.epoch} for run, head in heads.items() if head.moved]
         connection.execute(_MOVE_HEAD, moved)
-    return outcomes
+    return results
 
 
-def entry_under(connection: Connection, run: RunRow, once: IdempotencyKey) -> Entry | None:
+def entry_under(connection: Connection, run: RunRow, idempotency_key: IdempotencyKey) -> Entry | None:
     """Return the entry that was appended under this key, None if none was.
 
     Raises:
         KeyReusedError: the key is known with another fingerprint.
     """
-    known = _known(connection, [(run.id, once.key)])
-    return _first(known, run, once)
+    known = _known(connection, [(run.id, idempotency_key.key)])
+    return _first(known, run, idempotency_key)
 
 
 def padded(items: list[Item]) -> list[Item]:
@@ -220,37 +214,38 @@ def _known_statement(pairs: int) -> TextClause:
     return statement.bindparams(*run_ids, *keys)
 
 
-def _append(item: Encoded, heads: dict[int, _Head], known: _Known) -> AppendResult:
-    run, draft = item.run, item.draft
+def _append(item: PendingAppend, heads: dict[int, _Head], known: _Known) -> AppendResult:
+    run, new, body, key = item.run, item.new_entry, item.new_entry.body, item.new_entry.idempotency_key
     head = heads.get(run.id)
     if head is None or head.uid != run.uid:
         raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
-    first = None if draft.once is None else _first(known, run, draft.once)
+    first = None if key is None else _first(known, run, key)
     if first is not None:
         return AppendResult(first, duplicate=True)
-    if draft.epoch is not None and draft.epoch != head.epoch:
-        raise StaleEpochError(f"evidence of epoch {draft.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
-    if isinstance(item.body, Rewind) and item.body.to_seq < head.pruned:
-        raise BusyError(f"run {run.name!r} was pruned meanwhile; check that step {item.body.to_step} still exists")
-    head.seq, head.epoch, head.moved = head.seq + 1, head.epoch + isinstance(item.body, Rewind), True
-    entry = Entry(head.seq, head.epoch, draft.profiles, item.body)
-    if draft.once is not None:
-        known[run.id, draft.once.key] = (draft.once.fingerprint, entry)
+    if new.epoch is not None and new.epoch != head.epoch:
+        raise StaleEpochError(f"evidence of epoch {new.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
+    if isinstance(body, Rewind) and body.to_seq < head.pruned:
+        raise BusyError(f"run {run.name!r} was pruned meanwhile; check that step {body.to_step} still exists")
+    head.seq, head.epoch, head.moved = head.seq + 1, head.epoch + isinstance(body, Rewind), True
+    entry = Entry(head.seq, head.epoch, new.profiles, body)
+    if key is not None:
+        known[run.id, key.key] = (key.fingerprint, entry)
     return AppendResult(entry, duplicate=False)
 
 
-def _first(known: _Known, run: RunRow, once: IdempotencyKey) -> Entry | None:
+def _first(known: _Known, run: RunRow, idempotency_key: IdempotencyKey) -> Entry | None:
     """Return the entry that has this key of the run."""
-    if (run.id, once.key) not in known:
+    key = idempotency_key.key
+    if (run.id, key) not in known:
         return None
-    fingerprint, first = known[run.id, once.key]
-    if fingerprint != once.fingerprint:
-        raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
+    fingerprint, first = known[run.id, key]
+    if fingerprint != idempotency_key.fingerprint:
+        raise KeyReusedError(f"idempotency key {key!r} was already used with a different request")
     return first if isinstance(first, Entry) else entry_of(first)
 
 
-def _row(item: Encoded, entry: Entry, now: float) -> dict[str, Any]:
-    once = item.draft.once
+def _row(item: PendingAppend, entry: Entry, now: float) -> dict[str, Any]:
+    key = item.new_entry.idempotency_key
     return {
         "run_id": item.run.id,
         "seq": entry.seq,
@@ -258,7 +253,7 @@ def _row(item: Encoded, entry: Entry, now: float) -> dict[str, Any]:
         "kind": KINDS[type(entry.body)],
         "profiles": entry.profiles,
         "body": item.text,
-        "key": None if once is None else once.key,
-        "fingerprint": None if once is None else once.fingerprint,
+        "key": None if key is None else key.key,
+        "fingerprint": None if key is None else key.fingerprint,
         "created_at": now,
     }

@@ -124,20 +124,6 @@ def decode_body(text: str) -> Body:
         raise DamagedStateError(f"a journal entry can't be read: {error}") from error
 
 
-def own_copy(body: Body) -> Body:
-    """Return the body with arrays that nobody else can write to."""
-    if not isinstance(body, Report):
-        return body
-    seen = body.evidence
-    own = Evidence(
-        frozen(seen.tasks.copy()),
-        frozen(seen.successes.copy()),
-        frozen(seen.failures.copy()),
-        frozen(seen.effective.copy()),
-    )
-    return Report(own, body.made_at, body.close)
-
-
 def _text_of(body: Body) -> BodyText:
     if isinstance(body, Report):
         seen = body.evidence

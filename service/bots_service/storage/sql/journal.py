@@ -12,8 +12,8 @@ from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
 from bots_service.ports.journal import LoggedEntry
 from bots_service.ports.records import AppendResult, CurvePoint, Head, IdempotencyKey, NewEntry, RunRow, StoredReceipt
-from bots_service.storage.sql.append import Encoded, Gathering, append_all, encoded, entry_of, entry_under
-from bots_service.storage.sql.codecs import KINDS, decode_body
+from bots_service.storage.sql.append import Gathering, PendingAppend, append_all, entry_of, entry_under
+from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.history import (
     Kept,
@@ -170,14 +170,13 @@ class SqlJournal:
         self._appends = Gathering(database, self._append_all, self._remember)
         self._receipts = Gathering(database, keep_all)
 
-    async def append(self, run: RunRow, draft: NewEntry) -> AppendResult:
+    async def append(self, run: RunRow, new_entry: NewEntry) -> AppendResult:
         """Append an entry; when this returns, it is committed to stable storage."""
-        _, appended = await self._appends.add(encoded(run, draft))
-        return appended
+        return await self._appends.add(PendingAppend(run, new_entry, encode_body(new_entry.body)))
 
-    async def find(self, run: RunRow, once: IdempotencyKey) -> Entry | None:
+    async def find(self, run: RunRow, idempotency_key: IdempotencyKey) -> Entry | None:
         """Return the entry that was appended under this key, None if none was."""
-        return await self._database.read(lambda connection: entry_under(connection, run, once))
+        return await self._database.read(lambda connection: entry_under(connection, run, idempotency_key))
 
     async def after(self, run: RunRow, seq: int, up_to: int | None = None, limit: int = 1000) -> list[Entry]:
         """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""
@@ -238,14 +237,10 @@ class SqlJournal:
         """Return the closed steps of the present history up to entry `up_to`, in order, some of them a point."""
         return await self._database.read(lambda connection: curve(connection, run, up_to, width))
 
-    def _append_all(self, connection: Connection, drafts: list[Encoded]) -> list[tuple[int, AppendResult] | BotsError]:
-        outcomes = append_all(connection, drafts, self._clock())
-        return [
-            outcome if isinstance(outcome, BotsError) else (draft.run.id, outcome)
-            for draft, outcome in zip(drafts, outcomes, strict=True)
-        ]
+    def _append_all(self, connection: Connection, pending: list[PendingAppend]) -> list[AppendResult | BotsError]:
+        return append_all(connection, pending, self._clock())
 
-    def _remember(self, outcomes: list[tuple[int, AppendResult] | BotsError]) -> None:
-        for outcome in outcomes:
-            if not isinstance(outcome, BotsError) and not outcome[1].duplicate:
-                self._tail.add(outcome[0], outcome[1].entry)
+    def _remember(self, pending: list[PendingAppend], results: list[AppendResult | BotsError]) -> None:
+        for item, result in zip(pending, results, strict=True):
+            if not isinstance(result, BotsError) and not result.duplicate:
+                self._tail.add(item.run.id, result.entry)
