@@ -11,6 +11,7 @@ from bots_service.storage.sql.migrate import upgrade
 from bots_service.stores import open_hot_stores
 from bots_service.wiring import use_cases
 from tests.servers import RedisServer
+from tests.storage.redis_stores import PATIENT_S
 from tests.usecases.replicas import Replica
 from tests.usecases.watched import Watched
 from tests.usecases.world import World, copy_database
@@ -56,7 +57,8 @@ async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tup
     """Two services over one database and one Redis, with one dataset of 40 tasks."""
     with redis_server.client() as client:
         client.flushall()
-    settings = Settings(**{**world.settings.model_dump(), "redis_url": redis_server.url})
+    # A Redis that is there is never taken for one that is away, however busy the machine.
+    settings = Settings(**{**world.settings.model_dump(), "redis_url": redis_server.url, "redis_timeout_s": PATIENT_S})
     async with AsyncExitStack() as stack:
         both = []
         for _ in range(2):

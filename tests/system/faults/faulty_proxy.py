@@ -5,7 +5,9 @@ import contextlib
 import random
 import threading
 from collections import Counter
+from collections.abc import Coroutine
 from enum import Enum
+from typing import Any
 
 CHUNK = 65_536
 
@@ -22,6 +24,7 @@ class Fault(Enum):
 
 FAULTS = (*(Fault.CUT,) * 4, *(Fault.DELAY,) * 4, *(Fault.HALF_CLOSE,) * 3, Fault.HANG)
 LONGEST_DELAY_S = 0.7
+LOOK_S = 0.05
 
 
 class FaultyProxy:
@@ -40,6 +43,7 @@ class FaultyProxy:
         self._to_port = to_port
         self._seed = seed
         self._connections = 0
+        self._passing: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -58,12 +62,23 @@ class FaultyProxy:
 
     async def _end(self) -> None:
         self._server.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # What asyncio does with a connection that just came is let end: cancelled, it would leave the socket open.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._passing:
+                task.cancel()
+            await asyncio.wait(others, timeout=LOOK_S)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing = self._started(self._connected(reader, writer))
+        await asyncio.wait({passing})
+
+    def _started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
+        return task
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         rng = random.Random(self._seed * 1_000_003 + self._connections)
         writers = [writer]
@@ -71,7 +86,7 @@ class FaultyProxy:
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._to_port)
             writers.append(server_writer)
             directions = (self._copy(reader, server_writer, rng), self._copy(server_reader, writer, rng))
-            await asyncio.wait({asyncio.ensure_future(one) for one in directions}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._started(one) for one in directions}, return_when=asyncio.FIRST_COMPLETED)
         for side in writers:
             side.transport.abort()
 

@@ -48,6 +48,7 @@ class Account:
     """What all trainers sent and were told.
 
     missed: why selects were not answered. floor: the greatest seq that was acknowledged as seen by all replicas.
+    over: set once the test has ended, so that no trainer outlives its services.
     """
 
     sent: list[Sent] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Account:
     missed: list[str] = field(default_factory=list)
     floor: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)
 
     def replayed(self) -> tuple[RunState, Pool]:
         """Return the state that exactly these reports make, in the order of their numbers; checks what was selected.
@@ -109,12 +111,11 @@ class Reporter:
         clients = [Client(url, deadline_s=5, retries=RETRIES) for url in self.urls]
         try:
             turn = 0
-            while turn < quota or not enough.is_set():
+            while not self.account.over.is_set() and (turn < quota or not enough.is_set()):
                 self.send(clients, rng, self.make(clients, rng, turn))
                 turn += 1
-        except BaseException as error:
+        except Exception as error:
             self.account.failures.append(f"reporter {self.number}: {type(error).__name__}: {error}")
-            raise
         finally:
             for client in clients:
                 client.close()
@@ -147,7 +148,7 @@ class Reporter:
         pairs = zip(sent.tasks, sent.successes, strict=True)
         outcomes = [Outcome.counts(str(task), successes=count, trials=TRIALS) for task, count in pairs]
         give_up = time.monotonic() + GIVE_UP_S
-        while time.monotonic() < give_up:
+        while not self.account.over.is_set() and time.monotonic() < give_up:
             try:
                 receipt = rng.choice(clients).report(
                     "pool", outcomes, selection=selection, close_step=sent.close_step, idempotency_key=sent.key
@@ -160,4 +161,4 @@ class Reporter:
                 self.account.sent.append(sent)
                 self.account.floor = max(self.account.floor, 0 if receipt.degraded else receipt.seq)
             return
-        raise AssertionError(f"report {sent.key} was not acknowledged in {GIVE_UP_S} s")
+        assert self.account.over.is_set(), f"report {sent.key} was not acknowledged in {GIVE_UP_S} s"

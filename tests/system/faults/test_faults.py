@@ -4,6 +4,8 @@ import os
 import random
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,13 +29,19 @@ SETTLED_S = 120.0
 SEED = int(os.environ.get("BOTS_FAULTS_SEED", "1"))  # of what is killed and when, what is reported, what is lost
 
 
-def load(made: Cluster, seed: int, account: Account, enough: threading.Event) -> list[threading.Thread]:
-    """Start the reporters."""
+@contextmanager
+def load(made: Cluster, seed: int, account: Account, enough: threading.Event) -> Iterator[list[threading.Thread]]:
+    """Start the reporters; end them with the test, also where it failed: their errors would fail a later test."""
     reporters = [Reporter(number, made.urls, account, seed) for number in range(REPORTERS)]
     threads = [threading.Thread(target=one.work, args=(REPORTS // REPORTERS, enough)) for one in reporters]
     for thread in threads:
         thread.start()
-    return threads
+    try:
+        yield threads
+    finally:
+        account.over.set()
+        for thread in threads:
+            thread.join()
 
 
 def beliefs(url: str) -> dict[str, tuple[float, float]]:
@@ -76,16 +84,15 @@ def test_nothing_acknowledged_is_lost_and_nothing_counted_twice_whatever_is_kill
         made.disturb(SHARE)
         chaos = Chaos(made, seed=SEED)
         killer = threading.Thread(target=chaos.work, args=(calm,))
-        reporters = load(made, SEED, account, enough)
-        killer.start()
-        try:
-            wait_until(lambda: chaos.rounds >= ROUNDS or bool(account.failures) or chaos.failed is not None, 3600)
-        finally:
-            enough.set()
-            for thread in reporters:
-                thread.join()
-            calm.set()
-            killer.join()
+        with load(made, SEED, account, enough) as reporters:
+            killer.start()
+            try:
+                wait_until(lambda: chaos.rounds >= ROUNDS or bool(account.failures) or chaos.failed is not None, 3600)
+                enough.set()
+                wait_until(lambda: bool(account.failures) or not any(thread.is_alive() for thread in reporters), 3600)
+            finally:
+                calm.set()
+                killer.join()
         made.disturb(0.0)
         met = sum((proxy.met for proxy in made.proxies), start=Counter[str]())
         print(  # noqa: T201 - shown when something fails
@@ -102,9 +109,8 @@ def test_redis_may_be_wiped_at_any_moment(tmp_path: Path):
     wipes, moments = 0, random.Random(SEED)
     with cluster(tmp_path, seed=2, snapshot_every="40") as made:
         create_pool(made.direct[0])
-        reporters = load(made, 2, account, enough)
-        with made.redis.client() as client:
-            while any(thread.is_alive() for thread in reporters):
+        with load(made, 2, account, enough) as reporters, made.redis.client() as client:
+            while any(thread.is_alive() for thread in reporters) and not account.failures:
                 client.flushall()
                 wipes += 1
                 enough.set()
