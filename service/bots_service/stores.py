@@ -91,16 +91,15 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
 
 def redis_stores(settings: Settings, connection: "RedisConnection") -> HotStores:
     """Return stores that all replicas share."""
-    from bots_service.storage.redis.connection import RedisHealth
+    from bots_service.storage.redis.cache import LeaseCache
+    from bots_service.storage.redis.connection import RedisHealth, RedisRateLimits
     from bots_service.storage.redis.leases import RedisLeases
-    from bots_service.storage.redis.rates import RedisRateLimits
     from bots_service.storage.redis.states import RedisStates
-    from bots_service.storage.redis.views import RedisViews
 
-    views = RedisViews()
+    cache = LeaseCache()
     return HotStores(
-        RedisStates(connection, views, capacity_bytes=settings.cache_bytes),
-        RedisLeases(connection, views),
+        RedisStates(connection, cache, capacity_bytes=settings.cache_bytes),
+        RedisLeases(connection, cache),
         RedisRateLimits(connection, MemoryRateLimits()),
         is_shared=True,
         health={"redis": RedisHealth(connection)},
@@ -109,11 +108,11 @@ def redis_stores(settings: Settings, connection: "RedisConnection") -> HotStores
 
 def memory_stores(settings: Settings) -> HotStores:
     """Return stores in this process's memory. On PostgreSQL others may be at work, so nothing here is the newest."""
-    alone = not is_sqlite(settings)
-    states = MemoryStates(settings.cache_bytes, alone=alone)
+    only = is_sqlite(settings)
+    states = MemoryStates(settings.cache_bytes, only_process=only)
     return HotStores(
         states,
-        MemoryLeases(first_ordinal=secrets.randbelow(ORDINALS) if alone else 0),
+        MemoryLeases(first_ordinal=0 if only else secrets.randbelow(ORDINALS)),
         MemoryRateLimits(),
         is_shared=False,
         health={},

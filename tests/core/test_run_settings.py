@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.run_settings import WEEK_S, RunSettings, settings_from
+from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import InvalidSettingsError
+from bots_service.retention import LONGEST_LEASE_S
 
 LIMITS = {
     "forgetting": (0, 1),
@@ -17,7 +18,7 @@ LIMITS = {
     "target": (0, 1),
     "capability_momentum": (0, 1),
     "temperature": (1e-6, 1e3),
-    "lease_seconds": (1, WEEK_S),
+    "lease_seconds": (1, LONGEST_LEASE_S),
 }
 
 

@@ -3,7 +3,8 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bots_service.metrics.run_series import IDLE_S, OTHERS, RunsAtWork, run_series
+from bots_service.metrics.run_series import OTHERS, RunsAtWork, run_series
+from bots_service.retention import IDLE_SERIES_S
 
 
 class Clock:
@@ -49,12 +50,12 @@ def test_runs_beyond_the_limit_share_one_series(runs: RunsAtWork, registry: Coll
 
 def test_a_run_that_is_idle_for_long_makes_room(runs: RunsAtWork, registry: CollectorRegistry, clock: Clock):
     runs("a", "x").counts.reports += 1
-    clock.now += IDLE_S - 1
+    clock.now += IDLE_SERIES_S - 1
     runs("a", "y").counts.reports += 1
     clock.now += 2
     runs("a", "z").counts.reports += 1
     assert reports(registry) == {("a", "y"): 1, ("a", "z"): 1}
-    clock.now += IDLE_S + 1
+    clock.now += IDLE_SERIES_S + 1
     runs.forget_idle()
     assert reports(registry) == {}
 

@@ -83,7 +83,7 @@ class Client:
         assert world.of(run).made_for.setdefault(selection.id, call) == call, f"{selection.id} was made twice"
         self._check(run, selection, count, floor)
         gone = retired & set(selection.tasks.tolist())
-        assert selection.id in world.hot.alone or not gone, f"{run}: tasks {gone} were retired before the select"
+        assert selection.id in world.hot.local or not gone, f"{run}: tasks {gone} were retired before the select"
         self._check_shared(run, selection, began)
         self.selections.append((run, selection))
         if once is not None and rng.random() < 0.3:
@@ -104,14 +104,14 @@ class Client:
         assert len(set(selection.tasks.tolist())) == count
         alpha, beta = state.belief.distributions(pool, selection.tasks).as_beta()
         np.testing.assert_array_equal(selection.means, alpha / (alpha + beta), f"means of {selection.id}")
-        assert selection.id in self.world.hot.alone or selection.seq >= floor, (
+        assert selection.id in self.world.hot.local or selection.seq >= floor, (
             f"{run}: a selection from state {selection.seq}, after entry {floor} was acknowledged"
         )
 
     def _check_shared(self, run: str, selection: Selection, began: float) -> None:
         """No two trainers work on one task while others are free."""
         world = self.world
-        if selection.id in world.hot.alone:
+        if selection.id in world.hot.local:
             return
         held = world.of(run).held
         seconds = world.truth.state(run, selection.seq).settings.lease_seconds
@@ -139,7 +139,7 @@ class Client:
         forgotten = any(
             span.run in (None, wish.run) and span.tasks is None and span.end >= began for span in world.lost
         )
-        is_alone = world.hot.alone & {first.id, again.id}
+        is_alone = world.hot.local & {first.id, again.id}
         if not (is_alone or forgotten or world.now - began > 800):
             assert again.id == first.id, f"{once.key} gave {first.id}, then {again.id}"
             assert again.tasks.tolist() == first.tasks.tolist()

@@ -1,6 +1,6 @@
 """A hot store in plain Python, shared by simulated processes, and its ports as one of them sees them.
 
-It takes the liberties that the ports leave: it forgets, answers `begin` from memory, and loses replies.
+It takes the liberties that the ports leave: it forgets, answers `prepare` from memory, and loses replies.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.state import RunState
 from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, LeaseTicket, PublishedState, PublishResult
 from bots_service.ports.records import RunRow, Selection
+from bots_service.retention import SELECTIONS_S
 from tests.simulator.links import Link, LostError
 
-REMEMBERED_S = 900.0
 Result = TypeVar("Result")
 
 
@@ -31,7 +31,7 @@ class InFlight:
     """What the store knows of one run's selections. lost_at: when leases were found lost."""
 
     ends: dict[int, float] = field(default_factory=dict)  # task -> when its lease ends
-    turn: int = 0
+    revision: int = 0
     first: int = 0  # ordinal of the selections from each state
     made: dict[tuple[int, int], int] = field(default_factory=dict)  # (epoch, seq) -> selections from that state
     remembered: dict[str, tuple[str, Selection, float]] = field(default_factory=dict)
@@ -44,27 +44,27 @@ class InFlight:
         ended = [task for task, end in self.ends.items() if end <= now]
         for task in ended:
             del self.ends[task]
-        self.turn += bool(ended)
+        self.revision += bool(ended)
         self.remembered = {key: kept for key, kept in self.remembered.items() if kept[2] > now}
 
-    def begun(self, known: KnownState, key: str | None, now: float, *, alone: bool) -> LeaseTicket:
+    def ticket(self, known: KnownState, key: str | None, now: float, *, local: bool) -> LeaseTicket:
         kept = None if key is None else self.remembered.get(key)
         previous = None if kept is None else kept[:2]
         ordinal = self.first + self.made.get(version(known.state), 0)
         leased = frozen(np.array(sorted(self.ends), np.int32))
         is_lost = now < self.lost_at + known.state.settings.lease_seconds
-        return LeaseTicket(ordinal, leased, self.turn, known.mark, alone, alone or is_lost, previous)
+        return LeaseTicket(ordinal, leased, self.revision, known.token, local, local or is_lost, previous)
 
     def take(self, selection: Selection, now: float, seconds: float, key: str | None, fingerprint: str) -> None:
-        self.turn += 1
+        self.revision += 1
         self.ends |= dict.fromkeys(selection.tasks.tolist(), now + seconds)
         place = (selection.epoch, selection.seq)
         self.made[place] = self.made.get(place, 0) + 1
         if key is not None:
-            self.remembered[key] = (fingerprint, selection, now + REMEMBERED_S)
+            self.remembered[key] = (fingerprint, selection, now + SELECTIONS_S)
 
     def release(self, tasks: Tasks) -> None:
-        self.turn += 1
+        self.revision += 1
         for task in tasks.tolist():
             self.ends.pop(task, None)
 
@@ -75,7 +75,7 @@ class Hot:
 
     published: told of every state that somebody wants to publish.
     generation: of its memory.
-    alone: ids of the selections that a process leased by itself.
+    local: ids of the selections that a process leased in its own memory.
     """
 
     clock: Callable[[], float]
@@ -84,18 +84,18 @@ class Hot:
     generation: int = 1
     states: dict[str, RunState] = field(default_factory=dict)
     in_flight: dict[str, InFlight] = field(default_factory=dict)
-    doubts: Counter[str] = field(default_factory=Counter)
-    alone: set[str] = field(default_factory=set)
+    invalidations: Counter[str] = field(default_factory=Counter)
+    local: set[str] = field(default_factory=set)
     histories: int = 0
 
     def generation_of(self, run: RunRow) -> str:
-        return f"{self.generation}.{self.doubts[run.uid]}"
+        return f"{self.generation}.{self.invalidations[run.uid]}"
 
-    def created(self, run: RunRow) -> None:
+    def register(self, run: RunRow) -> None:
         self.of(run).lost_at = -math.inf
 
-    def doubt(self, run: RunRow) -> None:
-        self.doubts[run.uid] += 1
+    def invalidate(self, run: RunRow) -> None:
+        self.invalidations[run.uid] += 1
 
     def wipe(self) -> None:
         self.generation += 1
@@ -104,7 +104,7 @@ class Hot:
     def anew(self, in_flight: InFlight) -> InFlight:
         """Return it with turns and ordinals that were never used before: an old one must not be taken for a new one."""
         self.histories += 1
-        return replace(in_flight, turn=1000 * self.histories, first=1000 * self.histories, lost_at=self.clock())
+        return replace(in_flight, revision=1000 * self.histories, first=1000 * self.histories, lost_at=self.clock())
 
     def has_lost(self, run: RunRow, seconds: float) -> bool:
         """Say whether it found leases lost that may not have ended."""
@@ -132,13 +132,13 @@ class Hot:
         standing = self.states.get(run.uid)
         if standing is None or version(standing) < version(state):
             self.states[run.uid] = state
-        return PublishResult.ALL
+        return PublishResult.SHARED
 
     def take(
         self,
         run: RunRow,
         selection: Selection,
-        begun: LeaseTicket,
+        ticket: LeaseTicket,
         seconds: float,
         key: str | None,
         fingerprint: str,
@@ -149,10 +149,10 @@ class Hot:
         if kept is not None:
             return LeaseResult(previous=kept[:2])
         newest = self.states.get(run.uid)
-        is_of_now = begun.mark.partition(":")[2] == self.generation_of(run)
+        is_of_now = ticket.token.partition(":")[2] == self.generation_of(run)
         if not is_of_now or newest is None or (newest.epoch, newest.seq) != (selection.epoch, selection.seq):
             return LeaseResult(stale=True)
-        if in_flight.turn != begun.turn:
+        if in_flight.revision != ticket.revision:
             return LeaseResult()
         overlap = [task for task in selection.tasks.tolist() if task in in_flight.ends]
         assert not overlap or reuse, f"tasks {overlap} are on lease"
@@ -189,14 +189,14 @@ class FakeStates:
         self._hot = hot
         self._link = link
         self._held: dict[str, KnownState] = {}
-        self._trusted: dict[str, str] = {}  # marks
+        self._trusted: dict[str, str] = {}  # tokens
 
     def known(self, run: RunRow) -> KnownState | None:
         return self._held.get(run.uid)
 
-    async def created(self, run: RunRow) -> None:
+    async def register(self, run: RunRow) -> None:
         with contextlib.suppress(LostError):
-            await self._link.call("created", lambda: self._hot.created(run))
+            await self._link.call("register", lambda: self._hot.register(run))
 
     async def newest(self, run: RunRow) -> PublishedState:
         outages = self._link.outages
@@ -206,51 +206,51 @@ class FakeStates:
             )
         except LostError:
             return PublishedState(None, NO_TOKEN)
-        mark = f"{outages}:{generation}"
+        token = f"{outages}:{generation}"
         if state is not None:
             self._hold(run, state, self._trusted.get(run.uid, NO_TOKEN))
         held = self._held.get(run.uid)
         is_newest = state is not None and held is not None and version(state) == version(held.state)
-        return PublishedState(state if is_newest and self._trusted.get(run.uid) == mark else None, mark)
+        return PublishedState(state if is_newest and self._trusted.get(run.uid) == token else None, token)
 
-    async def publish(self, run: RunRow, state: RunState, mark: str) -> PublishResult:
+    async def publish(self, run: RunRow, state: RunState, token: str) -> PublishResult:
         self._hot.published(run, state)
         outages = self._link.outages
 
         def effect() -> PublishResult:
-            marked, _, generation = mark.partition(":")
-            if marked != str(outages):
+            seen, _, generation = token.partition(":")
+            if seen != str(outages):
                 return PublishResult.OUTDATED
             is_new = generation == self._hot.generation_of(run)
             return self._hot.publish(run, state) if is_new else PublishResult.SUPERSEDED
 
         try:
-            reach = await self._link.call(f"publish {state.seq}", effect)
+            result = await self._link.call(f"publish {state.seq}", effect)
         except LostError:
-            self._link.owed[run.uid] = lambda: self._hot.doubt(run)
+            self._link.owed[run.uid] = lambda: self._hot.invalidate(run)
             self._trusted[run.uid] = NO_TOKEN
             self._hold(run, state, NO_TOKEN)
-            return PublishResult.ALONE
-        if reach is PublishResult.ALL:
-            self._trusted[run.uid] = mark
-            self._hold(run, state, mark)
-        return reach
+            return PublishResult.LOCAL
+        if result is PublishResult.SHARED:
+            self._trusted[run.uid] = token
+            self._hold(run, state, token)
+        return result
 
-    async def doubt(self, run: RunRow) -> None:
+    async def invalidate(self, run: RunRow) -> None:
         try:
-            await self._link.call("doubt", lambda: self._hot.doubt(run))
+            await self._link.call("invalidate", lambda: self._hot.invalidate(run))
         except LostError:
-            self._link.owed[run.uid] = lambda: self._hot.doubt(run)
+            self._link.owed[run.uid] = lambda: self._hot.invalidate(run)
 
-    async def forget(self, run: RunRow) -> None:
+    async def delete(self, run: RunRow) -> None:
         self._held.pop(run.uid, None)
-        await self.doubt(run)
+        await self.invalidate(run)
 
-    def _hold(self, run: RunRow, state: RunState, mark: str) -> None:
+    def _hold(self, run: RunRow, state: RunState, token: str) -> None:
         held = self._held.get(run.uid)
         if held is None or version(held.state) < version(state):
-            held = KnownState(state, mark)
-        self._held[run.uid] = replace(held, mark=mark)
+            held = KnownState(state, token)
+        self._held[run.uid] = replace(held, token=token)
 
 
 class FakeLeases:
@@ -259,46 +259,46 @@ class FakeLeases:
     def __init__(self, hot: Hot, link: HotLink) -> None:
         self._hot = hot
         self._link = link
-        self._alone: dict[str, InFlight] = {}
+        self._local: dict[str, InFlight] = {}
         self._seen: dict[str, InFlight] = {}  # what the shared store had, some time ago
 
-    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
+    async def prepare(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
         now = self._hot.clock()
         if known.degraded:
-            return self._own(run).begun(known, key, now, alone=True)
+            return self._own(run).ticket(known, key, now, local=True)
         seen = self._seen.get(run.uid)
         if seen is not None and self._link.link.network.rng.random() < 0.5:
-            return seen.begun(known, key, now, alone=False)
+            return seen.ticket(known, key, now, local=False)
         try:
-            seen = self._seen[run.uid] = await self._link.call("begin", lambda: self._hot.of(run).copied())
+            seen = self._seen[run.uid] = await self._link.call("prepare", lambda: self._hot.of(run).copied())
         except LostError:
-            return self._own(run).begun(known, key, now, alone=True)
-        return seen.begun(known, key, now, alone=False)
+            return self._own(run).ticket(known, key, now, local=True)
+        return seen.ticket(known, key, now, local=False)
 
-    async def take(
+    async def acquire(
         self,
         run: RunRow,
         selection: Selection,
-        begun: LeaseTicket,
+        ticket: LeaseTicket,
         *,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
     ) -> LeaseResult:
-        if begun.alone:
+        if ticket.local:
             own = self._own(run)
             kept = None if key is None else own.remembered.get(key)
             if kept is not None:
                 return LeaseResult(previous=kept[:2])
             own.take(selection, self._hot.clock(), seconds, key, fingerprint)
-            self._hot.alone.add(selection.id)
+            self._hot.local.add(selection.id)
             return LeaseResult(selection=selection)
         self._seen.pop(run.uid, None)
         try:
             return await self._link.call(
-                f"take {selection.id[:-13]}",
-                lambda: self._hot.take(run, selection, begun, seconds, key, fingerprint, reuse),
+                f"acquire {selection.id[:-13]}",
+                lambda: self._hot.take(run, selection, ticket, seconds, key, fingerprint, reuse),
             )
         except LostError:
             return LeaseResult()
@@ -308,11 +308,11 @@ class FakeLeases:
         with contextlib.suppress(LostError):
             await self._link.call("release", lambda: self._hot.of(run).release(tasks))
 
-    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+    async def previous(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
         kept = None if key is None else self._own(run).remembered.get(key)
         if kept is None and key is not None:
             with contextlib.suppress(LostError):
-                kept = await self._link.call("remembered", lambda: self._hot.of(run).remembered.get(key))
+                kept = await self._link.call("previous", lambda: self._hot.of(run).remembered.get(key))
         return None if kept is None else kept[:2]
 
     async def leased(self, run: RunRow) -> Tasks:
@@ -322,15 +322,15 @@ class FakeLeases:
             ends = self._own(run).ends
         return frozen(np.array(sorted(ends), np.int32))
 
-    async def forget(self, run: RunRow) -> None:
-        self._alone.pop(run.uid, None)
+    async def clear(self, run: RunRow) -> None:
+        self._local.pop(run.uid, None)
         self._seen.pop(run.uid, None)
         with contextlib.suppress(LostError):
-            await self._link.call("forget leases", lambda: self._hot.forget(run))
+            await self._link.call("clear leases", lambda: self._hot.forget(run))
 
     def _own(self, run: RunRow) -> InFlight:
-        own = self._alone.get(run.uid)
+        own = self._local.get(run.uid)
         if own is None:
-            own = self._alone[run.uid] = self._hot.anew(InFlight())
+            own = self._local[run.uid] = self._hot.anew(InFlight())
         own.purge(self._hot.clock())
         return own

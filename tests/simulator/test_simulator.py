@@ -95,7 +95,7 @@ def losing_states(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = Hot.publish
 
     def lossy(self: Hot, run, state) -> PublishResult:
-        return PublishResult.ALL if state.seq % 7 == 6 else publish(self, run, state)
+        return PublishResult.SHARED if state.seq % 7 == 6 else publish(self, run, state)
 
     monkeypatch.setattr(Hot, "publish", lossy)
 
@@ -120,11 +120,11 @@ def ending_a_doubt_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
             )
         except LostError:
             return PublishedState(None, NO_TOKEN)
-        mark = f"{self._link.outages}:{generation}"
+        token = f"{self._link.outages}:{generation}"
         if state is not None:
-            self._trusted[run.uid] = mark
-            self._hold(run, state, mark)
-        return PublishedState(state, mark)
+            self._trusted[run.uid] = token
+            self._hold(run, state, token)
+        return PublishedState(state, token)
 
     monkeypatch.setattr(FakeStates, "newest", trusting)
 

@@ -172,7 +172,7 @@ class World:
         return None
 
     def _note_ready(self, process: Process, run: str | None, answer: Any) -> None:
-        if run is not None and answer[0].id not in self.hot.alone:
+        if run is not None and answer[0].id not in self.hot.local:
             self.processes.append(process)
             self.ready.add((id(process), run, self.hot.generation))
 

@@ -8,10 +8,10 @@ import redis
 
 from bots_service.ports.hot import KnownState
 from bots_service.ports.records import RunRow
+from bots_service.storage.redis.cache import LeaseCache
 from bots_service.storage.redis.connection import RedisConnection
 from bots_service.storage.redis.leases import RedisLeases
 from bots_service.storage.redis.states import RedisStates
-from bots_service.storage.redis.views import RedisViews
 from tests.storage.contracts.hot import Clock, Hot, found, run_row
 
 ENDS_SOONER = """
@@ -21,8 +21,8 @@ end
 """
 FORGOTTEN_SOONER = "redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]) - ARGV[1])"
 LOST_SOONER = """
-if tonumber(redis.call('HGET', KEYS[1], 'l') or 0) > 0 then
-  redis.call('HINCRBY', KEYS[1], 'l', -ARGV[1])
+if tonumber(redis.call('HGET', KEYS[1], 'lost_ms') or 0) > 0 then
+  redis.call('HINCRBY', KEYS[1], 'lost_ms', -ARGV[1])
 end
 """
 PATIENT_S = 20.0  # for tests in which Redis is there, on machines with much to do
@@ -41,7 +41,7 @@ class Replica(Hot):
         if newest.state is None and known is not None:
             await self.publish(known.state, run)
         elif newest.state is not None:
-            self.known = KnownState(newest.state, newest.mark)
+            self.known = KnownState(newest.state, newest.token)
         return await found(self.states, run)
 
 
@@ -51,8 +51,8 @@ async def replica(
 ) -> AsyncIterator[Replica]:
     """Open the stores of one replica."""
     connection = RedisConnection(url, timeout_s=timeout_s)
-    views = RedisViews() if clock is None else RedisViews(clock)
-    states, leases = RedisStates(connection, views, capacity_bytes=10**8), RedisLeases(connection, views)
+    cache = LeaseCache() if clock is None else LeaseCache(clock)
+    states, leases = RedisStates(connection, cache, capacity_bytes=10**8), RedisLeases(connection, cache)
     own = clock if isinstance(clock, Clock) else Clock()
     try:
         yield Replica(states, leases, own, connection=connection)
@@ -71,7 +71,7 @@ class RedisClock(Clock):
         for script, keys in (
             (ENDS_SOONER, "bots:*:leases"),
             (FORGOTTEN_SOONER, "bots:*:selection:*"),
-            (LOST_SOONER, "bots:*:state"),
+            (LOST_SOONER, "bots:*:header"),
         ):
             for key in self._client.scan_iter(keys):
                 self._client.eval(script, 1, key, int(1000 * seconds))

@@ -13,10 +13,10 @@ from bots_service.core.arrays import frozen
 from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.ports.hot import KnownState, PublishResult
 from bots_service.storage.memory import MemoryLeases, MemoryStates
-from bots_service.storage.redis.connection import RedisConnection, RedisHealth
+from bots_service.storage.redis.cache import keys
+from bots_service.storage.redis.connection import RedisConnection
 from bots_service.storage.redis.leases import MOST_BYTES, decode_selection, encode_selection
-from bots_service.storage.redis.states import DOUBT
-from bots_service.storage.redis.views import keys
+from bots_service.storage.redis.states import INVALIDATE
 from tests.core.pools import bots_belief, with_belief
 from tests.servers import RedisServer
 from tests.storage.contracts.hot import (
@@ -43,7 +43,7 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 @pytest.fixture
 async def hot(redis_server: RedisServer, client: redis.Redis) -> AsyncIterator[Replica]:
     async with replica(redis_server.url, RedisClock(client)) as made:
-        await made.states.created(run_row())
+        await made.states.register(run_row())
         yield made
 
 
@@ -61,10 +61,10 @@ def commands(client: redis.Redis) -> int:
 
 class TestRedisStates(StatesContract):
     async def test_replicas_see_what_was_published_and_nothing_older_replaces_it(self, hot: Replica, other: Replica):
-        assert await hot.publish(state_at(4)) is PublishResult.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.SHARED
         assert await other.follow() == (0, 4)
-        assert await other.publish(state_at(6)) is PublishResult.ALL
-        assert await hot.publish(state_at(5)) is PublishResult.ALL
+        assert await other.publish(state_at(6)) is PublishResult.SHARED
+        assert await hot.publish(state_at(5)) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (0, 6)
         known = hot.states.known(run_row())
         assert known is not None
@@ -82,42 +82,42 @@ class TestRedisStates(StatesContract):
     async def test_a_delayed_publish_does_not_land_in_a_store_that_was_emptied_since(
         self, hot: Replica, other: Replica, client: redis.Redis
     ):
-        mark = (await hot.states.newest(run_row())).mark
+        token = (await hot.states.newest(run_row())).token
         client.flushall()
-        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.SUPERSEDED
+        assert await hot.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
         assert await found(other.states, run_row()) is None
-        assert await hot.states.publish(run_row(), state_at(4), mark) is PublishResult.SUPERSEDED
+        assert await hot.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
         assert await found(other.states, run_row()) is None
-        assert await hot.publish(state_at(4)) is PublishResult.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.SHARED
 
     async def test_what_another_server_wrote_is_not_believed(self, hot: Replica, other: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
         await hot.select(1, 2)
-        client.hset("bots:{uid-1}:state", "r", "0" * 40)
+        client.hset("bots:{uid-1}:header", "server", "0" * 40)
         assert (await hot.select(3)).stale
         newest = await other.states.newest(run_row())
         assert newest.state is None
-        assert await other.states.publish(run_row(), state_at(3), newest.mark) is PublishResult.ALL
+        assert await other.states.publish(run_row(), state_at(3), newest.token) is PublishResult.SHARED
         # This replica's own state is newer than Redis's: only SQL can say what is right.
         assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(4)) is PublishResult.ALL
+        assert await hot.publish(state_at(4)) is PublishResult.SHARED
         assert await found(other.states, run_row()) == (0, 4)
         assert await other.leased() == [1, 2]
 
     async def test_a_doubted_state_is_published_by_none_before_sql_was_asked(self, hot: Replica, other: Replica):
         await hot.publish(state_at(4))
-        mark = (await other.states.newest(run_row())).mark
-        await hot.states.doubt(run_row())
+        token = (await other.states.newest(run_row())).token
+        await hot.states.invalidate(run_row())
         assert await found(other.states, run_row()) is None
-        assert await other.states.publish(run_row(), state_at(5), mark) is PublishResult.SUPERSEDED
+        assert await other.states.publish(run_row(), state_at(5), token) is PublishResult.SUPERSEDED
         assert hot.states.known(run_row()) is not None
 
     async def test_a_doubt_ends_for_each_replica_when_it_asked_sql_itself(self, hot: Replica, other: Replica):
         await hot.publish(state_at(4))
         await other.follow()
         assert (await other.select(1)).selection is not None
-        await hot.states.doubt(run_row())
-        assert await hot.publish(state_at(4)) is PublishResult.ALL
+        await hot.states.invalidate(run_row())
+        assert await hot.publish(state_at(4)) is PublishResult.SHARED
         assert (await hot.select(2)).selection is not None
         assert (await other.select(3)).stale
         assert await found(other.states, run_row()) is None
@@ -128,10 +128,10 @@ class TestRedisStates(StatesContract):
         await hot.publish(state_at(4))
         late = ("the first change", 1, 1)
         assert hot.connection is not None
-        await hot.connection.run(DOUBT, keys(run_row()), *late)
+        await hot.connection.run(INVALIDATE, keys(run_row()), *late)
         await other.follow()  # so it knows of that change, and not of the next one
-        await hot.states.doubt(run_row())
-        await hot.connection.run(DOUBT, keys(run_row()), *late)
+        await hot.states.invalidate(run_row())
+        await hot.connection.run(INVALIDATE, keys(run_row()), *late)
         assert (await other.select(3)).stale
 
     async def test_the_first_state_in_a_generation_without_one_is_counted_from_a_random_ordinal(
@@ -140,30 +140,30 @@ class TestRedisStates(StatesContract):
         first = []
         for _ in range(3):
             await hot.publish(state_at(4))
-            first.append((await hot.begin()).ordinal)
+            first.append((await hot.prepare()).ordinal)
             client.flushall()
-            assert (await hot.take(await hot.begin(), 1)).stale
+            assert (await hot.acquire(await hot.prepare(), 1)).stale
         await hot.publish(state_at(4))
         await hot.publish(state_at(5))
-        assert (await hot.begin()).ordinal == 0  # nobody selected from it before
+        assert (await hot.prepare()).ordinal == 0  # nobody selected from it before
         assert first[0] == 0
         assert len(set(first)) == 3
 
     async def test_a_damaged_state_is_wiped(self, hot: Replica, other: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
-        mark = (await hot.states.newest(run_row())).mark
-        client.hset("bots:{uid-1}:state", "b", b"BOTS no state")
+        token = (await hot.states.newest(run_row())).token
+        client.hset("bots:{uid-1}:header", "state", b"BOTS no state")
         newest = await other.states.newest(run_row())
         assert newest.state is None
-        assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.SUPERSEDED
-        assert await other.states.publish(run_row(), state_at(4), newest.mark) is PublishResult.ALL
+        assert await hot.states.publish(run_row(), state_at(5), token) is PublishResult.SUPERSEDED
+        assert await other.states.publish(run_row(), state_at(4), newest.token) is PublishResult.SHARED
         assert await hot.follow() == (0, 4)
 
     async def test_every_key_ends_at_some_time(self, hot: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
         await hot.select(1, key="k")
         await hot.select(2)
-        await hot.leases.forget(run_row(2))
+        await hot.leases.clear(run_row(2))
         await hot.states.newest(run_row(3))
         found_keys = list(client.scan_iter("*"))
         assert len(found_keys) == 6
@@ -175,49 +175,49 @@ class TestRedisLeases(LeasesContract):
         self, hot: Replica, other: Replica, client: redis.Redis
     ):
         await hot.publish(state_at(1))
-        assert not (await hot.begin()).degraded
+        assert not (await hot.prepare()).degraded
         client.flushall()
-        assert await other.publish(state_at(1)) is PublishResult.ALL
+        assert await other.publish(state_at(1)) is PublishResult.SHARED
         await hot.follow()
         seconds = state_at(1).settings.lease_seconds
         for stores in (hot, other):
-            begun = await stores.begin()
-            assert (begun.degraded, begun.alone) == (True, False)
+            ticket = await stores.prepare()
+            assert (ticket.degraded, ticket.local) == (True, False)
         hot.clock.advance(seconds - 100)
-        assert (await hot.begin()).degraded
+        assert (await hot.prepare()).degraded
         hot.clock.advance(200)
-        assert not (await hot.begin()).degraded
-        await hot.states.doubt(run_row())
+        assert not (await hot.prepare()).degraded
+        await hot.states.invalidate(run_row())
         await other.follow()
-        assert not (await other.begin()).degraded
+        assert not (await other.prepare()).degraded
 
     async def test_leases_of_a_redis_that_restarted_may_be_lost(self, hot: Replica, client: redis.Redis):
         await hot.publish(state_at(1))
-        client.hset("bots:{uid-1}:state", "r", "0" * 40)
+        client.hset("bots:{uid-1}:header", "server", "0" * 40)
         await hot.publish(state_at(1))
-        assert (await hot.begin()).degraded
+        assert (await hot.prepare()).degraded
 
     async def test_a_new_run_has_lost_nothing_whoever_asked_for_it_first(self, hot: Replica, other: Replica):
         await other.publish(state_at(1), run_row(2))
-        assert (await other.begin(run=run_row(2))).degraded
-        await hot.states.created(run_row(2))
-        refused = await other.leases.take(
+        assert (await other.prepare(run=run_row(2))).degraded
+        await hot.states.register(run_row(2))
+        refused = await other.leases.acquire(
             run_row(2),
             selection_of(state_at(1), 1),
-            await other.begin(run=run_row(2)),
+            await other.prepare(run=run_row(2)),
             seconds=10,
             key=None,
             fingerprint="f",
             reuse=False,
         )
         assert refused.selection is None
-        assert not (await other.begin(run=run_row(2))).degraded
+        assert not (await other.prepare(run=run_row(2))).degraded
 
     async def test_a_rewind_lets_no_selection_be_made_twice(self, hot: Replica):
         await hot.publish(state_at(1, epoch=1))
         await hot.select(1)
-        await hot.leases.forget(run_row())
-        assert (await hot.begin()).ordinal == 1
+        await hot.leases.clear(run_row())
+        assert (await hot.prepare()).ordinal == 1
 
     @pytest.mark.parametrize("seed", range(6))
     async def test_the_same_calls_find_the_same_as_in_memory(self, hot: Replica, seed: int):
@@ -241,8 +241,8 @@ class TestRedisLeases(LeasesContract):
         for seq in range(2, 6):
             known = hot.states.known(run_row())
             assert known is not None
-            hot.known = KnownState(state_at(seq), known.mark)
-            await hot.states.publish(run_row(), hot.known.state, known.mark)
+            hot.known = KnownState(state_at(seq), known.token)
+            await hot.states.publish(run_row(), hot.known.state, known.token)
             await hot.release(seq - 1)
             before = commands(client)
             assert (await hot.select(seq)).selection is not None
@@ -250,22 +250,22 @@ class TestRedisLeases(LeasesContract):
 
     async def test_what_was_drawn_from_an_older_state_is_stale(self, hot: Replica, other: Replica):
         await hot.publish(state_at(1))
-        begun = await hot.begin()
+        ticket = await hot.prepare()
         await other.publish(state_at(2))
-        assert (await hot.take(begun, 1)).stale
+        assert (await hot.acquire(ticket, 1)).stale
         assert await other.leased() == []
 
     async def test_a_replica_learns_what_others_leased_released_and_remembered(self, hot: Replica, other: Replica):
         await hot.publish(state_at(1))
         await hot.select(1, 2, key="k")
         await other.follow()
-        begun = await other.begin("k")
-        assert begun.previous is not None
-        assert begun.previous[1].tasks.tolist() == [1, 2]
+        ticket = await other.prepare("k")
+        assert ticket.previous is not None
+        assert ticket.previous[1].tasks.tolist() == [1, 2]
         await other.release(1)
         assert (await hot.select(3)).selection is None
-        begun = await hot.begin()
-        assert (begun.ordinal, begun.leased.tolist()) == (1, [2])
+        ticket = await hot.prepare()
+        assert (ticket.ordinal, ticket.leased.tolist()) == (1, [2])
 
     async def test_redis_says_when_leases_end_whatever_clock_a_replica_has(
         self, hot: Replica, redis_server: RedisServer
@@ -286,14 +286,14 @@ class TestRedisLeases(LeasesContract):
         async def trainer(stores: Replica) -> None:
             for _ in range(10):
                 while True:
-                    begun = await stores.begin()
-                    free = np.setdiff1d(np.arange(400), begun.leased)
+                    ticket = await stores.prepare()
+                    free = np.setdiff1d(np.arange(400), ticket.leased)
                     tasks = rng.choice(free, 5, replace=False).tolist()
                     await asyncio.sleep(float(rng.random()) / 1000)
-                    if (await stores.take(begun, *tasks, seconds=1000)).selection is not None:
+                    if (await stores.acquire(ticket, *tasks, seconds=1000)).selection is not None:
                         break
                 taken.extend(tasks)
-                ordinals.append(begun.ordinal)
+                ordinals.append(ticket.ordinal)
 
         await asyncio.gather(*(trainer(stores) for stores in (hot, other, hot, other)))
         assert len(taken) == 4 * 10 * 5
@@ -314,10 +314,10 @@ class TestRedisLeases(LeasesContract):
         await hot.publish(state_at(1))
         await hot.select(*tasks, key="k")
         await other.follow()
-        begun = await other.begin("k")
-        assert begun.previous is not None
-        assert begun.previous[1].tasks.tolist() == tasks
-        assert begun.leased.tolist() == sorted(tasks)
+        ticket = await other.prepare("k")
+        assert ticket.previous is not None
+        assert ticket.previous[1].tasks.tolist() == tasks
+        assert ticket.leased.tolist() == sorted(tasks)
         await other.release(*tasks[:15_000])
         assert await hot.leased() == sorted(tasks[15_000:])
 
@@ -386,11 +386,3 @@ class TestConnection:
             await hot.connection.open()
             assert len(await history(hot, 3)) > 100
             assert not hot.connection.is_away
-
-    async def test_it_tells_how_redis_is_set_up(self, hot: Replica):
-        assert hot.connection is not None
-        health = RedisHealth(hot.connection)
-        assert await health.check() == {"redis": "ok"}
-        facts = await health.describe()
-        assert (facts["role"], facts["maxmemory_policy"], facts["appendonly"]) == ("master", "noeviction", True)
-        assert facts["used_memory_bytes"] > 10**5

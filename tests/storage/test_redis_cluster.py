@@ -43,23 +43,23 @@ async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[Red
     numbers = range(20)
     async with replica(f"{cluster[0].url}?cluster=true", timeout_s=2) as hot:
         for number in numbers:
-            assert await hot.publish(state_at(number + 1), run_row(number)) is PublishResult.ALL
+            assert await hot.publish(state_at(number + 1), run_row(number)) is PublishResult.SHARED
         assert [await found(hot.states, run_row(number)) for number in numbers] == [(0, n + 1) for n in numbers]
         here = []
         for node in cluster:
             with node.client() as client:
-                here.append({key.decode() for key in client.keys("bots:*:state")})
+                here.append({key.decode() for key in client.keys("bots:*:header")})
         assert min(map(len, here)) > 0
-        assert here[0] | here[1] == {f"bots:{{uid-{number}}}:state" for number in numbers}
+        assert here[0] | here[1] == {f"bots:{{uid-{number}}}:header" for number in numbers}
 
-        lost = next(number for number in numbers if f"bots:{{uid-{number}}}:state" in here[1])
+        lost = next(number for number in numbers if f"bots:{{uid-{number}}}:header" in here[1])
         cluster[1].kill()
-        assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.ALONE
+        assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.LOCAL
         cluster[1].start()
         connection = hot.connection
         await asyncio.to_thread(wait_until, lambda: connection is not None and not connection.is_away)
         assert await found(hot.states, run_row(lost)) is None
-        assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.ALL
+        assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.SHARED
 
 
 async def test_a_url_that_does_not_say_cluster_is_told_at_the_start(cluster: list[RedisClusterNode]):

@@ -60,10 +60,10 @@ class TestAway:
             assert await found(hot.states, run_row()) is None
             # 200 waits of SHORT_S would take as long as the whole time.
             for number in range(100):
-                assert await hot.publish(state_at(5 + number)) is PublishResult.ALONE
-            begun = await hot.begin()
-            assert (begun.degraded, begun.leased.tolist()) == (True, [1, 2])
-            taken = await hot.take(begun, 3, 4, key="k")
+                assert await hot.publish(state_at(5 + number)) is PublishResult.LOCAL
+            ticket = await hot.prepare()
+            assert (ticket.degraded, ticket.leased.tolist()) == (True, [1, 2])
+            taken = await hot.acquire(ticket, 3, 4, key="k")
             await hot.release(4)
             await hot.release(2)
             assert await hot.leased() == [1, 3]
@@ -76,12 +76,12 @@ class TestAway:
         await back(hot)
         # Others may have acknowledged what never reached Redis, so it is not believed before SQL was asked.
         assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(105)) is PublishResult.ALL
+        assert await hot.publish(state_at(105)) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (0, 105)
-        begun = await hot.begin("k")
-        assert begun.previous is not None
-        assert begun.previous[1].tasks.tolist() == [3, 4]
-        assert (await hot.begin()).leased.tolist() == [1, 3]
+        ticket = await hot.prepare("k")
+        assert ticket.previous is not None
+        assert ticket.previous[1].tasks.tolist() == [3, 4]
+        assert (await hot.prepare()).leased.tolist() == [1, 3]
 
     async def test_while_redis_hangs_a_replica_tells_of_the_leases_that_it_knows(
         self, hot: Replica, server: RedisServer
@@ -91,7 +91,7 @@ class TestAway:
         server.hang()
         async with asyncio.timeout(GIVE_UP_S):
             assert await hot.lease_ends() == pytest.approx({1: 1000, 2: 1000}, abs=100)
-            assert (await hot.take(await hot.begin(), 2, 3, seconds=5000)).selection is not None
+            assert (await hot.acquire(await hot.prepare(), 2, 3, seconds=5000)).selection is not None
             assert await hot.lease_ends() == pytest.approx({1: 1000, 2: 5000, 3: 5000}, abs=100)
         server.resume()
         await back(hot)
@@ -101,25 +101,25 @@ class TestAway:
         self, hot: Replica, server: RedisServer
     ):
         await hot.publish(state_at(4))
-        mark = (await hot.states.newest(run_row())).mark
+        token = (await hot.states.newest(run_row())).token
         server.hang()
         assert await found(hot.states, run_row(2)) is None
         server.resume()
         await back(hot)
         # Another replica may have been cut off too, acknowledged a report, and not be back yet.
         assert await found(hot.states, run_row()) is None
-        assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.OUTDATED
+        assert await hot.states.publish(run_row(), state_at(5), token) is PublishResult.OUTDATED
         assert await found(hot.states, run_row()) is None
-        assert await hot.publish(state_at(5)) is PublishResult.ALL
+        assert await hot.publish(state_at(5)) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (0, 5)
 
     async def test_a_selection_under_way_when_redis_goes_away_begins_again_alone(
         self, hot: Replica, server: RedisServer
     ):
         await hot.publish(state_at(4))
-        begun = await hot.begin()
+        ticket = await hot.prepare()
         server.kill()
-        taken = await hot.take(begun, 1)
+        taken = await hot.acquire(ticket, 1)
         assert (taken.selection, taken.stale) == (None, False)
         taken = await hot.select(1)
         assert taken.selection is not None
@@ -129,7 +129,7 @@ class TestAway:
         self, hot: Replica, other: Replica, server: RedisServer
     ):
         server.kill()
-        ordinals = [(await stores.begin()).ordinal for stores in (hot, other)]
+        ordinals = [(await stores.prepare()).ordinal for stores in (hot, other)]
         assert ordinals[0] != ordinals[1]
 
     async def test_what_was_published_alone_is_wiped_for_all_once_redis_is_back(
@@ -139,12 +139,12 @@ class TestAway:
             cut = False
             async with replica(f"redis://127.0.0.1:{proxy.port}/0", timeout_s=SHORT_S) as hot:
                 await hot.publish(state_at(4))
-                mark = (await other.states.newest(run_row())).mark
+                token = (await other.states.newest(run_row())).token
                 cut = True
-                assert await hot.publish(state_at(5)) is PublishResult.ALONE
+                assert await hot.publish(state_at(5)) is PublishResult.LOCAL
                 cut = False
                 await back(hot)
-                assert await other.states.publish(run_row(), state_at(4), mark) is PublishResult.SUPERSEDED
+                assert await other.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
                 assert await found(other.states, run_row()) is None
 
     @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ class TestAway:
         self, hot: Replica, server: RedisServer, fault: list[str], mend: list[str]
     ):
         await hot.publish(state_at(4))
-        mark = (await hot.states.newest(run_row())).mark
+        token = (await hot.states.newest(run_row())).token
         with server.client() as client:
             client.execute_command(*fault)
-            assert await hot.states.publish(run_row(), state_at(5), mark) is PublishResult.ALONE
+            assert await hot.states.publish(run_row(), state_at(5), token) is PublishResult.LOCAL
             assert is_away(hot)
             client.execute_command(*mend)
         await back(hot)
-        assert await hot.publish(state_at(5)) is PublishResult.ALL
+        assert await hot.publish(state_at(5)) is PublishResult.SHARED
 
     async def test_a_server_that_ends_while_it_is_connected_to_counts_as_away(
         self, hot: Replica, monkeypatch: pytest.MonkeyPatch
@@ -191,8 +191,8 @@ class TestAway:
         await hot.publish(state_at(4))
         await hot.select(1, key="k")
         server.hang()
-        await hot.states.forget(run_row())
-        await hot.leases.forget(run_row())
+        await hot.states.delete(run_row())
+        await hot.leases.clear(run_row())
         server.resume()
         await back(hot)
         assert await found(other.states, run_row()) is None
@@ -207,11 +207,11 @@ class TestAway:
             await hot.connection.open()
             with pytest.raises(StorageUnavailableError):
                 await RedisHealth(hot.connection).check()
-            assert await hot.publish(state_at(1)) is PublishResult.ALONE
+            assert await hot.publish(state_at(1)) is PublishResult.LOCAL
             server.start()
             await back(hot)
             assert await RedisHealth(hot.connection).check() == {"redis": "ok"}
-            assert await hot.publish(state_at(1)) is PublishResult.ALL
+            assert await hot.publish(state_at(1)) is PublishResult.SHARED
 
 
 class TestLostAnswers:
@@ -261,11 +261,11 @@ class TestForgetting:
         self, hot: Replica, other: Replica, server: RedisServer, tmp_path: Path
     ):
         await hot.publish(state_at(4))
-        begun = await hot.begin()
+        ticket = await hot.prepare()
         with_four = saved(server, tmp_path)
         await hot.publish(state_at(5))
         restarted(server, with_four)
-        assert (await hot.take(begun, 1)).selection is None
+        assert (await hot.acquire(ticket, 1)).selection is None
         await back(hot)
         assert await found(other.states, run_row()) is None
 
@@ -289,16 +289,16 @@ class TestForgetting:
                 elif event == "restart":
                     restarted(server, old)
                 elif event == "late" and delayed:
-                    stores, seq, mark = delayed.pop(rng.integers(len(delayed)))
-                    if await stores.states.publish(run_row(), state_at(seq), mark) is PublishResult.ALL:
+                    stores, seq, token = delayed.pop(rng.integers(len(delayed)))
+                    if await stores.states.publish(run_row(), state_at(seq), token) is PublishResult.SHARED:
                         floor = max(floor, seq)
                 else:
                     newest = await stores.states.newest(run_row())
                     assert newest.state is None or newest.state.seq >= floor
                     head += int(rng.integers(2))  # others append
                     if event == "look":
-                        delayed.append((stores, head, newest.mark))
-                    elif await stores.states.publish(run_row(), state_at(head), newest.mark) is PublishResult.ALL:
+                        delayed.append((stores, head, newest.token))
+                    elif await stores.states.publish(run_row(), state_at(head), newest.token) is PublishResult.SHARED:
                         floor = head
                 if rng.random() < 0.3:
                     async with replica(server.url) as observer:  # it remembers nothing itself

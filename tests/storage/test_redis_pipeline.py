@@ -11,7 +11,7 @@ from bots_service.storage.redis.connection import MOST_TOGETHER, RedisPipeline, 
 from tests.servers import RedisServer, running
 from tests.storage.redis_stores import PATIENT_S
 
-RATE, LOOK = Script("rate"), Script("look")
+RATE, NEWEST = Script("rate"), Script("newest")
 ONCE = (1_000_000, 1)  # one call a second, one at once
 NEVER_SEEN = (-1, -1)
 
@@ -40,32 +40,32 @@ async def pipeline(redis_server: RedisServer) -> AsyncIterator[Counting]:
     await client.aclose()
 
 
-async def look(pipeline: RedisPipeline, run: str) -> Any:
+async def newest(pipeline: RedisPipeline, run: str) -> Any:
     """Begin a generation named like the run, or find which began."""
-    return await pipeline.outcome(LOOK, [f"{run}:state", f"{run}:leases"], (run, 1, *NEVER_SEEN))
+    return await pipeline.outcome(NEWEST, [f"{run}:state", f"{run}:leases"], (run, 1, 1, 100, *NEVER_SEEN))
 
 
 async def test_those_that_come_at_once_share_a_round_trip_and_each_gets_its_own_answer(pipeline: Counting):
-    await look(pipeline, "first")  # from now on the server knows the script
+    await newest(pipeline, "first")  # from now on the server knows the script
     pipeline.sizes = []
     runs = [f"run-{number}" for number in range(2 * MOST_TOGETHER + 3)]
-    answers = await asyncio.gather(*(look(pipeline, run) for run in runs))
+    answers = await asyncio.gather(*(newest(pipeline, run) for run in runs))
     assert [answer[1].decode() for answer in answers] == runs
     assert sorted(pipeline.sizes) == [3, MOST_TOGETHER, MOST_TOGETHER]
 
 
 async def test_a_script_that_the_server_has_not_seen_is_sent_whole(pipeline: Counting, redis_server: RedisServer):
-    await look(pipeline, "a")
+    await newest(pipeline, "a")
     with redis_server.client() as client:
         client.script_flush()
-    known, unknown = await asyncio.gather(look(pipeline, "a"), pipeline.outcome(RATE, ["limit"], ONCE))
+    known, unknown = await asyncio.gather(newest(pipeline, "a"), pipeline.outcome(RATE, ["limit"], ONCE))
     assert known[1] == b"a"
     assert unknown == [b"0"]
 
 
 async def test_what_the_server_refuses_is_told_to_its_caller_alone(pipeline: Counting):
     first, refused, last = await asyncio.gather(
-        look(pipeline, "a"), pipeline.outcome(RATE, ["limit"]), look(pipeline, "b")
+        newest(pipeline, "a"), pipeline.outcome(RATE, ["limit"]), newest(pipeline, "b")
     )
     assert isinstance(refused, ResponseError)
     assert (first[1], last[1]) == (b"a", b"b")
@@ -73,7 +73,7 @@ async def test_what_the_server_refuses_is_told_to_its_caller_alone(pipeline: Cou
 
 async def test_a_caller_that_gives_up_takes_nothing_from_the_others(pipeline: Counting):
     for turn in range(20):
-        calls = [asyncio.create_task(look(pipeline, f"{turn}-{number}")) for number in range(4)]
+        calls = [asyncio.create_task(newest(pipeline, f"{turn}-{number}")) for number in range(4)]
         for _ in range(turn % 5):
             await asyncio.sleep(0)
         calls[1].cancel()
@@ -85,10 +85,10 @@ async def test_all_that_wait_for_a_server_that_hangs_are_told_in_time():
     with running(RedisServer()) as server:
         client = client_of(server.url, PATIENT_S)
         hasty = RedisPipeline(client, timeout_s=0.3)
-        await look(hasty, "a")
+        await newest(hasty, "a")
         server.hang()
         async with asyncio.timeout(PATIENT_S):
-            outcomes = await asyncio.gather(*(look(hasty, f"run-{number}") for number in range(3 * MOST_TOGETHER)))
+            outcomes = await asyncio.gather(*(newest(hasty, f"run-{number}") for number in range(3 * MOST_TOGETHER)))
             await hasty.close()
         assert {type(outcome) for outcome in outcomes} == {TimeoutError}
         await client.aclose()

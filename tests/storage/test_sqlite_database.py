@@ -16,7 +16,8 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import fresh_state
 from bots_service.errors import DamagedStateError, DatasetExistsError, StorageUnavailableError
 from bots_service.ports.records import SnapshotRow
-from bots_service.storage.sql.datasets import STAGE_LIFETIME_S, SqlDatasets
+from bots_service.retention import STAGES_S
+from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth
 from bots_service.storage.sqlite import SqliteDatabase
 from tests.storage import made
@@ -238,7 +239,7 @@ async def test_stages_of_uploads_that_died_are_dropped_a_day_later(url: str):
     datasets = SqlDatasets(database, clock=clock)
     old = await datasets.stage()
     await datasets.add_block(old, made.block(0, 3))
-    clock.now = STAGE_LIFETIME_S + 1
+    clock.now = STAGES_S + 1
     new = await datasets.stage()
     stages = await database.read(lambda connection: connection.execute(text("SELECT id FROM datasets")).scalars().all())
     assert stages == [new]

@@ -11,7 +11,7 @@ from bots_service.core.arrays import frozen
 from bots_service.core.pool import Pool
 from bots_service.core.task_ids import TaskIds
 from bots_service.errors import UnknownRunError
-from bots_service.ports.hot import LeaseEnds
+from bots_service.ports.hot import LeaseTtls
 from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset
 from bots_service.usecases.read_run import TOLD, LeaseGroup, grouped
 from tests.usecases.replicas import Replica
@@ -33,7 +33,7 @@ async def in_flight(world: World, limit: int = 100, run: str = "default") -> tup
 @given(st.dictionaries(st.integers(0, SIZE - 1), st.sampled_from([0.5, 30.0, 1800.0, 3600.0])), st.integers(1, 5))
 def test_tasks_are_grouped_by_when_their_leases_end(ends: dict[int, float], limit: int):
     tasks = sorted(ends)
-    leased = LeaseEnds(frozen(np.array(tasks, np.int32)), frozen(np.array([ends[task] for task in tasks], float)))
+    leased = LeaseTtls(frozen(np.array(tasks, np.int32)), frozen(np.array([ends[task] for task in tasks], float)))
     expected = []
     for left_s in sorted(set(ends.values())):
         together = [task for task in tasks if ends[task] == left_s]

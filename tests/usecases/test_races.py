@@ -52,10 +52,10 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
     states, leases = here.hot.states, here.hot.leases
     publish, release = states.publish, leases.release
 
-    async def cut_off(run: RunRow, state: RunState, mark: str) -> PublishResult:
+    async def cut_off(run: RunRow, state: RunState, token: str) -> PublishResult:
         monkeypatch.setattr(states, "publish", publish)
-        await publish(run, state, mark)
-        return PublishResult.ALONE
+        await publish(run, state, token)
+        return PublishResult.LOCAL
 
     async def while_others_look(run: RunRow, tasks: Tasks) -> None:
         assert not (await here.describe()).degraded
@@ -75,11 +75,11 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
     await there.select(1)
     publish, tries = here.hot.states.publish, list[int]()
 
-    async def wiped_before(run: RunRow, state: RunState, mark: str) -> PublishResult:
+    async def wiped_before(run: RunRow, state: RunState, token: str) -> PublishResult:
         tries.append(state.seq)
         with redis_server.client() as client:
             client.flushall()
-        return await publish(run, state, mark)
+        return await publish(run, state, token)
 
     with monkeypatch.context() as wiping:
         wiping.setattr(here.hot.states, "publish", wiped_before)
@@ -98,7 +98,7 @@ async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_
 ):
     here, _ = replicas
     receipt = await here.report(outcome("t0"))
-    take = here.hot.leases.take
+    take = here.hot.leases.acquire
 
     async def wiped_before(*arguments: Any, **options: Any) -> LeaseResult:
         with redis_server.client() as client:
@@ -107,7 +107,7 @@ async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_
 
     monkeypatch.setattr(select_module, "PATIENCE_S", 0.1)
     with monkeypatch.context() as wiping:
-        wiping.setattr(here.hot.leases, "take", wiped_before)
+        wiping.setattr(here.hot.leases, "acquire", wiped_before)
         async with asyncio.timeout(30):
             made = await asyncio.gather(*(here.select(4) for _ in range(3)))
     assert [(selection.seq, selection.degraded) for selection in made] == [(receipt.seq, True)] * 3
@@ -122,7 +122,7 @@ async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_w
     monkeypatch.setattr(live_module, "REMEMBERED_RUNS", 1)
     publish, newest = catch_up.states.publish, catch_up.states.newest
 
-    async def outdated(run: RunRow, state: RunState, mark: str) -> PublishResult:
+    async def outdated(run: RunRow, state: RunState, token: str) -> PublishResult:
         monkeypatch.setattr(catch_up.states, "publish", publish)
         return PublishResult.OUTDATED
 

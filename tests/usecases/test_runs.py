@@ -12,7 +12,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.task_table import SORTS
 from bots_service.engine import open_runs as open_run_module
 from bots_service.engine.dataset_builder import DatasetHeader
-from bots_service.engine.replay import NEWEST_KEPT, superfluous
+from bots_service.engine.replay import superfluous
 from bots_service.errors import (
     InvalidInputError,
     InvalidSettingsError,
@@ -22,6 +22,7 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import IdempotencyKey, KeptAnswer, RunPut, SnapshotRow
+from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.usecases import read_tasks as read_tasks_module
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.read_tasks import Query
@@ -290,7 +291,7 @@ async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
         seqs += [row.seq for row in page]
         after = page[-1].seq
     assert seqs[0] == 3
-    assert seqs[-NEWEST_KEPT:] == [105, 110, 115, 120]
+    assert seqs[-NEWEST_SNAPSHOTS:] == [105, 110, 115, 120]
 
 
 async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: World):
@@ -313,10 +314,10 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
         gone = set(superfluous(rows))
         rows = [row for row in rows if row.seq not in gone]
         kept = [0, *(row.seq for row in rows if not row.wanted)]
-        assert len(kept) <= NEWEST_KEPT + 2 * np.log2(head / every + 1) + 3
+        assert len(kept) <= NEWEST_SNAPSHOTS + 2 * np.log2(head / every + 1) + 3
         for before, after in pairwise(kept):
             folded, behind = after - 1 - before, head - (after - 1)
-            assert folded <= behind + (NEWEST_KEPT + 1) * every
+            assert folded <= behind + (NEWEST_SNAPSHOTS + 1) * every
     assert sum(row.wanted for row in rows) == 6
 
 
@@ -335,7 +336,7 @@ async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World
     for seq in range(0, 151, 7):
         folded.clear()
         assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
-        assert sum(folded) // 2 <= (150 - seq) + 5 * (NEWEST_KEPT + 1)  # looked at once for rewinds, folded once
+        assert sum(folded) // 2 <= (150 - seq) + 5 * (NEWEST_SNAPSHOTS + 1)  # looked at once for rewinds, folded once
 
 
 async def test_tasks_without_reference_models_can_be_a_pool(empty: World):

@@ -171,14 +171,14 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
     await world.report(outcome("t1"))
     await world.select(3)
     leases = world.use.select_tasks.leases
-    take, drawn = leases.take, asyncio.Event()
+    acquire, drawn = leases.acquire, asyncio.Event()
 
-    async def slow(run, selection, begun, **terms):
+    async def slow(run, selection, ticket, **terms):
         drawn.set()
         await asyncio.sleep(0.02)
-        return await take(run, selection, begun, **terms)
+        return await acquire(run, selection, ticket, **terms)
 
-    leases.take = slow  # type: ignore[method-assign]
+    leases.acquire = slow  # type: ignore[method-assign]
     before = asyncio.create_task(world.select(5))
     await drawn.wait()
     rewinding = asyncio.create_task(world.rewind(0))
@@ -255,9 +255,9 @@ async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: 
     with pytest.raises(InvalidSelectionError) as refused:
         await world.report(outcome("t1"), run="b", selection_id=mine.id)
     assert [flaw.where for flaw in refused.value.flaws] == [("body", "selection_id")]
-    numbers, mark = mine.id.rsplit("-", 1)
-    mangled = ["", "-", "a-b", numbers, mark, f"0-0-0-1-{mark}", f"{numbers}-{mark}0", f" {mine.id}", f"{mine.id} "]
-    mangled += ["\ud800-0-0-0-0", f"\u0660-0-0-0-{mark}", "9" * 5000, f"{mine.id}-{mark}", "0-0-0-" + mark]
+    numbers, token = mine.id.rsplit("-", 1)
+    mangled = ["", "-", "a-b", numbers, token, f"0-0-0-1-{token}", f"{numbers}-{token}0", f" {mine.id}", f"{mine.id} "]
+    mangled += ["\ud800-0-0-0-0", f"\u0660-0-0-0-{token}", "9" * 5000, f"{mine.id}-{token}", "0-0-0-" + token]
     for wrong in mangled:
         with pytest.raises(InvalidSelectionError):
             await world.report(outcome("t1"), run="a", selection_id=wrong)
@@ -290,17 +290,17 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     leases = world.use.select_tasks.leases
-    take = leases.take
+    acquire = leases.acquire
     taken: list[np.ndarray] = []
 
-    async def contested(run, selection, begun, **terms):
+    async def contested(run, selection, ticket, **terms):
         """Another replica leases the same tasks just before."""
-        if len(taken) < rivals and not begun.alone:
+        if len(taken) < rivals and not ticket.local:
             taken.append(selection.tasks)
-            await take(run, selection, begun, **{**terms, "key": None})
-        return await take(run, selection, begun, **terms)
+            await acquire(run, selection, ticket, **{**terms, "key": None})
+        return await acquire(run, selection, ticket, **terms)
 
-    leases.take = contested  # type: ignore[method-assign]
+    leases.acquire = contested  # type: ignore[method-assign]
     rivals = 30  # 12 draws were too few once, where reports kept coming and Redis was wiped ten times a second
     selection = await world.select(1)
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())

@@ -7,10 +7,9 @@ from typing import Any, Literal, get_args
 from bots_service.core.belief.capability import CapabilityRule
 from bots_service.core.belief.kinds import KINDS
 from bots_service.errors import Flaw, InvalidSettingsError
+from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
 Strategy = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
-
-WEEK_S = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class RunSettings:
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
-    lease_seconds: float = 3600.0
+    lease_seconds: float = LEASE_S
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
@@ -99,7 +98,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "target": (0.0, 1.0),
     "capability_momentum": (0.0, 1.0),
     "temperature": (1e-6, 1e3),
-    "lease_seconds": (1.0, WEEK_S),
+    "lease_seconds": (1.0, LONGEST_LEASE_S),
 }
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9

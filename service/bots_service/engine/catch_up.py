@@ -42,8 +42,8 @@ class CatchUp:
         """Return the newest published state; where none can be trusted, the state after the whole journal."""
         published = await self.states.newest(run.row)
         if published.state is not None:
-            return KnownState(published.state, published.mark)
-        return await self.current(run, published.mark)
+            return KnownState(published.state, published.token)
+        return await self.current(run, published.token)
 
     async def newest_or_known(self, run: OpenRun) -> KnownState:
         """Return the newest state; with neither the shared store nor SQL, an older one that this process holds.
@@ -58,56 +58,56 @@ class CatchUp:
                 raise
             return KnownState(known.state, NO_TOKEN)
 
-    async def current(self, run: OpenRun, mark: str | None = None) -> KnownState:
+    async def current(self, run: OpenRun, token: str | None = None) -> KnownState:
         """Return the state after the whole journal, with what a caller appended who gave up before it was folded."""
-        return await self.through(run, await self.replay.head(run), mark)
+        return await self.through(run, await self.replay.head(run), token)
 
-    async def through(self, run: OpenRun, seq: int, mark: str | None = None) -> KnownState:
+    async def through(self, run: OpenRun, seq: int, token: str | None = None) -> KnownState:
         """Return a state with at least entry `seq` folded in, published if the shared store can be reached.
 
         Args:
             run: the run.
             seq: the entry.
-            mark: what the hot store said before the run's head was read, where it had no state to trust.
+            token: what the hot store said before the run's head was read, where it had no state to trust.
         """
         with Span("catch up", self.metrics.catch_up_seconds, seq=seq):
-            return await self._through(run, seq, mark)
+            return await self._through(run, seq, token)
 
-    async def _through(self, run: OpenRun, seq: int, mark: str | None) -> KnownState:
+    async def _through(self, run: OpenRun, seq: int, token: str | None) -> KnownState:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
-        asked_after = 0  # the entries up to here were committed before the mark was made
+        asked_after = 0  # the entries up to here were committed before the token was issued
         while True:
             async with live.folding:
-                known = await self._nearest(run, seq, mark)
-                if known is not None and known.state.seq >= seq and not known.degraded and mark in (None, known.mark):
+                known = await self._nearest(run, seq, token)
+                if known is not None and known.state.seq >= seq and not known.degraded and token in (None, known.token):
                     return known
-                if mark is None:
-                    mark = (await self.states.newest(run.row)).mark if known is None else known.mark
+                if token is None:
+                    token = (await self.states.newest(run.row)).token if known is None else known.token
                 state, receipts = await self._up_to(run, live, None if known is None else known.state)
                 # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
                 with Span("publish", seq=state.seq):
-                    reach = await self.states.publish(run.row, state, mark)
-                if reach in (PublishResult.ALL, PublishResult.ALONE):
+                    result = await self.states.publish(run.row, state, token)
+                if result in (PublishResult.SHARED, PublishResult.LOCAL):
                     # What a report is acknowledged with, so not before either.
-                    live.remember(receipts, degraded=reach is PublishResult.ALONE)
-                    return KnownState(state, NO_TOKEN if reach is PublishResult.ALONE else mark)
-                if reach is PublishResult.SUPERSEDED and seq <= asked_after:
+                    live.remember(receipts, degraded=result is PublishResult.LOCAL)
+                    return KnownState(state, NO_TOKEN if result is PublishResult.LOCAL else token)
+                if result is PublishResult.SUPERSEDED and seq <= asked_after:
                     # Every replica asks SQL and finds these entries, so a report can be acknowledged. Trying until a
                     # state is published never ends where the hot store is wiped faster than a publication takes.
-                    # `take` refuses a selection from this state.
+                    # `acquire` refuses a selection from this state.
                     live.remember([made for made in receipts if made.seq <= asked_after], degraded=False)
-                    return KnownState(state, mark)
+                    return KnownState(state, token)
             # The hot store lost something, or the dataset changed: SQL knows.
             asked_after = live.wanted
-            mark = (await self.states.newest(run.row)).mark
+            token = (await self.states.newest(run.row)).token
             live.wanted = max(live.wanted, await self.replay.head(run))
 
-    async def _nearest(self, run: OpenRun, seq: int, mark: str | None) -> KnownState | None:
+    async def _nearest(self, run: OpenRun, seq: int, token: str | None) -> KnownState | None:
         """Return the state to fold entry `seq` into; where entries before it are missing, what others published."""
         known = self.states.known(run.row)
         is_near = known is not None and known.state.seq >= seq - 1
-        if mark is None:  # else the hot store was asked just now, so it says nothing of this process's memory
+        if token is None:  # else the hot store was asked just now, so it says nothing of this process's memory
             self.metrics.caches.states.looked_up(found=is_near)
         if is_near:
             return known
@@ -139,7 +139,7 @@ class CatchUp:
         """Return what folding entry `seq` did."""
         live, degraded = self.live(run.row.id), False
         live.wanted = max(live.wanted, seq)
-        async with live.acknowledging:  # while some fold, others' marks would grow old
+        async with live.acknowledging:  # while some fold, others' tokens would grow old
             if seq not in live.folded:
                 degraded = (await self.through(run, seq)).degraded
         folded = live.folded.get(seq)

@@ -19,6 +19,7 @@ from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import KeptAnswer, RunRow, SnapshotRow
+from bots_service.retention import NEWEST_SNAPSHOTS, SNAPSHOTS_READ
 from bots_service.spans import Span
 
 log = structlog.get_logger(__name__)
@@ -147,10 +148,6 @@ def fold(
     return state, receipts
 
 
-NEWEST_KEPT = 4
-MOST = 10_000  # snapshots of one run that thinning looks at
-
-
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
     """Stores a state every so many entries and on demand, and thins old ones.
@@ -168,7 +165,7 @@ class SaveSnapshot:
 
     async def thin(self, run: RunRow) -> None:
         """Drop the snapshots that no longer shorten much."""
-        rows = await self.snapshots.after(run, 0, MOST)
+        rows = await self.snapshots.after(run, 0, SNAPSHOTS_READ)
         await self.snapshots.drop(run, superfluous(rows))
 
     async def __call__(
@@ -196,10 +193,10 @@ def superfluous(rows: list[SnapshotRow]) -> list[int]:
     """
     automatic = sorted((row.seq for row in rows if not row.wanted), reverse=True)
     drop: list[int] = []
-    if len(automatic) <= NEWEST_KEPT:
+    if len(automatic) <= NEWEST_SNAPSHOTS:
         return drop
-    newest, after = automatic[0], automatic[NEWEST_KEPT - 1]
-    for seq, before in pairwise([*automatic[NEWEST_KEPT:], 0]):
+    newest, after = automatic[0], automatic[NEWEST_SNAPSHOTS - 1]
+    for seq, before in pairwise([*automatic[NEWEST_SNAPSHOTS:], 0]):
         if after - before <= newest - after:
             drop.append(seq)
         else:

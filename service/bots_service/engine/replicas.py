@@ -44,12 +44,12 @@ class TellReplicas:
         Those that can't be told notice by themselves within seconds.
         """
         async for run in all_runs(self.runs, dataset.id):
-            await self.states.doubt(run)
+            await self.states.invalidate(run)
 
     async def of_new(self, dataset: DatasetRow) -> None:
         """Say that the dataset's runs are new."""
         async for run in all_runs(self.runs, dataset.id):
-            await self.states.created(run)
+            await self.states.register(run)
 
 
 EVERY_S = 1.0

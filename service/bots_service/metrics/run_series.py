@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from bots_service.core.arrays import Floats
 from bots_service.core.receipt import BINS, Receipt, TagSums
+from bots_service.retention import IDLE_SERIES_S
 
 BIN_NAMES = [str(place / BINS) for place in range(BINS)]  # of a calibration, each after its lower end
 
@@ -159,7 +160,6 @@ class CountedRuns(Collector):
 
 
 MOST_RUNS = 32  # with series of their own; a run has about 80, and at most 68 more by tag
-IDLE_S = 3600.0  # a run that did nothing for so long makes room for another
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 
@@ -285,11 +285,13 @@ class RunsAtWork:
     def forget_idle(self) -> None:
         """Drop the series of runs that did nothing for long."""
         for names, (_, since) in list(self._known.items()):
-            if self._clock() - since > IDLE_S and names != OTHERS:  # of the others nobody knows which are idle
+            if self._clock() - since > IDLE_SERIES_S and names != OTHERS:  # of the others nobody knows which are idle
                 self._drop(names)
 
     def _has_room(self) -> bool:
-        if self._is_full() and self._clock() - self._idlest_since() > IDLE_S:  # asked by each report of the others
+        if (
+            self._is_full() and self._clock() - self._idlest_since() > IDLE_SERIES_S
+        ):  # asked by each report of the others
             self.forget_idle()
         return not self._is_full()
 

@@ -1,4 +1,106 @@
-"""The hot store: newest states, leases, and selections by idempotency key. Losing it loses nothing acknowledged."""
+"""The hot store: each run's newest state, its leases, and its selections by idempotency key.
+
+The journal in SQL is the truth; the hot store is soft state that saves reading it. Losing all of it loses nothing that
+was acknowledged: it costs a read of SQL, and answers that say `degraded`.
+
+Two stores exist. Redis is shared by all replicas (`storage/redis`). Memory serves one process (`storage/memory`), which
+may be the only one, or one of several that see nothing of each other.
+
+# Version tokens
+
+A token names a run and a period in which the store lost nothing of the run, this process missed nothing of what others
+wrote there, and no change of the run's dataset was announced. It is opaque to callers, and travels in a loop:
+
+1. `newest` returns a token, with a state only if that state can be trusted.
+2. Without a state, the caller reads the run's head and its dataset's version from SQL, and folds the journal up to it.
+3. `publish` hands the state and the token back. If the period has ended it answers SUPERSEDED (the store lost something
+   or the dataset changed, so every process reads SQL next) or OUTDATED (this process lost sight of the store): begin
+   again at 1.
+
+So a state that was folded before the store lost something never lands after it. `NO_TOKEN` says that no such period
+exists: the store can't be asked, or other processes publish elsewhere.
+
+In Redis a token is `outages:generation`. A **generation** is a random id in the run's header, beside the run_id of the
+Redis server that wrote it. A new one begins when
+
+- a script finds no header, or one that another server process wrote (Redis was wiped, evicted the key, restarted, or a
+  replica was promoted): the state is dropped, revision and ordinals begin at random, and leases count as lost;
+- the dataset changes or somebody published without Redis (`invalidate`): state, leases and ordinals stay;
+- the state is deleted or its bytes are damaged: the state is dropped, the leases stay.
+
+`outages` counts how often this process found Redis away, so no token from before an outage holds after it.
+
+A process trusts a generation once it has published in it itself, for then it has read SQL since the generation began.
+Until then `newest` returns no state, whatever others published.
+
+# Leases
+
+A selection is optimistic: `prepare` returns a ticket, the caller draws tasks, `acquire` leases all of them or none. The
+ticket names what the draw relied on: the token, the state (epoch, seq), the `revision` of the leases, which grows with
+each change of them, and the `ordinal` of this selection among those from the same state, which seeds the draw.
+
+- `acquire` finds another state or token: `stale`. Ask for the newest state.
+- It finds another revision or ordinal: a conflict. It reserves an ordinal for this process and refuses the draw once.
+  The next draw has that ordinal for itself, and is refused only if it shares a task with a lease that it didn't know.
+- It finds a selection under the same idempotency key: `previous`.
+
+`prepare` may answer from this process's memory: what is wrong there, `acquire` refuses. After leases were lost, tickets
+say `degraded` until the longest of them would have ended (`lease_seconds`), for others may work on the same tasks.
+
+# When Redis is away
+
+A script that fails twice makes Redis count as away for this process. It is not asked again until a probe succeeds.
+Meanwhile states and leases live in this process's memory: `publish` returns LOCAL, tickets are `local` and `degraded`.
+What others must hear runs once Redis is back, before anything else does: `register`, `invalidate`, `delete`, `clear`,
+`release`, and an `invalidate` for each run of which a state was published locally. Local leases stay in this process's
+memory until they end.
+
+# Transitions
+
+Before each event, process P has published state 4 of a registered run, and holds its token and a ticket. The columns
+say what P sees after the event: what `newest` returns, what `publish` of state 4 with the old token returns, what
+`acquire` with the old ticket returns, and what the ticket of P's next selection says, once P has read SQL.
+
+In Redis; Q is another replica:
+
+| event                             | newest  | publish    | acquire  | next ticket |
+|-----------------------------------|---------|------------|----------|-------------|
+| nothing                           | state 4 | SHARED     | leased   | shared      |
+| P publishes state 5               | state 5 | SHARED     | stale    | shared      |
+| Q publishes state 5               | state 5 | SHARED     | stale    | shared      |
+| Q leases tasks                    | state 4 | SHARED     | conflict | shared      |
+| Q releases tasks                  | state 4 | SHARED     | conflict | shared      |
+| a lease ends                      | state 4 | SHARED     | conflict | shared      |
+| clear                             | state 4 | SHARED     | conflict | shared      |
+| invalidate                        | none    | SUPERSEDED | stale    | shared      |
+| delete                            | none    | SUPERSEDED | stale    | shared      |
+| Redis is wiped                    | none    | SUPERSEDED | stale    | degraded    |
+| Redis restarts from its file      | none    | SUPERSEDED | stale    | degraded    |
+| Q finds the state's bytes damaged | none    | SUPERSEDED | stale    | shared      |
+| Redis is away                     | none    | LOCAL      | conflict | local       |
+| Redis was away                    | none    | OUTDATED   | stale    | shared      |
+| Q published while cut off         | none    | SUPERSEDED | stale    | shared      |
+
+In the memory of the only process nobody else changes anything, so nothing is ever stale:
+
+| event                             | newest  | publish  | acquire  | next ticket |
+|-----------------------------------|---------|----------|----------|-------------|
+| nothing                           | state 4 | SHARED   | leased   | shared      |
+| P publishes state 5               | state 5 | SHARED   | leased   | shared      |
+| a lease ends                      | state 4 | SHARED   | conflict | shared      |
+| clear                             | state 4 | SHARED   | conflict | shared      |
+| invalidate                        | state 4 | SHARED   | leased   | shared      |
+| delete                            | none    | SHARED   | leased   | shared      |
+
+In the memory of one of several processes nothing can be trusted:
+
+| event                             | newest  | publish  | acquire  | next ticket |
+|-----------------------------------|---------|----------|----------|-------------|
+| nothing                           | none    | LOCAL    | leased   | local       |
+| invalidate                        | none    | LOCAL    | leased   | local       |
+
+`tests/storage/test_hot_transitions.py` plays every row of these tables.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,79 +110,77 @@ from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.state import RunState
 from bots_service.ports.records import RunRow, Selection
 
-NO_TOKEN = ""  # where the store could not be asked; nothing can be published with it
+NO_TOKEN = ""  # the store could not be asked; nothing can be published with it
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedState:
-    """A run's newest state as the hot store has it, None if it has none that can be trusted.
+    """What the hot store has of a run.
 
-    mark: names the time since which the store lost nothing and was told of every change of the run's dataset; goes
-    back to it with the next state. NO_MARK if the store can't be asked.
+    state: the newest state; None if there is none that can be trusted.
+    token: goes back to the store with the next state; NO_TOKEN if the store can't be asked.
     """
 
     state: RunState | None
-    mark: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """A run's state, as a process goes on from it.
+    """A run's state that a process goes on from.
 
-    mark: under which it was published; NO_MARK if other replicas can't see it, or nobody can say whether it is the
-    newest.
+    token: it was published with; NO_TOKEN if other replicas can't see the state, or it may not be the newest.
     """
 
     state: RunState
-    mark: str
+    token: str
 
     @property
     def degraded(self) -> bool:
         """Whether other replicas may know a newer state, or not know this one."""
-        return self.mark == NO_TOKEN
+        return self.token == NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTicket:
-    """What a selection starts from.
+    """What a selection is drawn from.
 
-    ordinal: of this selection among those made from this state; no other has the same.
+    ordinal: number of this selection among those from the same state; no other selection has the same.
     leased: sorted tasks in flight.
-    turn: counts the changes of the run's leases.
-    mark: of the state.
-    alone: other replicas can't be asked, and won't know of this selection.
-    degraded: others may be working on the same tasks, for the selection is made alone, or leases were lost lately.
-    previous: the selection that was made under the same key, with its request's fingerprint.
+    revision: of the run's leases; it grows with each change of them.
+    token: of the state.
+    local: the store is away; the tasks are leased in this process's memory, and other replicas won't know.
+    degraded: others may work on the same tasks, because the ticket is local or leases were lost lately.
+    previous: the request's fingerprint and the selection that was made under the same key before.
     """
 
     ordinal: int
     leased: Tasks
-    turn: int = 0
-    mark: str = NO_TOKEN
-    alone: bool = False
+    revision: int = 0
+    token: str = NO_TOKEN
+    local: bool = False
     degraded: bool = False
     previous: tuple[str, Selection] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseEnds:
+class LeaseTtls:
     """The tasks in flight.
 
     tasks: sorted.
-    left_s: seconds until the lease of each ends, above 0, by the clock of whoever ends it; the same for tasks that were
-    leased together.
+    ttl_s: seconds until the lease of each ends, above 0, by the store's clock; equal for tasks leased together.
     """
 
     tasks: Tasks
-    left_s: Floats
+    ttl_s: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
     """What became of a selection.
 
-    selection: the one that is leased now, None if none is: begin again.
-    previous: the selection that was made under the same key meanwhile, with its request's fingerprint.
+    selection: the one that is leased now; None if none is: prepare and draw again.
+    previous: the request's fingerprint and the selection that was made under the same key in the meantime.
     stale: a newer state was published, the dataset changed, or the store lost something: ask for the newest state.
     """
 
@@ -90,115 +190,114 @@ class LeaseResult:
 
 
 class PublishResult(Enum):
-    """Who can see what was published."""
+    """Who can see a published state."""
 
-    ALL = "all"
+    SHARED = "shared"
     """Every replica sees this state, or a newer one."""
-    ALONE = "alone"
+    LOCAL = "local"
     """Only this process: the shared store is away."""
     SUPERSEDED = "superseded"
-    """Nobody, but no replica goes on from an older state: since the mark was made the store lost something, or the
-    dataset changed, so that each asks SQL first. It finds there whatever was committed before the mark was made."""
+    """Nobody, but no replica goes on from an older state: since the token was issued the store lost something, or the
+    dataset changed, so each reads SQL first and finds there whatever was committed before the token was issued."""
     OUTDATED = "outdated"
-    """Nobody: since the mark was made this process lost sight of the store. Ask for the newest again."""
+    """Nobody: since the token was issued this process lost sight of the store. Ask for the newest state again."""
 
 
 class States(Protocol):
-    """The newest known state of each run."""
+    """The newest state of each run."""
 
     def known(self, run: RunRow) -> KnownState | None:
         """Return the newest state that this process holds; others may have published a newer one."""
         ...
 
-    async def created(self, run: RunRow) -> None:
-        """Note that the run is new: a store that knows nothing of a run otherwise takes its leases for lost."""
+    async def register(self, run: RunRow) -> None:
+        """Tell the store that the run is new; otherwise it would count the leases of a run it doesn't know as lost."""
         ...
 
     async def newest(self, run: RunRow) -> PublishedState:
-        """Return the newest published state.
+        """Return the newest published state and the token to go on with.
 
-        It has none if none can be trusted, for nobody published one, or the shared store was wiped, restarted, or is
-        away, or this process has published none since the run's dataset changed: the run's head in SQL, read after this
-        returns, then says what the newest state is, and how the dataset stands.
+        Without a state, the caller must read the run's head in SQL after this returns: it says what the newest state
+        is, and what the dataset's version is.
         """
         ...
 
-    async def publish(self, run: RunRow, state: RunState, mark: str) -> PublishResult:
-        """Make a state known, unless one with a greater (epoch, seq) is.
+    async def publish(self, run: RunRow, state: RunState, token: str) -> PublishResult:
+        """Make a state the newest, unless one with a greater (epoch, seq) is.
 
         Args:
             run: the run.
-            state: its state, with everything in it that was committed when the mark was made.
-            mark: of what `newest` or `known` returned before the run's head was read.
+            state: its state, with every entry that was committed when the token was issued.
+            token: what `newest` or `known` returned before the run's head was read.
         """
         ...
 
-    async def doubt(self, run: RunRow) -> None:
-        """Make every process ask SQL before it goes on with the run: its dataset is no longer what they know."""
+    async def invalidate(self, run: RunRow) -> None:
+        """End the run's tokens, because its dataset changed: every process reads SQL before it goes on."""
         ...
 
-    async def forget(self, run: RunRow) -> None:
-        """Forget the run's state, here and everywhere: the run is gone."""
+    async def delete(self, run: RunRow) -> None:
+        """Delete the run's state, here and everywhere, because the run is gone."""
         ...
 
 
 class Leases(Protocol):
     """Tasks in flight, and selections by their idempotency key."""
 
-    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
-        """Return what a selection from this state starts from.
+    async def prepare(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
+        """Return the ticket that a selection from this state is drawn with.
 
-        A shared store may answer from memory what is no longer so; `take` then refuses the selection.
+        A shared store may answer from this process's memory; `acquire` refuses a ticket that no longer holds.
 
         Args:
             run: the run.
-            known: what the selection will be drawn from, known before its dataset was looked at; with NO_MARK the tasks
-                are leased in this process only.
+            known: what the selection will be drawn from, known before its dataset was looked at; with NO_TOKEN the
+                tasks are leased in this process only.
             key: the idempotency key.
         """
         ...
 
-    async def take(
+    async def acquire(
         self,
         run: RunRow,
         selection: Selection,
-        begun: LeaseTicket,
+        ticket: LeaseTicket,
         *,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
     ) -> LeaseResult:
-        """Lease the selection's tasks, all or none, and remember it under its key.
+        """Lease the selection's tasks, all or none, and keep it under its key.
 
         Args:
             run: the run.
             selection: what was drawn.
-            begun: what it was drawn from.
+            ticket: what it was drawn from.
             seconds: how long the leases last.
             key: the idempotency key.
             fingerprint: of the request that came with the key.
-            reuse: lease tasks again that `begun` says are on lease, for they are wanted first or too few others are
-                left; a task that was leased since is still refused.
+            reuse: lease tasks again that the ticket lists as leased, because the request asks for them first or too
+                few others are left; a task that was leased since is still refused.
         """
         ...
 
     async def release(self, run: RunRow, tasks: Tasks) -> None:
-        """End the leases of these tasks; those that have none are fine."""
+        """End the leases of these tasks; tasks without a lease are ignored."""
         ...
 
     async def leased(self, run: RunRow) -> Tasks:
         """Return the tasks in flight, sorted."""
         ...
 
-    async def ends(self, run: RunRow) -> LeaseEnds:
+    async def ttls(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""
         ...
 
-    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
-        """Return the selection that was made under a key, with its request's fingerprint; None if none is known."""
+    async def previous(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        """Return the request's fingerprint and the selection that was made under a key, None if there is none."""
         ...
 
-    async def forget(self, run: RunRow) -> None:
-        """End all leases of the run, and forget its selections."""
+    async def clear(self, run: RunRow) -> None:
+        """End all leases of the run, and forget its selections by key."""
         ...

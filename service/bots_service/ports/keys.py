@@ -97,7 +97,7 @@ class Keys(Protocol):
 class RateLimits(Protocol):
     """Counts calls. Never raises: where a shared store is away, each process counts for itself."""
 
-    async def take(self, key_id: str, rate: Rate) -> float:
+    async def hit(self, key_id: str, rate: Rate) -> float:
         """Count one call of a key, unless it comes too early.
 
         Returns:

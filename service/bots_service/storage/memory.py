@@ -13,14 +13,15 @@ from bots_service.core.state import RunState
 from bots_service.ports.hot import (
     NO_TOKEN,
     KnownState,
-    LeaseEnds,
     LeaseResult,
     LeaseTicket,
+    LeaseTtls,
     PublishedState,
     PublishResult,
 )
 from bots_service.ports.keys import Rate
 from bots_service.ports.records import RunRow, Selection
+from bots_service.retention import SELECTIONS_S
 
 REMEMBERED_KEYS = 4096  # more than there are keys in use; those that rested are forgotten
 
@@ -37,8 +38,8 @@ class MemoryRateLimits:
         self._clock = clock
         self._rested_at: dict[str, float] = {}
 
-    async def take(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key, unless it comes too early; return in how many seconds it would not, else 0."""
+    async def hit(self, key_id: str, rate: Rate) -> float:
+        """Count one call of a key; return 0, or in how many seconds the key may call again if it calls too early."""
         now = self._clock()
         rested_at = max(self._rested_at.get(key_id, now), now)
         wait_s = rested_at + (1 - rate.burst) / rate.per_second - now
@@ -51,21 +52,22 @@ class MemoryRateLimits:
 
 
 STATE_BYTES = 4096  # of a state without its arrays, about
-MARK = "memory"  # what a process forgets when it ends, nobody can ask it for: one mark is enough
+TOKEN = "memory"  # noqa: S105 - no secret; this process's memory lasts as long as the process: one token is enough
 
 
 class MemoryStates:
     """A States. Where memory is short, the states of runs that nobody asked for longest go first."""
 
-    def __init__(self, capacity_bytes: int, *, alone: bool = False) -> None:
+    def __init__(self, capacity_bytes: int, *, only_process: bool = True) -> None:
         """Keep states in memory.
 
         Args:
             capacity_bytes: of the states; the one published last stays, however large it is.
-            alone: other processes publish too, where this one can't look: nothing it holds is known to be the newest.
+            only_process: no other process works on the same database; otherwise nothing held here is known to be the
+                newest.
         """
         self._capacity_bytes = capacity_bytes
-        self._mark = NO_TOKEN if alone else MARK
+        self._token = TOKEN if only_process else NO_TOKEN
         self._bytes = 0
         self._states: OrderedDict[tuple[int, str], RunState] = OrderedDict()
 
@@ -75,20 +77,20 @@ class MemoryStates:
         if state is None:
             return None
         self._states.move_to_end(_key(run))
-        return KnownState(state, self._mark)
+        return KnownState(state, self._token)
 
-    async def created(self, run: RunRow) -> None:
+    async def register(self, run: RunRow) -> None:
         """Do nothing: memory that knows nothing of a run has lost nothing."""
 
     async def newest(self, run: RunRow) -> PublishedState:
         """Return the newest published state; without one if none is known, or others may have published a newer one."""
-        known = None if self._mark == NO_TOKEN else self.known(run)
-        return PublishedState(None if known is None else known.state, self._mark)
+        known = None if self._token == NO_TOKEN else self.known(run)
+        return PublishedState(None if known is None else known.state, self._token)
 
-    async def publish(self, run: RunRow, state: RunState, mark: str) -> PublishResult:  # noqa: ARG002 - the port's mark
+    async def publish(self, run: RunRow, state: RunState, token: str) -> PublishResult:  # noqa: ARG002 - one token
         """Make a state known, unless one with a greater (epoch, seq) is."""
         self.keep(run, state)
-        return PublishResult.ALONE if self._mark == NO_TOKEN else PublishResult.ALL
+        return PublishResult.LOCAL if self._token == NO_TOKEN else PublishResult.SHARED
 
     def keep(self, run: RunRow, state: RunState) -> None:
         """Hold a state, unless one with a greater (epoch, seq) is held."""
@@ -102,10 +104,10 @@ class MemoryStates:
             _, oldest = self._states.popitem(last=False)
             self._bytes -= nbytes(oldest)
 
-    async def doubt(self, run: RunRow) -> None:
+    async def invalidate(self, run: RunRow) -> None:
         """Do nothing: nobody else reads this memory."""
 
-    async def forget(self, run: RunRow) -> None:
+    async def delete(self, run: RunRow) -> None:
         """Forget the run's state."""
         self.drop(run)
 
@@ -132,7 +134,6 @@ def nbytes(state: RunState) -> int:
 
 
 COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
-REMEMBERED_S = 900.0  # a retry comes within seconds; a client that slept longer gets a new selection
 REMEMBERED_BYTES = 64 * 2**20
 # Random first ordinals come from this range: two replicas that are cut off, or one across a loss of Redis, hardly ever
 # draw with the same.
@@ -146,14 +147,14 @@ Version = tuple[int, int]
 class _InFlight:
     """Leases of one run.
 
-    turns: hands out numbers that were never handed out before; turn: the one of the last change.
+    revisions: hands out numbers that were never handed out before; revision: the one of the last change.
     tasks: sorted; ends: when each lease ends.
     counts: how many selections were made from each state, by its version.
     reserved: the version and the ordinal that the next selection has for itself.
     """
 
-    turns: Iterator[int]
-    turn: int
+    revisions: Iterator[int]
+    revision: int
     tasks: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
     ends: Floats = field(default_factory=lambda: np.empty(0))
     counts: OrderedDict[Version, int] = field(default_factory=OrderedDict)
@@ -163,7 +164,7 @@ class _InFlight:
         stays = self.ends > now
         if not stays.all():
             self.tasks, self.ends = frozen(self.tasks[stays]), self.ends[stays]
-            self.turn = next(self.turns)
+            self.revision = next(self.revisions)
 
     def end(self, tasks: Tasks) -> None:
         """End the leases of these tasks, in any order; those that have none are fine."""
@@ -171,7 +172,7 @@ class _InFlight:
         if leased.any():
             ended = np.searchsorted(self.tasks, tasks[leased])
             self.tasks, self.ends = frozen(np.delete(self.tasks, ended)), np.delete(self.ends, ended)
-            self.turn = next(self.turns)
+            self.revision = next(self.revisions)
 
     def lease(self, tasks: Tasks, until: float) -> None:
         """Lease these tasks, sorted, from now on; those that are on lease already, too."""
@@ -179,7 +180,7 @@ class _InFlight:
         places = np.searchsorted(self.tasks, tasks)
         self.tasks = frozen(np.insert(self.tasks, places, tasks))
         self.ends = np.insert(self.ends, places, until)
-        self.turn = next(self.turns)
+        self.revision = next(self.revisions)
 
     def count(self, origin: Version, first: int) -> int:
         """Return how many selections were made from a state, and count one more."""
@@ -191,7 +192,7 @@ class _InFlight:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _KeptSelection:
     selection: Selection
     fingerprint: str
     until: float
@@ -223,55 +224,55 @@ class MemoryLeases:
         self._clock = clock
         self._capacity_bytes = remembered_bytes
         self._first_ordinal = first_ordinal
-        self._turns = itertools.count()
+        self._revisions = itertools.count()
         self._runs: dict[str, _InFlight] = {}
-        self._remembered: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, str], _KeptSelection] = OrderedDict()
         self._bytes = 0
 
-    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
-        """Return what a selection from this state starts from."""
+    async def prepare(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
+        """Return the ticket that a selection from this state is drawn with."""
         in_flight, origin = self._in_flight(run), version(known.state)
         ordinal = in_flight.counts.get(origin, self._first_ordinal)
         if in_flight.reserved is not None and in_flight.reserved[0] == origin:
             ordinal = in_flight.reserved[1]
-        alone, previous = known.mark == NO_TOKEN, await self.remembered(run, key)
-        return LeaseTicket(ordinal, in_flight.tasks, in_flight.turn, known.mark, alone, alone, previous)
+        local, previous = known.token == NO_TOKEN, await self.previous(run, key)
+        return LeaseTicket(ordinal, in_flight.tasks, in_flight.revision, known.token, local, local, previous)
 
-    async def take(
+    async def acquire(
         self,
         run: RunRow,
         selection: Selection,
-        begun: LeaseTicket,
+        ticket: LeaseTicket,
         *,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
     ) -> LeaseResult:
-        """Lease the selection's tasks, all or none, and remember it under its key.
+        """Lease the selection's tasks, all or none, and keep it under its key.
 
         Where the run's leases changed meanwhile, the selection is refused once, so that it is drawn again from what
         then stands; the next one has an ordinal for itself, and need only share no new task with another.
         """
-        previous = await self.remembered(run, key)
+        previous = await self.previous(run, key)
         if previous is not None:
             return LeaseResult(previous=previous)
         in_flight, origin = self._in_flight(run), version(selection)
         wanted = united(selection.tasks)
-        if in_flight.reserved == (origin, begun.ordinal):
-            free = without(wanted, begun.leased) if reuse else wanted
+        if in_flight.reserved == (origin, ticket.ordinal):
+            free = without(wanted, ticket.leased) if reuse else wanted
             if contained(free, (in_flight.tasks,)).any():
                 return LeaseResult()
             in_flight.reserved = None
         else:
             ordinal = in_flight.count(origin, self._first_ordinal)
-            if (begun.turn, begun.ordinal) != (in_flight.turn, ordinal):
+            if (ticket.revision, ticket.ordinal) != (in_flight.revision, ordinal):
                 in_flight.reserved = origin, ordinal
                 return LeaseResult()
         now = self._clock()
         in_flight.lease(wanted, now + seconds)
         if key is not None:
-            self._remember(run, key, _Remembered(selection, fingerprint, now + REMEMBERED_S))
+            self._remember(run, key, _KeptSelection(selection, fingerprint, now + SELECTIONS_S))
         return LeaseResult(selection)
 
     async def release(self, run: RunRow, tasks: Tasks) -> None:
@@ -282,19 +283,19 @@ class MemoryLeases:
         """Return the tasks in flight, sorted."""
         return self._in_flight(run).tasks
 
-    async def ends(self, run: RunRow) -> LeaseEnds:
+    async def ttls(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""
         now = self._clock()
         in_flight = self._in_flight(run)
-        return LeaseEnds(in_flight.tasks, frozen(in_flight.ends - now))
+        return LeaseTtls(in_flight.tasks, frozen(in_flight.ends - now))
 
-    async def forget(self, run: RunRow) -> None:
+    async def clear(self, run: RunRow) -> None:
         """End all leases of the run, and forget its selections."""
         self._runs.pop(run.uid, None)
         for place in [place for place in self._remembered if place[0] == run.uid]:
             self._bytes -= self._remembered.pop(place).nbytes
 
-    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+    async def previous(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
         """Return the selection that was made under a key, with its request's fingerprint; None if there is none."""
         self._drop_remembered()
         known = None if key is None else self._remembered.get((run.uid, key))
@@ -304,11 +305,11 @@ class MemoryLeases:
         """Return the run's leases that have not ended."""
         in_flight = self._runs.get(run.uid)
         if in_flight is None:
-            in_flight = self._runs[run.uid] = _InFlight(self._turns, next(self._turns))
+            in_flight = self._runs[run.uid] = _InFlight(self._revisions, next(self._revisions))
         in_flight.end_before(self._clock())
         return in_flight
 
-    def _remember(self, run: RunRow, key: str, selection: _Remembered) -> None:
+    def _remember(self, run: RunRow, key: str, selection: _KeptSelection) -> None:
         self._remembered[run.uid, key] = selection
         self._bytes += selection.nbytes
         self._drop_remembered()

@@ -225,7 +225,7 @@ class Authenticate:
         return self.known.get(shape[1])
 
     async def _require_rate(self, key_id: str, rate: Rate) -> None:
-        wait_s = await self.limits.take(key_id, rate)
+        wait_s = await self.limits.hit(key_id, rate)
         if wait_s > 0:
             message = f"this key may call {rate.per_second:g} times a second, {rate.burst} at once"
             raise RateLimitedError(message, retry_after_s=wait_s)

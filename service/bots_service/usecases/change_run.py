@@ -100,7 +100,7 @@ class RewindRun:
             raise BusyError(message) from error
         await self.catch_up.through(run, appended.entry.seq)
         if not appended.duplicate:
-            await self.leases.forget(run.row)
+            await self.leases.clear(run.row)
         return appended.duplicate
 
 

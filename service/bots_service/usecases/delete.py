@@ -39,8 +39,8 @@ class DeleteDataset:
         self.open_datasets.forget(row.name)
         self.at_work.forget(row.name)
         for run in rows:
-            await self.states.forget(run)
-            await self.leases.forget(run)
+            await self.states.delete(run)
+            await self.leases.clear(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class DeleteRun:
         await self.runs.delete(row, keep)
         self.open_runs.forget(row)
         self.at_work.forget(run.dataset.row.name, row.name)
-        await self.states.forget(row)
-        await self.leases.forget(row)
+        await self.states.delete(row)
+        await self.leases.clear(row)
         with suppress(UnknownRunError):  # a `default` run is there again
-            await self.states.created(await self.runs.get(row.dataset_id, row.name))
+            await self.states.register(await self.runs.get(row.dataset_id, row.name))

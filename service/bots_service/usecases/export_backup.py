@@ -13,6 +13,7 @@ from bots_service.ports.backup import Cut, Exports, SavedRun
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.journal import Snapshots
 from bots_service.ports.records import DatasetRow, RunRow, SnapshotRow
+from bots_service.retention import SNAPSHOTS_READ
 from bots_service.usecases.backup_format import (
     BackupWriter,
     DatasetPart,
@@ -26,9 +27,6 @@ from bots_service.usecases.backup_format import (
 )
 
 log = structlog.get_logger(__name__)
-
-
-MOST_SNAPSHOTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class ExportBackup:
         return parts
 
     async def _stored(self, run: RunRow) -> list[SnapshotRow]:
-        rows = await self.snapshots.after(run, -1, MOST_SNAPSHOTS)
+        rows = await self.snapshots.after(run, -1, SNAPSHOTS_READ)
         return [row for row in rows if row.seq <= run.head]
 
     async def _snapshot(self, run: RunRow, row: SnapshotRow) -> list[SnapshotPart]:

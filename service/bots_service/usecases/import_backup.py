@@ -181,7 +181,7 @@ class ImportBackup:
         if imported.replaced is not None:
             self.open_runs.forget(imported.replaced)
         for made in imported.runs:
-            await self.states.created(made)
+            await self.states.register(made)
         return imported
 
     async def _forget(self, arriving: _Arriving) -> None:
@@ -190,8 +190,8 @@ class ImportBackup:
         for run_id, checked in arriving.runs.items():
             if checked.run.uid not in taken:
                 row = checked.row(run_id, arriving.stage)
-                await self.states.forget(row)
-                await self.leases.forget(row)
+                await self.states.delete(row)
+                await self.leases.clear(row)
 
 
 def _finish_run(arriving: _Arriving) -> None:

@@ -18,15 +18,11 @@ from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.history import Retention
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import RunRow
+from bots_service.retention import ANSWERS_S, DAY_S, PRUNE_EVERY_S, SNAPSHOTS_READ, STAGES_S
 
 log = structlog.get_logger(__name__)
 
 
-DAY_S = 24 * 3600.0
-KEEP_ANSWERS_S = 7 * DAY_S  # no client repeats a request for longer
-KEEP_STAGES_S = DAY_S  # an upload that takes longer has died with its process
-EVERY_S = 3600.0
-MOST_SNAPSHOTS = 10_000
 PAGE = 1000
 
 
@@ -70,8 +66,8 @@ class Prune:
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
-            await _all(lambda: self.retention.drop_answers(now - KEEP_ANSWERS_S))
-            await _all(lambda: self.retention.drop_stages(now - KEEP_STAGES_S))
+            await _all(lambda: self.retention.drop_answers(now - ANSWERS_S))
+            await _all(lambda: self.retention.drop_stages(now - STAGES_S))
         pruned: list[PrunedRun] = []
         if keep_days is None:
             return pruned
@@ -88,7 +84,7 @@ class Prune:
             if await self.journal.first_without_receipt(run, seq) is not None:
                 await self.catch_up.mend_receipts(await self.open_runs(dataset, run.name))
             if await self.retention.cover(run, seq):
-                rows = await self.snapshots.after(run, -1, MOST_SNAPSHOTS)
+                rows = await self.snapshots.after(run, -1, SNAPSHOTS_READ)
                 await self.snapshots.drop(run, [row.seq for row in rows if row.seq < seq and not row.wanted])
         return await _all(lambda: self.retention.drop_entries(run))
 
@@ -98,7 +94,7 @@ class Prune:
         if not coverable:
             return None
         has_newer = False
-        for row in reversed(await self.snapshots.after(run, coverable[-1] - 1, MOST_SNAPSHOTS)):
+        for row in reversed(await self.snapshots.after(run, coverable[-1] - 1, SNAPSHOTS_READ)):
             if has_newer and row.seq not in coverable:
                 continue
             is_intact = await self._is_intact(run, row.seq)
@@ -123,7 +119,7 @@ class Prune:
                     yield dataset.name, run
             page = await self.datasets.after(page[-1].name, PAGE)
 
-    def in_background(self, every_s: float = EVERY_S) -> AbstractAsyncContextManager[None]:
+    def in_background(self, every_s: float = PRUNE_EVERY_S) -> AbstractAsyncContextManager[None]:
         """Prune in the background, about every so many seconds."""
         return repeating(self._once, every_s=every_s, or_log="not_pruned", jitter=0.5)
 

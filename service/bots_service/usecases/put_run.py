@@ -95,10 +95,10 @@ class PutRun:
         self.open_runs.forget(row)
         if before is not None and before.uid == row.uid:
             return row, put
-        await self.states.created(row)
+        await self.states.register(row)
         if before is not None:  # other replicas must not go on with what was replaced
-            await self.states.forget(before)
-            await self.leases.forget(before)
+            await self.states.delete(before)
+            await self.leases.clear(before)
         return row, put
 
     async def _standing(self, dataset_id: int, name: str) -> RunRow | None:

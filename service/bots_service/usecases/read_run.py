@@ -11,7 +11,7 @@ from bots_service.core.receipt import BINS, Calibration
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.ports.history import Outlooks, StoredOutlook
-from bots_service.ports.hot import LeaseEnds, Leases
+from bots_service.ports.hot import Leases, LeaseTtls
 from bots_service.ports.journal import Journal, LoggedEntry
 from bots_service.ports.records import CurvePoint, OpenDataset, StoredReceipt
 
@@ -188,7 +188,7 @@ class ReadLeases:
 
         async def read(opened: OpenRun) -> tuple[int, list[LeaseGroup]]:
             await self.catch_up.newest_or_known(opened)  # notices where another replica replaced the run
-            leased = await self.leases.ends(opened.row)
+            leased = await self.leases.ttls(opened.row)
             now = self.clock()
             known = (await self.open_runs.knowing(opened, leased.tasks)).dataset
             return len(leased.tasks), grouped(leased, known, now, limit, told)
@@ -196,13 +196,13 @@ class ReadLeases:
         return await self.open_runs.using(dataset, run, read)
 
 
-def grouped(leased: LeaseEnds, dataset: OpenDataset, now: float, limit: int, told: int = TOLD) -> list[LeaseGroup]:
+def grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, told: int = TOLD) -> list[LeaseGroup]:
     """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
-    order = np.argsort(leased.left_s, kind="stable")
-    tasks, left_s = leased.tasks[order], leased.left_s[order]
-    begins = np.flatnonzero(is_first(left_s))
+    order = np.argsort(leased.ttl_s, kind="stable")
+    tasks, ttl_s = leased.tasks[order], leased.ttl_s[order]
+    begins = np.flatnonzero(is_first(ttl_s))
     sizes = np.diff(begins, append=len(tasks))
     return [
-        LeaseGroup(now + float(left_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, told)]))
+        LeaseGroup(now + float(ttl_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, told)]))
         for begin, size in zip(begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]

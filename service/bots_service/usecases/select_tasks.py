@@ -90,7 +90,7 @@ class SelectTasks:
         give_up, pause_s = asyncio.get_running_loop().time() + PATIENCE_S, 0.0
         # One draw of a run at a time: the second must know what the first took.
         async with live.selecting:
-            # What this process knows costs nothing; `take` refuses a selection from a state that is not the newest.
+            # What this process knows costs nothing; `acquire` refuses a selection from a state that is not the newest.
             known, is_sure = self.catch_up.known(run), False
             attempts = 0
             while True:
@@ -100,7 +100,7 @@ class SelectTasks:
                     # Two jobs may then train on one task; that costs less than a job that waits.
                     known, is_sure = KnownState(known.state, NO_TOKEN), True
                 # This state may know of tasks that were appended meanwhile. The dataset is looked at after the state:
-                # where another replica changes it in between, `take` refuses the state's mark.
+                # where another replica changes it in between, `acquire` refuses the state's token.
                 run = await self.open_runs.fitting(run, known.state)
                 taken = await self._attempt(run, known, wish, once, is_sure=is_sure)
                 if taken.previous is not None and once is not None:
@@ -120,31 +120,31 @@ class SelectTasks:
     ) -> LeaseResult:
         state = known.state
         key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
-        begun = await self.leases.begin(run.row, known, key=key)
-        if begun.previous is not None:
-            return LeaseResult(previous=begun.previous)
-        if begun.alone and not is_sure:
+        ticket = await self.leases.prepare(run.row, known, key=key)
+        if ticket.previous is not None:
+            return LeaseResult(previous=ticket.previous)
+        if ticket.local and not is_sure:
             return LeaseResult(stale=True)  # nobody would refuse the selection, so the state must be asked for
         # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
-        leased = begun.leased[begun.leased < len(run.dataset.pool)]
+        leased = ticket.leased[ticket.leased < len(run.dataset.pool)]
         try:
             named = check_wish(wish, run.dataset)
-            origin = Origin(state.epoch, state.step, state.seq, begun.ordinal)
+            origin = Origin(state.epoch, state.step, state.seq, ticket.ordinal)
             with Span("draw", self.metrics.draw_seconds, count=wish.count, seq=state.seq):
                 drawn = await _drawn(wish, state, run.dataset.pool, leased, named, origin)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
                 # What can't be done now may have been done, and its answer lost, before the dataset changed.
-                previous = await self.leases.remembered(run.row, key)
+                previous = await self.leases.previous(run.row, key)
                 if previous is None:
                     raise
                 return LeaseResult(previous=previous)
             return LeaseResult(stale=True)  # another replica may have changed the dataset
         with Span("lease", count=len(drawn.tasks)):
-            return await self.leases.take(
+            return await self.leases.acquire(
                 run.row,
-                _selection(run, state, origin, drawn, degraded=begun.degraded),
-                begun,
+                _selection(run, state, origin, drawn, degraded=ticket.degraded),
+                ticket,
                 seconds=state.settings.lease_seconds,
                 key=key,
                 fingerprint=fingerprint,

@@ -47,33 +47,35 @@ class Hot:
     known: KnownState = KnownState(state_at(1), NO_TOKEN)  # noqa: RUF009 - read-only
 
     async def publish(self, state: RunState, run: RunRow = run_row()) -> PublishResult:  # noqa: B008 - read-only
-        """Publish a state with a mark from just before, and select from it."""
-        mark = (await self.states.newest(run)).mark
-        reach = await self.states.publish(run, state, mark)
-        self.known = KnownState(state, NO_TOKEN if reach is PublishResult.ALONE else mark)
-        return reach
+        """Publish a state with a token from just before, and select from it."""
+        token = (await self.states.newest(run)).token
+        result = await self.states.publish(run, state, token)
+        self.known = KnownState(state, NO_TOKEN if result is PublishResult.LOCAL else token)
+        return result
 
-    async def begin(self, key: str | None = None, run: RunRow = run_row()) -> LeaseTicket:  # noqa: B008 - read-only
-        return await self.leases.begin(run, self.known, key=key)
+    async def prepare(self, key: str | None = None, run: RunRow = run_row()) -> LeaseTicket:  # noqa: B008 - read-only
+        return await self.leases.prepare(run, self.known, key=key)
 
-    async def take(
-        self, begun: LeaseTicket, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
+    async def acquire(
+        self, ticket: LeaseTicket, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
     ) -> LeaseResult:
-        chosen = replace(selection_of(self.known.state, *tasks), degraded=begun.degraded)
-        return await self.leases.take(run_row(), chosen, begun, seconds=seconds, key=key, fingerprint="f", reuse=reuse)
+        chosen = replace(selection_of(self.known.state, *tasks), degraded=ticket.degraded)
+        return await self.leases.acquire(
+            run_row(), chosen, ticket, seconds=seconds, key=key, fingerprint="f", reuse=reuse
+        )
 
     async def select(
         self, *tasks: int, seconds: float = 1000, key: str | None = None, reuse: bool = False
     ) -> LeaseResult:
-        return await self.take(await self.begin(key), *tasks, seconds=seconds, key=key, reuse=reuse)
+        return await self.acquire(await self.prepare(key), *tasks, seconds=seconds, key=key, reuse=reuse)
 
     async def leased(self) -> list[int]:
         leased: list[int] = (await self.leases.leased(run_row())).tolist()
         return leased
 
     async def lease_ends(self) -> dict[int, float]:
-        ends = await self.leases.ends(run_row())
-        return dict(zip(ends.tasks.tolist(), ends.left_s.tolist(), strict=True))
+        ends = await self.leases.ttls(run_row())
+        return dict(zip(ends.tasks.tolist(), ends.ttl_s.tolist(), strict=True))
 
     async def release(self, *tasks: int) -> None:
         await self.leases.release(run_row(), np.array(tasks, np.int32))
@@ -87,17 +89,17 @@ async def found(states: States, run: RunRow) -> tuple[int, int] | None:
 class StatesContract:
     async def test_a_doubted_run_must_be_asked_for_before_anything_is_made_of_its_state(self, hot: Hot):
         """Also of a process that goes on by what it knows: it is told at the latest when it takes."""
-        await hot.states.created(run_row())
+        await hot.states.register(run_row())
         await hot.publish(state_at(4))
-        begun = await hot.begin()
-        await hot.take(begun, 1)
-        await hot.states.doubt(run_row())
+        ticket = await hot.prepare()
+        await hot.acquire(ticket, 1)
+        await hot.states.invalidate(run_row())
         if await found(hot.states, run_row()) is None:  # in one process's memory nobody else changes anything
             assert (await hot.select(2)).stale
-            assert await hot.publish(state_at(4)) is PublishResult.ALL
+            assert await hot.publish(state_at(4)) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (0, 4)
-        begun = await hot.begin()
-        assert (begun.ordinal, begun.leased.tolist(), begun.degraded) == (1, [1], False)
+        ticket = await hot.prepare()
+        assert (ticket.ordinal, ticket.leased.tolist(), ticket.degraded) == (1, [1], False)
 
     async def test_nothing_is_known_at_first(self, hot: Hot):
         assert await found(hot.states, run_row()) is None
@@ -105,7 +107,7 @@ class StatesContract:
 
     async def test_the_state_with_the_greatest_epoch_and_seq_is_the_newest(self, hot: Hot):
         for epoch, seq in ((0, 4), (0, 9), (0, 7), (1, 3), (0, 12)):
-            assert await hot.publish(state_at(seq, epoch)) is PublishResult.ALL
+            assert await hot.publish(state_at(seq, epoch)) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (1, 3)
 
     async def test_a_state_comes_back_as_it_was_published(self, hot: Hot):
@@ -121,7 +123,7 @@ class StatesContract:
         known = hot.states.known(run_row())
         assert known is not None
         assert known.state.seq == 4
-        assert await hot.states.publish(run_row(), state_at(5), known.mark) is PublishResult.ALL
+        assert await hot.states.publish(run_row(), state_at(5), known.token) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (0, 5)
 
     async def test_runs_do_not_mix(self, hot: Hot):
@@ -131,8 +133,8 @@ class StatesContract:
 
     async def test_a_forgotten_state_is_not_known(self, hot: Hot):
         await hot.publish(state_at(4))
-        await hot.states.forget(run_row())
-        await hot.states.forget(run_row())
+        await hot.states.delete(run_row())
+        await hot.states.delete(run_row())
         assert await found(hot.states, run_row()) is None
         assert hot.states.known(run_row()) is None
 
@@ -142,21 +144,21 @@ class LeasesContract:
         ordinals = []
         for seq in (5, 5, 6, 6, 6):
             await hot.publish(state_at(seq))
-            begun = await hot.begin()
-            ordinals.append(begun.ordinal)
-            assert (await hot.take(begun, 10 * seq + begun.ordinal)).selection is not None
+            ticket = await hot.prepare()
+            ordinals.append(ticket.ordinal)
+            assert (await hot.acquire(ticket, 10 * seq + ticket.ordinal)).selection is not None
         assert ordinals == [0, 1, 0, 1, 2]
 
     async def test_beginning_alone_counts_nothing(self, hot: Hot):
         await hot.publish(state_at(5))
-        assert [(await hot.begin()).ordinal for _ in range(3)] == [0, 0, 0]
+        assert [(await hot.prepare()).ordinal for _ in range(3)] == [0, 0, 0]
 
     async def test_taken_tasks_are_in_flight_until_released(self, hot: Hot):
         await hot.publish(state_at(1))
         assert (await hot.select(7, 2, 9)).selection is not None
-        assert (await hot.begin()).leased.tolist() == [2, 7, 9]
+        assert (await hot.prepare()).leased.tolist() == [2, 7, 9]
         await hot.release(9, 4)
-        assert (await hot.begin()).leased.tolist() == [2, 7]
+        assert (await hot.prepare()).leased.tolist() == [2, 7]
         assert await hot.leased() == [2, 7]
 
     async def test_tasks_stay_in_flight_while_the_state_moves_on(self, hot: Hot):
@@ -164,31 +166,31 @@ class LeasesContract:
         await hot.select(7, 2)
         await hot.publish(state_at(2))
         await hot.release(7)
-        begun = await hot.begin()
-        assert (begun.ordinal, begun.leased.tolist()) == (0, [2])
+        ticket = await hot.prepare()
+        assert (ticket.ordinal, ticket.leased.tolist()) == (0, [2])
 
     async def test_where_others_took_tasks_meanwhile_a_selection_is_refused_and_takes_none(self, hot: Hot):
         await hot.publish(state_at(1))
-        first, second = await hot.begin(), await hot.begin()
-        assert (await hot.take(first, 1, 2)).selection is not None
-        refused = await hot.take(second, 3, 4)
+        first, second = await hot.prepare(), await hot.prepare()
+        assert (await hot.acquire(first, 1, 2)).selection is not None
+        refused = await hot.acquire(second, 3, 4)
         assert (refused.selection, refused.previous, refused.stale) == (None, None, False)
         assert await hot.leased() == [1, 2]
 
     async def test_after_a_refusal_an_ordinal_is_reserved_and_only_shared_tasks_are_refused(self, hot: Hot):
         await hot.publish(state_at(1))
-        first, second = await hot.begin(), await hot.begin()
-        await hot.take(first, 1, 2)
-        await hot.take(second, 3, 4)
-        again = await hot.begin()
+        first, second = await hot.prepare(), await hot.prepare()
+        await hot.acquire(first, 1, 2)
+        await hot.acquire(second, 3, 4)
+        again = await hot.prepare()
         assert (again.ordinal, again.leased.tolist()) == (1, [1, 2])
-        assert (await hot.take(again, 2, 3)).selection is None
-        kept = await hot.begin()
+        assert (await hot.acquire(again, 2, 3)).selection is None
+        kept = await hot.prepare()
         assert kept.ordinal == 1
         await hot.release(1)
-        assert (await hot.take(kept, 3, 4)).selection is not None
+        assert (await hot.acquire(kept, 3, 4)).selection is not None
         assert await hot.leased() == [2, 3, 4]
-        assert (await hot.begin()).ordinal == 2
+        assert (await hot.prepare()).ordinal == 2
 
     async def test_leased_tasks_are_reused_where_allowed_and_their_lease_begins_anew(self, hot: Hot):
         await hot.publish(state_at(1))
@@ -200,15 +202,15 @@ class LeasesContract:
 
     async def test_only_leases_that_the_draw_knew_of_are_spared_a_second_time(self, hot: Hot):
         await hot.publish(state_at(1))
-        first, second = await hot.begin(), await hot.begin()
-        await hot.take(first, 1, 2)
-        await hot.take(second, 3, 4)
-        again = await hot.begin()
+        first, second = await hot.prepare(), await hot.prepare()
+        await hot.acquire(first, 1, 2)
+        await hot.acquire(second, 3, 4)
+        again = await hot.prepare()
         before = replace(again, leased=np.array([1], np.int32))  # as it stood before another replica leased 2
-        assert (await hot.take(before, 1, 2, reuse=True)).selection is None
-        assert (await hot.take(before, 1, 3, reuse=False)).selection is None
+        assert (await hot.acquire(before, 1, 2, reuse=True)).selection is None
+        assert (await hot.acquire(before, 1, 3, reuse=False)).selection is None
         assert await hot.leased() == [1, 2]
-        assert (await hot.take(await hot.begin(), 1, 2, 3, reuse=True)).selection is not None
+        assert (await hot.acquire(await hot.prepare(), 1, 2, 3, reuse=True)).selection is not None
         assert await hot.leased() == [1, 2, 3]
 
     async def test_a_lease_ends_by_itself(self, hot: Hot):
@@ -216,7 +218,7 @@ class LeasesContract:
         await hot.select(1, seconds=1000)
         await hot.select(2, seconds=2000)
         hot.clock.advance(1000)
-        assert (await hot.begin()).leased.tolist() == [2]
+        assert (await hot.prepare()).leased.tolist() == [2]
         assert (await hot.select(1)).selection is not None
         assert await hot.leased() == [1, 2]
 
@@ -239,13 +241,13 @@ class LeasesContract:
     async def test_a_lease_that_ends_before_the_taking_refuses_the_selection(self, hot: Hot):
         await hot.publish(state_at(1))
         await hot.select(1, seconds=1000)
-        begun = await hot.begin()
+        ticket = await hot.prepare()
         hot.clock.advance(1000)
-        assert (await hot.take(begun, 2)).selection is None
+        assert (await hot.acquire(ticket, 2)).selection is None
 
     async def test_a_selection_is_remembered_under_its_key_and_asking_for_it_counts_nothing(self, hot: Hot):
         await hot.publish(state_at(1))
-        assert (await hot.begin("k")).previous is None
+        assert (await hot.prepare("k")).previous is None
         await hot.select(1, 2, key="k")
         previous = await self.previous(hot, "k")
         assert previous is not None
@@ -253,12 +255,12 @@ class LeasesContract:
         assert (fingerprint, selection.tasks.tolist(), selection.means.tolist()) == ("f", [1, 2], [0.0, 1.0])
         assert np.isnan(selection.draws).all()
         assert await hot.leased() == [1, 2]
-        assert (await hot.begin()).ordinal == 1
-        assert (await hot.begin("k", run_row(2))).previous is None
-        kept = await hot.leases.remembered(run_row(), "k")
+        assert (await hot.prepare()).ordinal == 1
+        assert (await hot.prepare("k", run_row(2))).previous is None
+        kept = await hot.leases.previous(run_row(), "k")
         assert kept is not None
         assert (kept[0], kept[1].tasks.tolist()) == ("f", [1, 2])
-        assert [await hot.leases.remembered(run_row(), key) for key in ("other", None)] == [None, None]
+        assert [await hot.leases.previous(run_row(), key) for key in ("other", None)] == [None, None]
 
     async def test_a_selection_is_forgotten_after_a_while(self, hot: Hot):
         await hot.publish(state_at(1))
@@ -270,9 +272,9 @@ class LeasesContract:
 
     async def test_a_key_is_remembered_once(self, hot: Hot):
         await hot.publish(state_at(1))
-        first, second = await hot.begin("k"), await hot.begin("k")
-        await hot.take(first, 1, key="k")
-        taken = await hot.take(second, 2, key="k")
+        first, second = await hot.prepare("k"), await hot.prepare("k")
+        await hot.acquire(first, 1, key="k")
+        taken = await hot.acquire(second, 2, key="k")
         assert taken.selection is None
         assert taken.previous is not None
         assert taken.previous[1].tasks.tolist() == [1]
@@ -280,20 +282,20 @@ class LeasesContract:
 
     async def test_what_was_refused_is_not_remembered(self, hot: Hot):
         await hot.publish(state_at(1))
-        begun = await hot.begin("k")
+        ticket = await hot.prepare("k")
         await hot.select(1)
-        await hot.take(begun, 2, key="k")
-        assert (await hot.begin("k")).previous is None
+        await hot.acquire(ticket, 2, key="k")
+        assert (await hot.prepare("k")).previous is None
         assert (await hot.select(3, key="k")).selection is not None
 
     async def test_a_forgotten_run_has_no_lease_and_no_selection(self, hot: Hot):
         await hot.publish(state_at(1))
         await hot.select(1, key="k")
-        await hot.leases.forget(run_row())
+        await hot.leases.clear(run_row())
         assert await hot.leased() == []
-        begun = await hot.begin()
-        await hot.leases.forget(run_row())
-        assert (await hot.take(begun, 2)).selection is None
+        ticket = await hot.prepare()
+        await hot.leases.clear(run_row())
+        assert (await hot.acquire(ticket, 2)).selection is None
         await hot.publish(state_at(2, epoch=1))
         assert (await hot.select(1, 2, key="k")).selection is not None
 
@@ -306,8 +308,8 @@ class LeasesContract:
     @staticmethod
     async def previous(hot: Hot, key: str) -> tuple[str, Selection] | None:
         """Return what was remembered under the key: a shared store may say so only once a selection is made."""
-        begun = await hot.begin(key)
-        return begun.previous or (await hot.take(begun, 99, key=key)).previous
+        ticket = await hot.prepare(key)
+        return ticket.previous or (await hot.acquire(ticket, 99, key=key)).previous
 
 
 async def history(hot: Hot, seed: int, *, steps: int = 150, conflicts: float = 0.2) -> list[object]:
@@ -316,7 +318,7 @@ async def history(hot: Hot, seed: int, *, steps: int = 150, conflicts: float = 0
     conflicts: the share of steps in which two selections begin before the first one is taken.
     """
     rng, seen, seq = np.random.default_rng(seed), list[object](), 1
-    await hot.states.created(run_row())
+    await hot.states.register(run_row())
     await hot.publish(state_at(seq))
     for _ in range(steps):
         kind = rng.choice(
@@ -332,12 +334,12 @@ async def history(hot: Hot, seed: int, *, steps: int = 150, conflicts: float = 0
             seen.append(await hot.leased())
         else:
             key = f"k{rng.integers(0, 8)}" if rng.random() < 0.4 else None
-            begun = [await hot.begin(key) for _ in range(1 if kind == "select" else 2)]
-            for start in begun:
+            ticket = [await hot.prepare(key) for _ in range(1 if kind == "select" else 2)]
+            for start in ticket:
                 tasks = np.unique(rng.integers(0, 60, 4)).tolist()
                 seconds, reuse = 1000 * float(rng.integers(1, 20)) + 500, bool(rng.random() < 0.2)
                 seen += [start.ordinal, start.leased.tolist()]
-                taken = await hot.take(start, *tasks, seconds=seconds, key=key, reuse=reuse)
+                taken = await hot.acquire(start, *tasks, seconds=seconds, key=key, reuse=reuse)
                 previous = start.previous or taken.previous
                 seen.append(previous and previous[1].tasks.tolist())
                 seen.append(None if taken.selection is None else taken.selection.tasks.tolist())

@@ -52,8 +52,8 @@ def beliefs(url: str) -> dict[str, tuple[float, float]]:
 def published(made: Cluster) -> bytes:
     """Return the bytes of the one run's state in Redis."""
     with made.redis.client() as client:
-        [key] = client.keys("bots:*:state")
-        return client.hget(key, "b") or b""
+        [key] = client.keys("bots:*:header")
+        return client.hget(key, "state") or b""
 
 
 def assert_settled(made: Cluster, account: Account, folder: Path) -> None:

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
 from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router
+from bots_service.retention import DOCS_CACHED_S
 
 router = guarded_router(include_in_schema=False)
 
@@ -61,4 +62,4 @@ async def send_asset(request: Request, name: str) -> Response:
     if name not in MEDIA_TYPES:
         return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here")
     content = files("fastapi_offline").joinpath("static", name).read_bytes()
-    return Response(content, media_type=MEDIA_TYPES[name], headers={"Cache-Control": "max-age=86400"})
+    return Response(content, media_type=MEDIA_TYPES[name], headers={"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})

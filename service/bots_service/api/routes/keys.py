@@ -20,13 +20,13 @@ from bots_service.api.responses import encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router, tell_audit
 from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
+from bots_service.retention import LONGEST_KEY_S
 from bots_service.usecases.authenticate import Caller
 from bots_service.usecases.manage_keys import NewKey
 
 router = guarded_router(tags=["keys"])
 
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id, the part between its underscores.")]
-CENTURY_S = 100 * 366 * 86400.0
 # No control characters, which could play tricks with a terminal.
 KeyName = Annotated[str, whole("^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
 Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}$")]
@@ -46,7 +46,7 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=8)]
     datasets: Annotated[list[Pattern], Meta(min_length=1, max_length=64)]
     rate_limit: RateLimitRequest | None = None
-    expires_in_seconds: Annotated[float, Meta(gt=0, le=CENTURY_S)] | None = None
+    expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST_KEY_S)] | None = None
 
     def new_key(self) -> NewKey:
         """Return the key to create."""

@@ -23,7 +23,10 @@ from redis.exceptions import (
 )
 
 from bots_service.errors import StorageUnavailableError
+from bots_service.ports.keys import Rate
+from bots_service.retention import PROBES_S
 from bots_service.spans import Span
+from bots_service.storage.memory import MemoryRateLimits
 
 log = structlog.get_logger(__name__)
 
@@ -198,7 +201,7 @@ class RedisConnection:
         self._client = client_of(url, timeout_s)
         self._pipeline = RedisPipeline(self._client, timeout_s=timeout_s)
         self._probing: asyncio.Task[None] | None = None
-        self._owed: dict[tuple[str, str], tuple[Script, list[str], tuple[Argument, ...]]] = {}
+        self._deferred: dict[tuple[str, str], tuple[Script, list[str], tuple[Argument, ...]]] = {}
         self.outages = 0
 
     @property
@@ -213,25 +216,25 @@ class RedisConnection:
             StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL can't be used.
         """
         try:
-            facts = await self.facts()
+            info = await self.server_info()
         except StorageUnavailableError as error:
             cause = error.__cause__
             if not isinstance(cause, Failure) or refusal(cause) is not None:
                 raise
-            self._leave("bots", cause)
+            self._mark_away("bots", cause)
             return
-        version = facts["redis_version"]
+        version = info["redis_version"]
         if tuple(map(int, version.split(".")[:2])) < LEAST_VERSION:
             raise StorageUnavailableError(f"the Redis of BOTS_REDIS_URL is version {version}; 6.2 is the least")
 
-    async def facts(self) -> dict[str, str]:
+    async def server_info(self) -> dict[str, str]:
         """Return what Redis says of itself (INFO), after a write.
 
         Raises:
             StorageUnavailableError: it does not answer, refuses this user or a command, or the URL can't be used.
         """
         try:
-            text: bytes = await self._once(PROBE, [probe_key("bots")])
+            text: bytes = await self._once(PROBE, [probe_key("bots")], (int(PROBES_S),))
         except (TypeError, ValueError) as error:
             raise StorageUnavailableError("BOTS_REDIS_URL has an option that is not understood") from error
         except Failure as error:
@@ -258,20 +261,20 @@ class RedisConnection:
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Failure):
-            self._leave(keys[0], outcome)
+            self._mark_away(keys[0], outcome)
             raise RedisAwayError from outcome
         if isinstance(outcome, BaseException):
             raise outcome
         reply: list[Any] = outcome
         return reply
 
-    def when_back(self, script: Script, keys: list[str], *arguments: Argument) -> None:
+    def run_when_back(self, script: Script, keys: list[str], *arguments: Argument) -> None:
         """Run a script as soon as Redis is back, before anybody else may ask it; once for the same first key."""
-        self._owed[script.name, keys[0]] = script, keys, arguments
+        self._deferred[script.name, keys[0]] = script, keys, arguments
 
-    def owed(self, script: Script, keys: list[str]) -> tuple[Argument, ...]:
+    def deferred(self, script: Script, keys: list[str]) -> tuple[Argument, ...]:
         """Return with what arguments a script is to be run once Redis is back."""
-        _, _, arguments = self._owed.get((script.name, keys[0]), (script, keys, ()))
+        _, _, arguments = self._deferred.get((script.name, keys[0]), (script, keys, ()))
         return arguments
 
     async def close(self) -> None:
@@ -293,37 +296,37 @@ class RedisConnection:
             raise outcome
         return outcome
 
-    def _leave(self, key: str, error: BaseException) -> None:
+    def _mark_away(self, key: str, error: BaseException) -> None:
         """Count Redis as away, and look for it from now on, where the key is."""
         if not self.is_away:
             self.outages += 1
             log.warning("redis_away", reason=_reason(error))
             # Without the context of whoever met the failure: what the probe logs is not about that request.
-            self._probing = asyncio.create_task(self._look_for(probe_key(key)), context=Context())
+            self._probing = asyncio.create_task(self._probe_until_back(probe_key(key)), context=Context())
 
-    async def _look_for(self, key: str) -> None:
+    async def _probe_until_back(self, key: str) -> None:
         """Return once Redis writes again."""
         while True:
             await asyncio.sleep(PROBE_S)
             try:
-                await self._once(PROBE, [key])
-                await self._pay()
+                await self._once(PROBE, [key], (int(PROBES_S),))
+                await self._run_deferred()
             except Failure as error:
                 log.debug("redis_still_away", reason=_reason(error))
             else:
                 break
-        self._probing = None  # nothing was awaited since nothing was owed
+        self._probing = None  # nothing was awaited since nothing was deferred
         log.warning("redis_back")
 
-    async def _pay(self) -> None:
-        """Run the scripts that are owed."""
-        while self._owed:
-            # Taken off first: what comes to be owed meanwhile must be run again.
-            place, owed = self._owed.popitem()
+    async def _run_deferred(self) -> None:
+        """Run the scripts that are deferred."""
+        while self._deferred:
+            # Taken off first: what comes to be deferred meanwhile must be run again.
+            place, deferred = self._deferred.popitem()
             try:
-                await self._once(*owed)
+                await self._once(*deferred)
             except BaseException:
-                self._owed.setdefault(place, owed)
+                self._deferred.setdefault(place, deferred)
                 raise
 
 
@@ -352,21 +355,33 @@ class RedisHealth:
         """
         if self._connection.is_away:
             raise StorageUnavailableError("Redis does not answer")
-        await self._connection.facts()
+        await self._connection.server_info()
         return {"redis": "ok"}
 
-    async def describe(self) -> dict[str, Any]:
-        """Return version, role, eviction policy, append-only file (bool), and memory used and allowed (0: unlimited).
 
-        Raises:
-            StorageUnavailableError: Redis does not answer, or refuses to.
+RATE = Script("rate")
+MICRO = 1e6
+
+
+class RedisRateLimits:
+    """A RateLimits for many replicas. While Redis is away each counts for itself, so together they let more through."""
+
+    def __init__(self, connection: RedisConnection, fallback: MemoryRateLimits) -> None:
+        """Count in Redis.
+
+        Args:
+            connection: the way to it.
+            fallback: counts while Redis is away.
         """
-        facts = await self._connection.facts()
-        return {
-            "version": facts["redis_version"],
-            "role": facts["role"],
-            "maxmemory_policy": facts["maxmemory_policy"],
-            "appendonly": facts["aof_enabled"] == "1",
-            "used_memory_bytes": int(facts["used_memory"]),
-            "maxmemory_bytes": int(facts["maxmemory"]),
-        }
+        self._connection = connection
+        self._fallback = fallback
+
+    async def hit(self, key_id: str, rate: Rate) -> float:
+        """Count one call of a key; return 0, or in how many seconds the key may call again if it calls too early."""
+        try:
+            (wait,) = await self._connection.run(
+                RATE, [f"bots:{{{key_id}}}:rate"], max(1, round(MICRO / rate.per_second)), rate.burst
+            )
+        except RedisAwayError:
+            return await self._fallback.hit(key_id, rate)
+        return int(wait) / MICRO

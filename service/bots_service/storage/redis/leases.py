@@ -14,20 +14,21 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Tasks, frozen, united, without
 from bots_service.errors import DamagedStateError
-from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseEnds, LeaseResult, LeaseTicket
+from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, LeaseTicket, LeaseTtls
 from bots_service.ports.records import RunRow, Selection
-from bots_service.storage.memory import ORDINALS, REMEMBERED_S, MemoryLeases, version
-from bots_service.storage.redis.connection import RedisAwayError, RedisConnection, Script
-from bots_service.storage.redis.views import (
+from bots_service.retention import IDLE_RUNS_S, NONCES_S, SELECTIONS_S
+from bots_service.storage.memory import ORDINALS, MemoryLeases, version
+from bots_service.storage.redis.cache import (
     KNOWN_RUNS,
-    RedisViews,
-    View,
-    facts_of,
+    CachedLeases,
+    LeaseCache,
+    header_of,
     joined,
     keys,
+    leases_of,
     outages_and_generation,
-    view_of,
 )
+from bots_service.storage.redis.connection import RedisAwayError, RedisConnection, Script
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +37,7 @@ FORMAT = 1
 MOST_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it
 
 
-class _Remembered(msgspec.Struct, array_like=True, frozen=True):
+class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     format: int
     fingerprint: str
     id: str
@@ -52,7 +53,7 @@ class _Remembered(msgspec.Struct, array_like=True, frozen=True):
 
 
 def key_digest(key: str) -> str:
-    """Return the name under which the selection of an idempotency key is remembered."""
+    """Return the name under which the selection of an idempotency key is kept."""
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
@@ -60,7 +61,7 @@ def encode_selection(selection: Selection, fingerprint: str) -> bytes:
     """Return the bytes of a selection and its request's fingerprint."""
     numbers = (selection.draws, selection.means, selection.evidence)
     return msgspec.msgpack.encode(
-        _Remembered(
+        _EncodedSelection(
             FORMAT,
             fingerprint,
             selection.id,
@@ -84,7 +85,7 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
     if len(blob) > MOST_BYTES:
         raise DamagedStateError(f"{len(blob)} bytes are too many for a selection")
     try:
-        found = msgspec.msgpack.decode(blob, type=_Remembered)
+        found = msgspec.msgpack.decode(blob, type=_EncodedSelection)
         if found.format != FORMAT:
             raise DamagedStateError(f"format {found.format} of a selection, where {FORMAT} is read")
         tasks = _array(found.tasks, "<i4")
@@ -101,10 +102,9 @@ def _array(blob: bytes, kind: str) -> NDArray[Any]:
     return frozen(np.frombuffer(blob, kind))
 
 
-BEGIN, TAKE, RELEASE = Script("begin"), Script("take"), Script("release")
-FORGET, FORGET_SELECTION = Script("forget_leases"), Script("forget_selection")
-NONCE_S = 60.0  # a script is run again at once, or not at all
-SHARED_S = 1.0  # so long after another replica selected from a run, an ordinal is asked for rather than a draw risked
+PREPARE, ACQUIRE, RELEASE = Script("prepare"), Script("acquire"), Script("release")
+CLEAR, DELETE_SELECTION = Script("clear"), Script("delete_selection")
+SHARED_S = 1.0  # after another replica selected from a run, `prepare` reserves ordinals for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class _Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _Attempt:
     """A selection on its way. tasks: sorted; asked_at: this process's time just before."""
 
     selection: Selection
@@ -130,70 +130,66 @@ class _Tried:
 class RedisLeases:
     """A Leases for many replicas.
 
-    A process knows the leases of its runs as they stood when Redis answered last, so `begin` asks nothing as long as
-    nobody else changed them, and `take` is the one round trip of a selection. `take` refuses what was drawn from an
-    older state or generation, or for the first time from other leases; the second draw has an ordinal of its own and
-    need only share no task with another's. Run twice, because its first answer was lost, it leases once.
+    A process caches the leases of its runs as they stood when Redis answered last. So `prepare` asks nothing while
+    nobody else changes them, and `acquire` is the one round trip of a selection. Run twice, because its first reply was
+    lost, `acquire` leases once.
 
-    While Redis is away the process leases in its own memory: other replicas may then select the same tasks, and every
-    selection says so (`degraded`). Leases and keys from that time stay in its memory until they end.
-
-    Once Redis finds that it lacks a run's leases, selections say `degraded` for as long as a lease lasts; and it counts
-    the selections from the state that then stands from a random ordinal, so that none is made a second time.
+    While Redis is away the process leases in its own memory: other replicas may select the same tasks, and every
+    selection says `degraded`. Leases and keys from that time stay in this process's memory until they end.
     """
 
-    def __init__(self, connection: RedisConnection, views: RedisViews) -> None:
+    def __init__(self, connection: RedisConnection, cache: LeaseCache) -> None:
         """Keep leases in Redis.
 
         Args:
             connection: the way to it.
-            views: shared with the states.
+            cache: shared with the states.
         """
         self._connection = connection
-        self._views = views
-        self._alone = MemoryLeases(clock=views.clock, first_ordinal=secrets.randbelow(ORDINALS))
+        self._cache = cache
+        self._local = MemoryLeases(clock=cache.clock, first_ordinal=secrets.randbelow(ORDINALS))
         self._reserved: OrderedDict[str, _Reserved] = OrderedDict()
         self._shared_until: OrderedDict[str, float] = OrderedDict()
 
-    async def begin(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
-        """Return what a selection from this state starts from."""
-        mine = await self._alone.begin(run, replace(known, mark=NO_TOKEN), key=key)
+    async def prepare(self, run: RunRow, known: KnownState, *, key: str | None) -> LeaseTicket:
+        """Return the ticket that a selection from this state is drawn with."""
+        mine = await self._local.prepare(run, replace(known, token=NO_TOKEN), key=key)
         if known.degraded:
-            return replace(mine, leased=_both(self._views.leased(run), mine.leased))
+            return replace(mine, leased=_both(self._cache.leased(run), mine.leased))
         if mine.previous is not None:
             return mine
-        view, previous = self._views.fitting(run, known.state), None
-        is_shared = run.uid not in self._reserved and self._shared_until.get(run.uid, 0.0) > self._views.clock()
-        if view is None or is_shared or self._connection.is_away:
+        cached, previous = self._cache.fitting(run, known.state), None
+        is_shared = run.uid not in self._reserved and self._shared_until.get(run.uid, 0.0) > self._cache.clock()
+        if cached is None or is_shared or self._connection.is_away:
             try:
-                view, previous = await self._asked(run, key, reserve=is_shared)
+                cached, previous = await self._asked(run, key, reserve=is_shared)
             except RedisAwayError:
-                return replace(mine, leased=_both(self._views.leased(run), mine.leased))
-        facts, reserved = view.facts, self._reserved.get(run.uid)
-        ordinal = facts.made
-        if reserved is not None and (reserved.generation, reserved.version) == (facts.generation, facts.version):
+                return replace(mine, leased=_both(self._cache.leased(run), mine.leased))
+        header, reserved = cached.header, self._reserved.get(run.uid)
+        ordinal = header.next_ordinal
+        if reserved is not None and (reserved.generation, reserved.version) == (header.generation, header.version):
             ordinal = reserved.ordinal
-        is_lost = self._views.clock() < view.lost_at + known.state.settings.lease_seconds
-        leased = _both(view.leased, mine.leased)
-        return LeaseTicket(ordinal, leased, facts.turn, known.mark, degraded=is_lost, previous=previous)
+        is_lost = self._cache.clock() < cached.lost_at + known.state.settings.lease_seconds
+        leased = _both(cached.leased, mine.leased)
+        return LeaseTicket(ordinal, leased, header.revision, known.token, degraded=is_lost, previous=previous)
 
-    async def take(
+    async def acquire(
         self,
         run: RunRow,
         selection: Selection,
-        begun: LeaseTicket,
+        ticket: LeaseTicket,
         *,
         seconds: float,
         key: str | None,
         fingerprint: str,
         reuse: bool,
     ) -> LeaseResult:
-        """Lease the selection's tasks, all or none, and remember it under its key."""
-        if begun.alone:
-            return await self._alone.take(
-                run, selection, begun, seconds=seconds, key=key, fingerprint=fingerprint, reuse=reuse
+        """Lease the selection's tasks, all or none, and keep it under its key."""
+        if ticket.local:
+            return await self._local.acquire(
+                run, selection, ticket, seconds=seconds, key=key, fingerprint=fingerprint, reuse=reuse
             )
-        outages, generation = outages_and_generation(begun.mark)
+        outages, generation = outages_and_generation(ticket.token)
         if outages != str(self._connection.outages):
             return LeaseResult(stale=True)
         blob = b"" if key is None else encode_selection(selection, fingerprint)
@@ -201,106 +197,115 @@ class RedisLeases:
             key, blob = None, b""
         nonce, tasks = secrets.token_hex(8), united(selection.tasks)
         reserved = self._reserved.get(run.uid)
-        if reserved == _Reserved(generation, version(selection), begun.ordinal):
+        if reserved == _Reserved(generation, version(selection), ticket.ordinal):
             del self._reserved[run.uid]  # whatever becomes of this selection, no other has its ordinal
         else:
             reserved = None
-        origin = (generation, *version(selection), begun.turn, begun.ordinal, int(reserved is not None))
-        lasting = (int(seconds * 1000), int((NONCE_S if key is None else REMEMBERED_S) * 1000))
-        free = without(tasks, begun.leased) if reuse else tasks
+        origin = (generation, *version(selection), ticket.revision, ticket.ordinal, int(reserved is not None))
+        kept_s = NONCES_S if key is None else SELECTIONS_S
+        lasting = (int(seconds * 1000), int(kept_s * 1000), int(IDLE_RUNS_S))
+        free = without(tasks, ticket.leased) if reuse else tasks
         ordered = (*free.tolist(), *without(tasks, free).tolist())
-        where, asked_at = keys(run, nonce if key is None else key_digest(key)), self._views.clock()
+        where, asked_at = keys(run, nonce if key is None else key_digest(key)), self._cache.clock()
         try:
-            reply = await self._connection.run(TAKE, where, nonce, *origin, len(free), *lasting, blob, *ordered)
+            reply = await self._connection.run(ACQUIRE, where, nonce, *origin, len(free), *lasting, blob, *ordered)
         except RedisAwayError:
             return LeaseResult()
-        return await self._taken(run, where, reply, _Tried(selection, tasks, asked_at, seconds, reserved))
+        return await self._result(run, where, reply, _Attempt(selection, tasks, asked_at, seconds, reserved))
 
     async def release(self, run: RunRow, tasks: Tasks) -> None:
-        """End the leases of these tasks; where Redis is away, once it is back."""
-        await self._alone.release(run, tasks)
+        """End the leases of these tasks; if Redis is away, once it is back."""
+        await self._local.release(run, tasks)
         if not len(tasks):
             return
         where = keys(run)
         try:
             reply = await self._connection.run(RELEASE, where, *tasks.tolist())
         except RedisAwayError:
-            self._views.release(run, tasks)
-            self._connection.when_back(RELEASE, where, *{*self._connection.owed(RELEASE, where), *tasks.tolist()})
+            self._cache.release(run, tasks)
+            self._connection.run_when_back(
+                RELEASE, where, *{*self._connection.deferred(RELEASE, where), *tasks.tolist()}
+            )
             return
-        self._views.follow(run, facts_of(reply), int(reply[-1]), lambda view: view.without(tasks))
+        self._cache.follow(run, header_of(reply), int(reply[-1]), lambda cached: cached.without(tasks))
 
     async def leased(self, run: RunRow) -> Tasks:
         """Return the tasks in flight, sorted."""
-        return (await self.ends(run)).tasks
+        return (await self.ttls(run)).tasks
 
-    async def ends(self, run: RunRow) -> LeaseEnds:
+    async def ttls(self, run: RunRow) -> LeaseTtls:
         """Return the tasks in flight, and when the lease of each ends."""
-        mine, view = await self._alone.ends(run), self._views.get(run)
+        mine, cached = await self._local.ttls(run), self._cache.get(run)
         with contextlib.suppress(RedisAwayError):
-            view, _ = await self._asked(run, None, reserve=False)
-        return mine if view is None else joined(view.ends_after(self._views.clock()), mine)
+            cached, _ = await self._asked(run, None, reserve=False)
+        return mine if cached is None else joined(cached.ends_after(self._cache.clock()), mine)
 
-    async def remembered(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
-        """Return the selection that was made under a key, with its request's fingerprint; None if none is known."""
-        previous = await self._alone.remembered(run, key)
+    async def previous(self, run: RunRow, key: str | None) -> tuple[str, Selection] | None:
+        """Return the request's fingerprint and the selection that was made under a key, None if there is none."""
+        previous = await self._local.previous(run, key)
         if previous is None and key is not None:
             with contextlib.suppress(RedisAwayError):
                 _, previous = await self._asked(run, key, reserve=False)
         return previous
 
-    async def forget(self, run: RunRow) -> None:
-        """End all leases of the run, and forget its selections; where Redis is away, once it is back."""
-        await self._alone.forget(run)
-        self._views.drop(run)
+    async def clear(self, run: RunRow) -> None:
+        """End all leases of the run, and forget its selections; if Redis is away, once it is back."""
+        await self._local.clear(run)
+        self._cache.drop(run)
         self._reserved.pop(run.uid, None)
-        token = secrets.token_hex(8)
+        arguments = secrets.token_hex(8), int(IDLE_RUNS_S)
         try:
-            await self._connection.run(FORGET, keys(run), token)
+            await self._connection.run(CLEAR, keys(run), *arguments)
         except RedisAwayError:
-            self._connection.when_back(FORGET, keys(run), token)
+            self._connection.run_when_back(CLEAR, keys(run), *arguments)
 
-    async def _asked(self, run: RunRow, key: str | None, *, reserve: bool) -> tuple[View, tuple[str, Selection] | None]:
+    async def _asked(
+        self, run: RunRow, key: str | None, *, reserve: bool
+    ) -> tuple[CachedLeases, tuple[str, Selection] | None]:
         """Return the run's leases as they stand, and the selection that was made under the key."""
-        where, asked_at = keys(run, None if key is None else key_digest(key)), self._views.clock()
-        reply = await self._connection.run(BEGIN, where, int(reserve))
+        where, asked_at = keys(run, None if key is None else key_digest(key)), self._cache.clock()
+        reply = await self._connection.run(PREPARE, where, int(reserve))
         now_ms, leases, blob = reply[-1]
-        facts = facts_of(reply)
-        view = view_of(facts, now_ms, leases, asked_at)
-        self._views.put(run, view)
-        if reserve and facts.generation and blob is None:
-            self._reserve(run, _Reserved(facts.generation, facts.version, facts.made - 1))
-        return view, None if blob is None else await self._read(run, where, blob)
+        header = header_of(reply)
+        cached = leases_of(header, now_ms, leases, asked_at)
+        self._cache.put(run, cached)
+        if reserve and header.generation and blob is None:
+            self._reserve(run, _Reserved(header.generation, header.version, header.next_ordinal - 1))
+        return cached, None if blob is None else await self._read(run, where, blob)
 
-    async def _taken(self, run: RunRow, where: list[str], reply: list[Any], tried: _Tried) -> LeaseResult:
-        """Return what became of a selection, and know the run's leases as Redis says they are now."""
-        status, facts, rest = reply[0].decode(), facts_of(reply), reply[-1]
-        if status == "taken":
-            until = tried.asked_at + tried.seconds
-            self._views.follow(run, facts, int(rest), lambda view: view.with_leases(tried.tasks, until))
-            return LeaseResult(tried.selection)
+    async def _result(self, run: RunRow, where: list[str], reply: list[Any], attempt: _Attempt) -> LeaseResult:
+        """Return what became of a selection, and cache the run's leases as Redis returned them."""
+        status, header, rest = reply[0].decode(), header_of(reply), reply[-1]
+        if status == "acquired":
+            until = attempt.asked_at + attempt.seconds
+            self._cache.follow(run, header, int(rest), lambda cached: cached.with_leases(attempt.tasks, until))
+            return LeaseResult(attempt.selection)
         if status == "again":
-            self._views.drop(run)  # others may have changed the leases since the first answer
-            return LeaseResult(tried.selection)
-        if tried.reserved is not None:
-            self._reserve(run, tried.reserved)
+            self._cache.drop(run)  # others may have changed the leases since the first answer
+            return LeaseResult(attempt.selection)
+        if attempt.reserved is not None:
+            self._reserve(run, attempt.reserved)
         if status == "previous":
             return LeaseResult(previous=await self._read(run, where, rest))
         if status == "stale":
-            self._views.follow(run, facts, facts.turn)
+            self._cache.follow(run, header, header.revision)
             return LeaseResult(stale=True)
         now_ms, leases = rest
-        mine = self._views.get(run)
-        self._views.put(run, view_of(facts, now_ms, leases, tried.asked_at))
-        if status == "reserved":
-            self._reserve(run, _Reserved(facts.generation, facts.version, facts.made - 1))
-            if mine is not None and mine.facts.version == facts.version and mine.facts.made < facts.made - 1:
+        mine = self._cache.get(run)
+        self._cache.put(run, leases_of(header, now_ms, leases, attempt.asked_at))
+        if status == "conflict":
+            self._reserve(run, _Reserved(header.generation, header.version, header.next_ordinal - 1))
+            if (
+                mine is not None
+                and mine.header.version == header.version
+                and mine.header.next_ordinal < header.next_ordinal - 1
+            ):
                 self._note_shared(run)
         return LeaseResult()
 
     def _note_shared(self, run: RunRow) -> None:
         """Note that another replica selects from the run, too."""
-        self._shared_until[run.uid] = self._views.clock() + SHARED_S
+        self._shared_until[run.uid] = self._cache.clock() + SHARED_S
         if len(self._shared_until) > KNOWN_RUNS:
             self._shared_until.popitem(last=False)
 
@@ -310,13 +315,13 @@ class RedisLeases:
             self._reserved.popitem(last=False)
 
     async def _read(self, run: RunRow, where: list[str], blob: bytes) -> tuple[str, Selection] | None:
-        """Return a remembered selection; forget it if it can't be read."""
+        """Return a kept selection; delete it if it can't be read."""
         try:
             return decode_selection(blob)
         except DamagedStateError as error:
-            log.error("remembered_selection_damaged", run=run.name, reason=str(error))
+            log.error("kept_selection_damaged", run=run.name, reason=str(error))
         with contextlib.suppress(RedisAwayError):
-            await self._connection.run(FORGET_SELECTION, where, blob)
+            await self._connection.run(DELETE_SELECTION, where, blob)
         return None
 
 

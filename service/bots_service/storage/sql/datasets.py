@@ -14,6 +14,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetError
 from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, TaskBlock
+from bots_service.retention import STAGES_S
 from bots_service.storage.sql.answers import answered_once
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
@@ -145,8 +146,6 @@ def _raise_version(connection: Connection, row: DatasetRow, **values: str | int)
         raise BusyError(f"dataset {row.name!r} was changed by another request at the same time; try again")
 
 
-STAGE_LIFETIME_S = 24 * 3600.0  # an upload that takes longer has died with its process
-
 _BY_NAME = select(*COLUMNS).where(datasets.c.name == bindparam("dataset"))
 _BY_ID = select(*COLUMNS).where(datasets.c.id == bindparam("dataset"))
 _AFTER = select(*COLUMNS).where(datasets.c.name > bindparam("after")).order_by(datasets.c.name).limit(bindparam("most"))
@@ -198,7 +197,7 @@ class SqlDatasets:
 
         def job(connection: Connection) -> int:
             now = self._clock()
-            connection.execute(_DROP_OLD_STAGES, {"before": now - STAGE_LIFETIME_S})
+            connection.execute(_DROP_OLD_STAGES, {"before": now - STAGES_S})
             return new_id(connection.execute(_STAGE, {"version": 0, "retired": 0, "created_at": now}))
 
         return await self._database.write(job)

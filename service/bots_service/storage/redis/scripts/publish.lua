@@ -1,15 +1,15 @@
--- Makes a state the newest, unless a newer one is; refuses one from before the store was wiped, for what was published
--- and lost since then may be missing in it. ARGV: the generation it belongs to, its epoch, seq and bytes.
-local now = facts()
-if not now.live or now.g ~= ARGV[1] then
-  return reply('outdated', now, false)
+-- Makes a state the newest, unless a newer one is. Refuses a state of an older generation: it may lack entries that were
+-- published and lost since. ARGV: the state's generation, epoch, seq and bytes; seconds that an idle run is kept.
+local run = read_header()
+if not run.valid or run.generation ~= ARGV[1] then
+  return reply('outdated', run, false)
 end
-local e, s = tonumber(ARGV[2]), tonumber(ARGV[3])
-if is_newer(e, s, now) then
-  -- From the first state of a generation selections may have been made before, that Redis forgot.
-  local n = now.e < 0 and now.n or 0
-  redis.call('HSET', STATE, 'e', ARGV[2], 's', ARGV[3], 'b', ARGV[4], 'n', n)
-  now.e, now.s, now.n = e, s, n
+local epoch, seq = tonumber(ARGV[2]), tonumber(ARGV[3])
+if is_newer(epoch, seq, run) then
+  -- Selections that Redis lost may have been made from the first state of a generation: its ordinals go on at random.
+  local ordinal = run.epoch < 0 and run.ordinal or 0
+  redis.call('HSET', HEADER, 'epoch', ARGV[2], 'seq', ARGV[3], 'state', ARGV[4], 'ordinal', ordinal)
+  run.epoch, run.seq, run.ordinal = epoch, seq, ordinal
 end
-redis.call('EXPIRE', STATE, KEEP_S)
-return reply('ok', now, false)
+redis.call('EXPIRE', HEADER, ARGV[5])
+return reply('ok', run, false)

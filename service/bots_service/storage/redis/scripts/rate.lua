@@ -1,8 +1,8 @@
 -- Counts one call of a key, unless it comes too early. Run again after a lost answer it counts the call twice, which
 -- makes the limit stricter by one call and does no other harm.
--- KEYS: when the key will have rested fully, in microseconds of this server's clock
--- ARGV: microseconds that one call takes at this rate, and how many may come at once
--- Answers how many microseconds too early it came, or 0.
+-- KEYS: when the key will have rested fully, in microseconds of this server's clock.
+-- ARGV: microseconds that one call takes at this rate; how many calls may come at once.
+-- Returns how many microseconds too early the call came, or 0.
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local interval = tonumber(ARGV[1])
