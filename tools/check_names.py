@@ -14,7 +14,7 @@ PACKAGE = Path("service/bots_service")
 
 # Duplicates of 22 November 2026, each being renamed. Remove a name once one class is left; add none.
 KNOWN = {
-    "TaskPage", "_Remembered",
+    "TaskPage",
 }  # fmt: skip
 
 

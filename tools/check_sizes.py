@@ -41,13 +41,13 @@ SHORT_FILES = {
     "*/__main__.py": "an entry point",
     "service/bots_service/api/routes/*.py": "a route",
     "service/bots_service/ports/*.py": "a port",
+    "service/bots_service/retention.py": "every lifetime, and nothing else",
     "service/bots_service/core/belief/kinds.py": "the list to which a new kind of belief adds itself",
     "service/bots_service/doctor/*.py": "one examination of the doctor",
     "client/bots_client/_client.py": "the two names that users import; their methods are generated",
     "client/bots_client/integrations/*.py": "one trainer's adapter, or what several of them share",
     # Of 22 November 2026: to be merged in the redesign.
     "service/bots_service/api/responses.py": "to be merged",
-    "service/bots_service/storage/redis/rates.py": "to be merged",
 }
 
 
