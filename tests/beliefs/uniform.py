@@ -1,0 +1,131 @@
+"""A second kind of belief, as small as one can be: every task's success probability is uniform on [0, 1] for ever."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks
+from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.checks import Arrays, as_count, require_arrays
+from bots_service.core.pool import Pool
+from bots_service.core.run_settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Uniforms:
+    """U(0, 1), `size` times. There is no Beta distribution in here."""
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def mean(self) -> Floats:
+        return np.full(self.size, 0.5)
+
+    @property
+    def evidence(self) -> Floats:
+        return np.zeros(self.size)
+
+    def interval(self) -> tuple[Floats, Floats]:
+        return np.full(self.size, 0.05), np.full(self.size, 0.95)
+
+    def effective(self, rollouts: float) -> Floats:
+        return np.full(self.size, 1 - 2 / (rollouts + 1))  # E[p^m] = E[(1 - p)^m] = 1 / (m + 1)
+
+    def as_beta(self) -> tuple[Floats, Floats]:
+        return np.ones(self.size), np.ones(self.size)
+
+    def at(self, places: Counts | Flags) -> "Uniforms":
+        return Uniforms(int(np.count_nonzero(places)) if places.dtype == bool else len(places))
+
+    def joined(self, others: "Uniforms") -> "Uniforms":
+        return Uniforms(self.size + others.size)
+
+    def mirrored(self) -> "Uniforms":
+        return self
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        return rng.random(self.size)
+
+    def below(self, value: float) -> Floats:
+        return np.full(self.size, value)
+
+    def quantile(self, levels: Floats) -> Floats:
+        return levels
+
+    def log_density(self, values: Floats | float) -> Floats:
+        return np.zeros(self.size)
+
+    def bounded(self) -> Flags:
+        return np.ones(self.size, bool)
+
+    def log_bound(self, target: float) -> tuple[Floats, Floats]:
+        return np.zeros(self.size), np.zeros(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class UniformBelief:
+    """Learns nothing but how many steps closed, and which tasks were ever reported (they count as tried)."""
+
+    steps: int
+    own_tasks: Tasks
+
+    @classmethod
+    def fresh(cls, settings: RunSettings, profiles: int) -> "UniformBelief":  # noqa: ARG003 - other kinds need them
+        return cls(0, np.empty(0, np.int32))
+
+    @property
+    def longest_lag(self) -> int:
+        return 2**31 - 1
+
+    def extended(self, pool: Pool, profiles: int) -> "UniformBelief":
+        return self
+
+    def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "UniformBelief":
+        return replace(self, steps=self.steps + 1, own_tasks=np.union1d(self.own_tasks, step.whole.tasks))
+
+    def profile_distributions(self, pool: Pool) -> Uniforms:
+        return Uniforms(pool.profiles)
+
+    def own_distributions(self, pool: Pool) -> Uniforms:
+        return Uniforms(len(self.own_tasks))
+
+    def distributions(self, pool: Pool, tasks: Tasks) -> Uniforms:
+        return Uniforms(len(tasks))
+
+    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
+        return np.zeros(len(tasks), np.int32)
+
+    @property
+    def capability(self) -> float | None:
+        return None
+
+    def forgotten_share(self, settings: RunSettings) -> float:
+        return 0.0
+
+    @property
+    def fold_numbers(self) -> int:
+        return len(self.own_tasks)
+
+    @property
+    def nbytes(self) -> int:
+        return self.own_tasks.nbytes
+
+    def fits(self, pool: Pool) -> bool:
+        return bool((self.own_tasks < len(pool)).all())
+
+    def is_possible(self, settings: RunSettings, step: int, size: PoolSize) -> bool:
+        return self.steps <= step and bool((self.own_tasks < size.tasks).all())
+
+    def encoded(self) -> tuple[dict[str, Any], Arrays]:
+        return {"steps": self.steps}, {"own_tasks": self.own_tasks}
+
+    @classmethod
+    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> "UniformBelief":
+        require_arrays(arrays, {"own_tasks": ("<i4", *arrays["own_tasks"].shape)})
+        return cls(as_count(header["steps"]), arrays["own_tasks"])
