@@ -68,7 +68,7 @@ class CapacityContract:
 
     async def test_a_key_reaches_at_most_so_many_datasets(self, stores: Stores):
         assert await made_of(make(stores, f"a-{number}", ("a-*", "c")) for number in range(5)) == SMALL.datasets_per_key
-        with pytest.raises(LimitReachedError, match=r"reaches 2 datasets, .*\(BOTS_MAX_DATASETS_PER_KEY\)"):
+        with pytest.raises(LimitReachedError, match=r"it can access 2 already \(BOTS_MAX_DATASETS_PER_KEY\)"):
             await make(stores, "c", ("a-*", "c"))
         await make(stores, "b-0", ("b-*",))
 
@@ -76,7 +76,7 @@ class CapacityContract:
         row, runs = await make(stores, "d"), SqlRuns(stores.database, SMALL)
         puts = (runs.put(row.id, f"r{number}", RunSettings()) for number in range(6))
         assert await made_of(puts) == SMALL.runs - len(["default"])
-        with pytest.raises(LimitReachedError, match=r"at most 3 runs \(BOTS_MAX_RUNS\); it has 3"):
+        with pytest.raises(LimitReachedError, match=r"has 3, and can have 3 \(BOTS_MAX_RUNS\)"):
             await runs.put(row.id, "more", RunSettings())
         full = await runs.after(row.id, "", 10)
 
