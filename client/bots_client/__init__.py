@@ -64,11 +64,13 @@ from bots_client._resilience.health import Health
 from bots_client._resilient_client import ResilientClient
 from bots_client._retry import Retries
 from bots_client._selector import Selector
+from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
 
 __all__ = [
     "ApiKey",
     "AsyncClient",
+    "AsyncListing",
     "AuthenticationError",
     "BotsClientError",
     "Calibration",
@@ -91,6 +93,7 @@ __all__ = [
     "JournalEntry",
     "Lease",
     "Leases",
+    "Listing",
     "NewApiKey",
     "NotFoundError",
     "Outcome",

@@ -15,6 +15,7 @@ from bots_client._config import headers_of, is_loopback, url_of
 from bots_client._errors import ServiceError, UnreachableError
 from bots_client._exchange import Exchange
 from bots_client._retry import Retries
+from bots_client._tables import AsyncListing, Listing
 
 T = TypeVar("T")
 BaseClientT = TypeVar("BaseClientT", bound="BaseClient")
@@ -97,8 +98,11 @@ class BaseClient:
                 wait_s = exchange.after_refusal(reply)
             self._sleep(wait_s)
 
-    def _paginate(self, pages: Pages[T]) -> Generator[T, None, None]:
-        """Yield the items of a list, asking for each page when it is needed."""
+    def _paginate(self, pages: Pages[T]) -> Listing[T]:
+        """Return the items of a list; each page is requested when it is needed."""
+        return Listing(pages.kind, self._items(pages))
+
+    def _items(self, pages: Pages[T]) -> Generator[T, None, None]:
         while pages.next_call is not None:
             yield from pages.take(self.send(pages.next_call))
 
@@ -203,8 +207,11 @@ class BaseAsyncClient:
                 wait_s = exchange.after_refusal(reply)
             await self._sleep(wait_s)
 
-    async def _paginate(self, pages: Pages[T]) -> AsyncGenerator[T, None]:
-        """Yield the items of a list, asking for each page when it is needed."""
+    def _paginate(self, pages: Pages[T]) -> AsyncListing[T]:
+        """Return the items of a list; each page is requested when it is needed."""
+        return AsyncListing(pages.kind, self._items(pages))
+
+    async def _items(self, pages: Pages[T]) -> AsyncGenerator[T, None]:
         while pages.next_call is not None:
             for item in pages.take(await self.send(pages.next_call)):
                 yield item

@@ -106,10 +106,12 @@ class Reply:
 class Pages(Generic[T]):
     """A list that comes in pages: the call for the next one, until there is none.
 
+    kind: dataclass of the items.
     limit: at most so many items in all; None: every one.
     """
 
-    def __init__(self, call: Call[tuple[tuple[T, ...], str | None]], limit: int | None = None) -> None:
+    def __init__(self, kind: type[T], call: Call[tuple[tuple[T, ...], str | None]], limit: int | None = None) -> None:
+        self.kind = kind
         self._first = call
         self._left = limit
         self._cursor: str | None = None
@@ -163,7 +165,7 @@ def listed(kind: type[T], name: str, where: str, limit: int | None, *params: tup
     """
     size = limit if limit is not None and 0 < limit < PAGE else None
     query = tuple((key, str(value)) for key, value in (*params, ("limit", size)) if value is not None)
-    return Pages(Call("GET", where, page_of(kind, name), params=query), limit)
+    return Pages(kind, Call("GET", where, page_of(kind, name), params=query), limit)
 
 
 def written(

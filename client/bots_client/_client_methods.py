@@ -33,6 +33,7 @@ from bots_client._models import (
     Selection,
     TaskBelief,
 )
+from bots_client._tables import Listing
 
 
 class ClientMethods(BaseClient):
@@ -138,7 +139,7 @@ class ClientMethods(BaseClient):
         """Describe a dataset."""
         return self.send(dataset_calls.dataset(name))
 
-    def datasets(self, *, limit: int | None = None) -> Generator[Dataset, None, None]:
+    def datasets(self, *, limit: int | None = None) -> Listing[Dataset]:
         """Go through the datasets.
 
         Args:
@@ -181,7 +182,7 @@ class ClientMethods(BaseClient):
         """Describe a run: settings, step, capability, totals."""
         return self.send(run_calls.run(dataset, run))
 
-    def runs(self, dataset: str, *, limit: int | None = None) -> Generator[Run, None, None]:
+    def runs(self, dataset: str, *, limit: int | None = None) -> Listing[Run]:
         """Go through the runs of a dataset.
 
         Args:
@@ -204,7 +205,7 @@ class ClientMethods(BaseClient):
         search: str | None = None,
         sort: str | None = None,
         limit: int | None = None,
-    ) -> Generator[TaskBelief, None, None]:
+    ) -> Listing[TaskBelief]:
         """Go through what a run believes about its tasks, asking for a page at a time.
 
         Args:
@@ -252,7 +253,7 @@ class ClientMethods(BaseClient):
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
-    ) -> Generator[HistoryStep, None, None]:
+    ) -> Listing[HistoryStep]:
         """Go through the closed steps of a run, oldest first.
 
         Args:
@@ -263,9 +264,7 @@ class ClientMethods(BaseClient):
         """
         return self._paginate(run_calls.history(dataset, run, after_step=after_step, limit=limit))
 
-    def journal(
-        self, dataset: str, run: str = "default", *, limit: int | None = None
-    ) -> Generator[JournalEntry, None, None]:
+    def journal(self, dataset: str, run: str = "default", *, limit: int | None = None) -> Listing[JournalEntry]:
         """Go through all that ever changed a run, newest first; what a rewind took out of its history too.
 
         Args:
@@ -297,9 +296,7 @@ class ClientMethods(BaseClient):
         """Store the state of a run now, so that recovery has less to replay."""
         return self.send(run_calls.snapshot(dataset, run))
 
-    def snapshots(
-        self, dataset: str, run: str = "default", *, limit: int | None = None
-    ) -> Generator[Snapshot, None, None]:
+    def snapshots(self, dataset: str, run: str = "default", *, limit: int | None = None) -> Listing[Snapshot]:
         """Go through the stored states of a run.
 
         Args:
@@ -504,7 +501,7 @@ class ClientMethods(BaseClient):
             )
         )
 
-    def keys(self, *, limit: int | None = None) -> Generator[ApiKey, None, None]:
+    def keys(self, *, limit: int | None = None) -> Listing[ApiKey]:
         """Go through the keys by id; revoked ones too.
 
         Args:

@@ -6,6 +6,9 @@ Unknown fields of an answer are ignored. Fields with a default may be missing fr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import ClassVar
+
+from bots_client._tables import Table
 
 Setting = int | float | str | tuple[float, ...] | None
 
@@ -25,7 +28,7 @@ class SelectedTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Table):
     """The tasks to train on next; hand it to `report` with what came of them.
 
     selection_id: "" if a `ResilientClient` chose the tasks itself.
@@ -34,6 +37,7 @@ class Selection:
     reused: how many of the tasks are also in another selection that is not reported yet.
     """
 
+    _rows: ClassVar[str] = "tasks"
     selection_id: str
     dataset: str
     run: str
@@ -237,9 +241,10 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Table):
     """A run's present history in few points, in order."""
 
+    _rows: ClassVar[str] = "points"
     points: tuple[CurvePoint, ...]
 
 
@@ -258,9 +263,10 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlooks:
+class Outlooks(Table):
     """What was expected of the pool as training went on, in order."""
 
+    _rows: ClassVar[str] = "outlooks"
     outlooks: tuple[Outlook, ...]
 
 
@@ -276,9 +282,10 @@ class CalibrationBin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(Table):
     """What was predicted before the last steps beside what came. steps: how many of them told anything."""
 
+    _rows: ClassVar[str] = "bins"
     steps: int
     bins: tuple[CalibrationBin, ...]
 
@@ -323,11 +330,12 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leases:
+class Leases(Table):
     """Tasks that were selected and not reported yet.
 
     leased: how many, also where not all leases are listed; leases: those first that end soonest.
     """
 
+    _rows: ClassVar[str] = "leases"
     leased: int
     leases: tuple[Lease, ...]

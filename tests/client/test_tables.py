@@ -1,0 +1,123 @@
+"""Lists and charts as pandas and Arrow tables."""
+
+import json
+import sys
+from datetime import datetime, timezone
+
+import pandas
+import pyarrow
+import pytest
+
+from bots_client import (
+    AsyncClient,
+    Client,
+    Curve,
+    CurvePoint,
+    JournalEntry,
+    Lease,
+    Leases,
+    Run,
+    SelectedTask,
+    Selection,
+)
+from bots_client._tables import arrow_of, columns_of, pandas_of
+from tests.client.answers import API_KEY, BELIEF, HISTORY_STEP, JOURNAL_ENTRY, RUN, page
+from tests.client.scripted_server import answer
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)  # noqa: UP017 - the client runs on Python 3.10
+LATER = HISTORY_STEP | {"step": 2, "capability": None, "time": None}
+
+
+def test_a_history_of_two_pages_is_one_frame(serve):
+    server = serve(answer(page("history", HISTORY_STEP, cursor="c1")), answer(page("history", LATER)))
+
+    with Client(server.url) as bots:
+        frame = bots.history("guru").to_pandas()
+
+    assert list(frame["step"]) == [1, 2]
+    assert frame["time"][0] == MOMENT
+    assert pandas.isna(frame["time"][1])
+    assert frame["capability"].dtype == "float64"
+    assert (frame["rollouts"].sum(), frame["late"].dtype) == (128, "int64")
+
+
+def test_tasks_are_an_arrow_table(serve):
+    with Client(serve(answer(page("tasks", BELIEF, BELIEF | {"id": "b", "last_step": 7}))).url) as bots:
+        table = bots.tasks("guru").to_arrow()
+
+    assert table.column_names == ["id", "alpha", "beta", "mean", "interval", "evidence", "last_step", "tags"]
+    assert table["last_step"].to_pylist() == [None, 7]
+    assert table["tags"].to_pylist() == [["math"], ["math"]]
+    assert table["interval"].type == pyarrow.list_(pyarrow.float64())
+    assert not table.schema.field("mean").nullable
+
+
+def test_what_was_read_before_is_not_in_the_table(serve):
+    with Client(serve(answer(page("history", HISTORY_STEP, LATER))).url) as bots:
+        steps = bots.history("guru")
+        first = next(steps)
+        left = steps.to_pandas()
+
+    assert (first.step, list(left["step"])) == (1, [2])
+
+
+async def test_the_async_client_awaits_its_tables(serve):
+    server = serve(answer(page("keys", API_KEY, API_KEY | {"rate_limit": None})))
+
+    async with AsyncClient(server.url) as bots:
+        frame = await bots.keys().to_pandas()
+        table = await bots.keys().to_arrow()
+
+    assert list(frame["rate_limit.burst"].isna()) == [False, True]
+    assert frame["rate_limit.burst"].dtype == "Int64"
+    assert table["rate_limit.per_second"].to_pylist() == [2.5, None]
+
+
+def test_a_run_has_a_column_for_each_setting(serve):
+    with Client(serve(answer(page("runs", RUN))).url) as bots:
+        frame = bots.runs("guru").to_pandas()
+
+    assert frame.loc[0, "settings.seed"] == 7
+    assert frame.loc[0, "totals.successes"] == 70.5
+    assert frame.loc[0, "forked_from.run"] == "other"
+
+
+def test_changed_settings_are_objects_in_pandas_and_json_in_arrow(serve):
+    rows = [JOURNAL_ENTRY, JOURNAL_ENTRY | {"changed": None}]
+    with Client(serve(answer(page("entries", *rows))).url) as bots:
+        frame, table = bots.journal("guru").to_pandas(), bots.journal("guru").to_arrow()
+
+    assert frame["changed"][0]["target"] == 0.25
+    assert json.loads(table["changed"].to_pylist()[0])["seed"] == 7
+    assert table["changed"].to_pylist()[1] is None
+
+
+def test_charts_leases_and_selections_are_tables():
+    curve = Curve(points=(CurvePoint(first_step=1, last_step=4, brier=0.2), CurvePoint(first_step=5, last_step=8)))
+    leases = Leases(leased=2, leases=(Lease(expires_at=MOMENT, tasks=2, first=("a", "b")),))
+    selection = Selection(selection_id="s", dataset="guru", run="r", tasks=(SelectedTask(id="a", mean=0.5),))
+
+    assert list(curve.to_pandas()["last_step"]) == [4, 8]
+    assert curve.to_arrow()["brier"].to_pylist() == [0.2, None]
+    assert leases.to_arrow()["expires_at"].to_pylist() == [MOMENT]
+    assert leases.to_pandas()["first"][0] == ("a", "b")
+    assert selection.to_pandas().loc[0, "id"] == "a"
+
+
+@pytest.mark.parametrize("kind", [Run, JournalEntry, CurvePoint])
+def test_no_rows_give_the_same_columns_and_types(kind):
+    frame, table = pandas_of(kind, []), arrow_of(kind, [])
+
+    assert list(frame.columns) == table.column_names == [column.name for column in columns_of(kind)]
+    assert "datetime64" in str(frame[[name for name in frame if "time" in name or "_at" in name]].dtypes.iloc[0])
+    assert table.num_rows == len(frame) == 0
+
+
+@pytest.mark.parametrize(
+    ("package", "method", "extra"), [("pandas", "to_pandas", "pandas"), ("pyarrow", "to_arrow", "arrow")]
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, package, method, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(ImportError, match=rf"{method}\(\) needs {package}.*pip install 'bots-client\[{extra}\]'"):
+        getattr(Curve(points=()), method)()
