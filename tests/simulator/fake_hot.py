@@ -162,17 +162,17 @@ class Hot:
 
 
 class HotLink:
-    """A process's way to the store. outages: how often it failed; owed: what to do first once it works again."""
+    """A process's way to the store. outages: how often it failed; deferred: what to do first once it works again."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.outages = 0
-        self.owed: dict[str, Callable[[], None]] = {}
+        self.deferred: dict[str, Callable[[], None]] = {}
 
     async def call(self, what: str, effect: Callable[[], Result]) -> Result:
         def effects() -> Result:
-            while self.owed:
-                self.owed.popitem()[1]()
+            while self.deferred:
+                self.deferred.popitem()[1]()
             return effect()
 
         try:
@@ -227,7 +227,7 @@ class FakeStates:
         try:
             result = await self._link.call(f"publish {state.seq}", effect)
         except LostError:
-            self._link.owed[run.uid] = lambda: self._hot.invalidate(run)
+            self._link.deferred[run.uid] = lambda: self._hot.invalidate(run)
             self._trusted[run.uid] = NO_TOKEN
             self._hold(run, state, NO_TOKEN)
             return PublishResult.LOCAL
@@ -240,7 +240,7 @@ class FakeStates:
         try:
             await self._link.call("invalidate", lambda: self._hot.invalidate(run))
         except LostError:
-            self._link.owed[run.uid] = lambda: self._hot.invalidate(run)
+            self._link.deferred[run.uid] = lambda: self._hot.invalidate(run)
 
     async def delete(self, run: RunRow) -> None:
         self._held.pop(run.uid, None)

@@ -110,8 +110,8 @@ def losing_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InFlight, "take", lossy)
 
 
-def ending_a_doubt_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a store in which the first publish after a change of the dataset ends the doubt of all replicas."""
+def ending_an_invalidation_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a store in which the first publish after a change of the dataset ends the invalidation for all replicas."""
 
     async def trusting(self: FakeStates, run) -> PublishedState:
         try:
@@ -141,7 +141,7 @@ def telling_nobody_of_lost_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SABOTAGES = [
     *(losing_entries, forgetting_keys, trusting_what_a_wipe_left, losing_states, losing_leases),
-    *(ending_a_doubt_for_all, counting_anew_after_a_wipe, telling_nobody_of_lost_leases),
+    *(ending_an_invalidation_for_all, counting_anew_after_a_wipe, telling_nobody_of_lost_leases),
 ]
 
 

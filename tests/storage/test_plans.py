@@ -104,7 +104,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.first_without_receipt(run, ENTRIES + 9)
     await journal.closing(run, ENTRIES - 20)
     await journal.history(run, ENTRIES - 50, 10)
-    await SqlSizes(stores.database).of(run)
+    await SqlSizes(stores.database).measure(run)
     await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook())
     await snapshots.newest(run, ENTRIES)
     await snapshots.after(run, ENTRIES - 20, 10)

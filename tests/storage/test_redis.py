@@ -104,7 +104,7 @@ class TestRedisStates(StatesContract):
         assert await found(other.states, run_row()) == (0, 4)
         assert await other.leased() == [1, 2]
 
-    async def test_a_doubted_state_is_published_by_none_before_sql_was_asked(self, hot: Replica, other: Replica):
+    async def test_an_invalidated_state_is_published_by_none_before_sql_was_read(self, hot: Replica, other: Replica):
         await hot.publish(state_at(4))
         token = (await other.states.newest(run_row())).token
         await hot.states.invalidate(run_row())
@@ -112,7 +112,7 @@ class TestRedisStates(StatesContract):
         assert await other.states.publish(run_row(), state_at(5), token) is PublishResult.SUPERSEDED
         assert hot.states.known(run_row()) is not None
 
-    async def test_a_doubt_ends_for_each_replica_when_it_asked_sql_itself(self, hot: Replica, other: Replica):
+    async def test_an_invalidation_ends_for_each_replica_once_it_has_read_sql(self, hot: Replica, other: Replica):
         await hot.publish(state_at(4))
         await other.follow()
         assert (await other.select(1)).selection is not None
@@ -124,7 +124,7 @@ class TestRedisStates(StatesContract):
         assert await other.follow() == (0, 4)
         assert (await other.select(3)).selection is not None
 
-    async def test_a_doubt_that_is_run_late_once_more_brings_no_generation_back(self, hot: Replica, other: Replica):
+    async def test_a_late_second_invalidation_brings_no_generation_back(self, hot: Replica, other: Replica):
         await hot.publish(state_at(4))
         late = ("the first change", 1, 1)
         assert hot.connection is not None
@@ -149,7 +149,7 @@ class TestRedisStates(StatesContract):
         assert first[0] == 0
         assert len(set(first)) == 3
 
-    async def test_a_damaged_state_is_wiped(self, hot: Replica, other: Replica, client: redis.Redis):
+    async def test_a_damaged_state_is_deleted(self, hot: Replica, other: Replica, client: redis.Redis):
         await hot.publish(state_at(4))
         token = (await hot.states.newest(run_row())).token
         client.hset("bots:{uid-1}:header", "state", b"BOTS no state")

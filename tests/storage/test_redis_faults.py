@@ -52,7 +52,9 @@ async def back(stores: Replica) -> None:
 
 
 class TestAway:
-    async def test_while_redis_hangs_a_replica_goes_on_alone_and_it_comes_back(self, hot: Replica, server: RedisServer):
+    async def test_while_redis_hangs_a_replica_goes_on_locally_until_it_is_back(
+        self, hot: Replica, server: RedisServer
+    ):
         await hot.publish(state_at(4))
         await hot.select(1, 2)
         server.hang()
@@ -113,7 +115,7 @@ class TestAway:
         assert await hot.publish(state_at(5)) is PublishResult.SHARED
         assert await found(hot.states, run_row()) == (0, 5)
 
-    async def test_a_selection_under_way_when_redis_goes_away_begins_again_alone(
+    async def test_a_selection_under_way_when_redis_goes_away_begins_again_locally(
         self, hot: Replica, server: RedisServer
     ):
         await hot.publish(state_at(4))
@@ -132,7 +134,7 @@ class TestAway:
         ordinals = [(await stores.prepare()).ordinal for stores in (hot, other)]
         assert ordinals[0] != ordinals[1]
 
-    async def test_what_was_published_alone_is_wiped_for_all_once_redis_is_back(
+    async def test_what_was_published_locally_is_invalidated_for_all_once_redis_is_back(
         self, other: Replica, server: RedisServer
     ):
         with LossyProxy(server.port, loses=lambda: cut) as proxy:
@@ -185,7 +187,7 @@ class TestAway:
         monkeypatch.undo()
         await back(hot)
 
-    async def test_a_run_forgotten_meanwhile_is_forgotten_once_redis_is_back(
+    async def test_a_run_deleted_meanwhile_is_deleted_once_redis_is_back(
         self, hot: Replica, other: Replica, server: RedisServer
     ):
         await hot.publish(state_at(4))

@@ -140,14 +140,14 @@ async def test_a_run_that_is_deleted_while_its_size_is_looked_up_leaves_nothing(
 ):
     await watched.report(outcome("t1"))
     sizes = watched.use.observe_runs._look.sizes
-    measured = sizes.of
+    measured = sizes.measure
 
     async def deleted_after(run):
         found = await measured(run)
         await watched.use.delete_run(POOL, "default", None)
         return found
 
-    monkeypatch.setattr(sizes, "of", deleted_after)
+    monkeypatch.setattr(sizes, "measure", deleted_after)
     await watched.use.observe_runs.once()
     samples = [sample for family in watched.registry.collect() for sample in family.samples]
     assert [sample for sample in samples if sample.labels.get("run")] == []

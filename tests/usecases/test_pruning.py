@@ -220,11 +220,11 @@ async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world
 async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
     await reports(world, 23)
     row, retention = await world.row(), world.use.prune.retention
-    assert not await retention.cover(row, 14)  # no state is stored there
-    assert not await retention.cover(replace(row, uid="0" * 16), 15)
-    assert not await retention.cover(replace(row, id=99), 15)
+    assert not await retention.truncate(row, 14)  # no state is stored there
+    assert not await retention.truncate(replace(row, uid="0" * 16), 15)
+    assert not await retention.truncate(replace(row, id=99), 15)
     world.sql("DELETE FROM receipts WHERE seq = 2")
-    assert not await retention.cover(row, 15)
+    assert not await retention.truncate(row, 15)
 
 
 async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
@@ -237,7 +237,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
 
 async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
     await reports(world, 23)
-    assert await world.use.prune.retention.cover(await world.row(), 15)
+    assert await world.use.prune.retention.truncate(await world.row(), 15)
     assert entries(world) == list(range(1, 24))
     assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
 

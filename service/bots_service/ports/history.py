@@ -1,4 +1,4 @@
-"""What SQL keeps about a run besides its journal: outlooks, sizes, and what is old enough to be deleted."""
+"""What SQL keeps of a run in addition to its journal: outlooks, sizes, and what is old enough to be deleted."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -45,7 +45,7 @@ class Outlooks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunSizes:
-    """What a run takes. Times are seconds since 1970, UTC; None where there is nothing.
+    """A run's sizes in SQL. Times are seconds since 1970, UTC; None if there is nothing.
 
     entries: of the journal, from where it begins;
     about_bytes: an estimate of their bodies' sizes, by the newest of them;
@@ -64,8 +64,8 @@ class RunSizes:
 class Sizes(Protocol):
     """Sizes of runs."""
 
-    async def of(self, run: RunRow) -> RunSizes:
-        """Return what a run takes, in a few milliseconds however long it is.
+    async def measure(self, run: RunRow) -> RunSizes:
+        """Return the run's sizes, in a few milliseconds however long it is.
 
         Raises:
             StorageUnavailableError: the database did not answer.
@@ -75,41 +75,43 @@ class Sizes(Protocol):
 
 
 class Retention(Protocol):
-    """Removes what is old, a little at a time, so that nobody waits long for it.
+    """Deletes what is old, a little at a time, so that nobody waits long for it.
 
-    Every method may raise StorageUnavailableError, and those that remove something BusyError: another replica is
-    removing something just now.
+    To truncate a run's journal is to let it begin after a snapshot: `truncation_points` finds where, `truncate` moves
+    the beginning in one short transaction, `delete_entries` then deletes what lies before it. `retention.py` says how
+    old is old. Every method may raise StorageUnavailableError, and those that write BusyError: another replica is
+    deleting.
     """
 
-    async def coverable(self, run: RunRow, before: float) -> list[int]:
-        """Return the seqs of stored states, newest first, whose entries are older than that and can go.
+    async def truncation_points(self, run: RunRow, before: float) -> list[int]:
+        """Return the seqs of snapshots up to which the journal can be truncated, newest first.
 
         Args:
             run: the run.
-            before: seconds since 1970, UTC; an entry that is not older stays.
+            before: seconds since 1970, UTC; later entries stay.
         """
         ...
 
-    async def count(self, run: RunRow, seq: int) -> int:
-        """Return how many entries up to `seq` would go."""
+    async def count_entries(self, run: RunRow, seq: int) -> int:
+        """Return how many entries a truncation up to `seq` deletes."""
         ...
 
-    async def cover(self, run: RunRow, seq: int) -> bool:
-        """Let the journal begin behind `seq`, where a state is stored, from now on; say whether that could be.
+    async def truncate(self, run: RunRow, seq: int) -> bool:
+        """Let the journal begin after the snapshot at `seq`; return whether that was possible.
 
-        It can't where the run or the stored state is gone, an entry has no receipt, or a later rewind goes further
-        back. The stored state is not thinned away any more.
+        It is not if the run or the snapshot is gone, an entry has no receipt, or a later rewind goes further back. The
+        snapshot is not thinned away any more.
         """
         ...
 
-    async def drop_entries(self, run: RunRow) -> int:
-        """Remove some entries before the beginning of the journal, and return how many; rewinds stay."""
+    async def delete_entries(self, run: RunRow) -> int:
+        """Delete some entries before the beginning of the journal and return how many; rewinds stay."""
         ...
 
-    async def drop_answers(self, before: float) -> int:
-        """Remove some kept answers that are older, and return how many."""
+    async def delete_answers(self, before: float) -> int:
+        """Delete some answers that were kept before then and return how many."""
         ...
 
-    async def drop_stages(self, before: float) -> int:
-        """Remove some of what stages that are older hold, and return how many rows."""
+    async def delete_stages(self, before: float) -> int:
+        """Delete some of the rows of stages that were begun before then and return how many rows."""
         ...

@@ -87,7 +87,7 @@ class LookAtRun:
             await self._expect(run, state, seen)
             seen.shown = version
         if now - seen.measured >= MEASURED_EVERY_S:
-            sizes = await self.sizes.of(run.row)
+            sizes = await self.sizes.measure(run.row)
             if self._is_shown(run, seen):
                 show_sizes(series, sizes)
                 seen.measured = now

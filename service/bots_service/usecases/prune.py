@@ -28,7 +28,7 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class PrunedRun:
-    """What went of a run. seq: the last entry that a stored state now stands for."""
+    """What was deleted of a run. seq: of the snapshot after which its journal begins now."""
 
     dataset: str
     run: str
@@ -38,10 +38,10 @@ class PrunedRun:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """Removes journal entries older than `keep_days` that are covered: by an intact stored state, and a newer one.
+    """Deletes journal entries older than `keep_days` before an intact snapshot that is followed by another.
 
-    The first of the two is what the journal then begins with; the other is there for the day on which that one is
-    found damaged. keep_days: None keeps all entries.
+    The journal begins after the first of the two from then on; the other one is there in case the first is found
+    damaged. keep_days: None keeps all entries.
     """
 
     retention: Retention
@@ -55,25 +55,25 @@ class Prune:
     clock: Callable[[], float] = time.time
 
     async def __call__(self, *, keep_days: float | None = None, dry_run: bool = False) -> list[PrunedRun]:
-        """Return what went of which runs; everything that is due goes.
+        """Delete everything that is due; return what was deleted of which runs.
 
         Args:
             keep_days: instead of the configured age.
-            dry_run: remove nothing, only tell.
+            dry_run: delete nothing, only return what would be deleted.
 
         Raises:
-            BusyError: another replica prunes just now.
+            BusyError: another replica is pruning.
         """
         now, keep_days = self.clock(), keep_days or self.keep_days
         if not dry_run:
-            await _all(lambda: self.retention.drop_answers(now - ANSWERS_S))
-            await _all(lambda: self.retention.drop_stages(now - STAGES_S))
+            await _all(lambda: self.retention.delete_answers(now - ANSWERS_S))
+            await _all(lambda: self.retention.delete_stages(now - STAGES_S))
         pruned: list[PrunedRun] = []
         if keep_days is None:
             return pruned
         async for dataset, run in self._all_runs():
             seq = await self._covered(run, now - keep_days * DAY_S) or await self.journal.begins(run)
-            entries = await (self.retention.count(run, seq) if dry_run else self._prune(dataset, run, seq))
+            entries = await (self.retention.count_entries(run, seq) if dry_run else self._prune(dataset, run, seq))
             if entries:
                 pruned.append(PrunedRun(dataset, run.name, entries, seq))
         return pruned
@@ -83,19 +83,19 @@ class Prune:
         if seq > await self.journal.begins(run):
             if await self.journal.first_without_receipt(run, seq) is not None:
                 await self.catch_up.mend_receipts(await self.open_runs(dataset, run.name))
-            if await self.retention.cover(run, seq):
+            if await self.retention.truncate(run, seq):
                 rows = await self.snapshots.after(run, -1, SNAPSHOTS_READ)
                 await self.snapshots.drop(run, [row.seq for row in rows if row.seq < seq and not row.wanted])
-        return await _all(lambda: self.retention.drop_entries(run))
+        return await _all(lambda: self.retention.delete_entries(run))
 
     async def _covered(self, run: RunRow, before: float) -> int | None:
-        """Return the seq of the newest stored state that can stand for all entries up to it, None if there is none."""
-        coverable = await self.retention.coverable(run, before)
-        if not coverable:
+        """Return the seq of the newest snapshot that can stand for all entries up to it, None if there is none."""
+        points = await self.retention.truncation_points(run, before)
+        if not points:
             return None
         has_newer = False
-        for row in reversed(await self.snapshots.after(run, coverable[-1] - 1, SNAPSHOTS_READ)):
-            if has_newer and row.seq not in coverable:
+        for row in reversed(await self.snapshots.after(run, points[-1] - 1, SNAPSHOTS_READ)):
+            if has_newer and row.seq not in points:
                 continue
             is_intact = await self._is_intact(run, row.seq)
             if is_intact and has_newer:

@@ -87,7 +87,7 @@ async def found(states: States, run: RunRow) -> tuple[int, int] | None:
 
 
 class StatesContract:
-    async def test_a_doubted_run_must_be_asked_for_before_anything_is_made_of_its_state(self, hot: Hot):
+    async def test_an_invalidated_run_is_asked_for_before_its_state_is_used(self, hot: Hot):
         """Also of a process that goes on by what it knows: it is told at the latest when it takes."""
         await hot.states.register(run_row())
         await hot.publish(state_at(4))
@@ -118,7 +118,7 @@ class StatesContract:
         assert newest is not None
         assert (newest.settings, newest.seq, newest.step) == (settings, 8, 2)
 
-    async def test_what_is_known_carries_a_mark_to_go_on_with(self, hot: Hot):
+    async def test_what_is_known_carries_a_token_to_go_on_with(self, hot: Hot):
         await hot.publish(state_at(4))
         known = hot.states.known(run_row())
         assert known is not None
@@ -131,7 +131,7 @@ class StatesContract:
         assert await found(hot.states, run_row(2)) is None
         assert await found(hot.states, replace(run_row(1), uid="made anew")) is None
 
-    async def test_a_forgotten_state_is_not_known(self, hot: Hot):
+    async def test_a_deleted_state_is_not_known(self, hot: Hot):
         await hot.publish(state_at(4))
         await hot.states.delete(run_row())
         await hot.states.delete(run_row())
@@ -149,11 +149,11 @@ class LeasesContract:
             assert (await hot.acquire(ticket, 10 * seq + ticket.ordinal)).selection is not None
         assert ordinals == [0, 1, 0, 1, 2]
 
-    async def test_beginning_alone_counts_nothing(self, hot: Hot):
+    async def test_a_ticket_alone_counts_nothing(self, hot: Hot):
         await hot.publish(state_at(5))
         assert [(await hot.prepare()).ordinal for _ in range(3)] == [0, 0, 0]
 
-    async def test_taken_tasks_are_in_flight_until_released(self, hot: Hot):
+    async def test_leased_tasks_are_in_flight_until_released(self, hot: Hot):
         await hot.publish(state_at(1))
         assert (await hot.select(7, 2, 9)).selection is not None
         assert (await hot.prepare()).leased.tolist() == [2, 7, 9]
@@ -288,7 +288,7 @@ class LeasesContract:
         assert (await hot.prepare("k")).previous is None
         assert (await hot.select(3, key="k")).selection is not None
 
-    async def test_a_forgotten_run_has_no_lease_and_no_selection(self, hot: Hot):
+    async def test_a_cleared_run_has_no_lease_and_no_selection(self, hot: Hot):
         await hot.publish(state_at(1))
         await hot.select(1, key="k")
         await hot.leases.clear(run_row())

@@ -24,7 +24,7 @@ class SizesContract:
 
     async def test_an_empty_run_takes_nothing(self, stores: Stores):
         run = await made.run(stores)
-        assert await SqlSizes(stores.database).of(run) == RunSizes(0, 0, None, 0, 0, None)
+        assert await SqlSizes(stores.database).measure(run) == RunSizes(0, 0, None, 0, 0, None)
 
     async def test_entries_and_stored_states_are_added_up(self, stores: Stores):
         run, before = await made.run(stores), time.time()
@@ -35,7 +35,7 @@ class SizesContract:
             await stores.journal.append(run, draft)
         for seq in (2, 4):
             await stores.snapshots.save(run, replace(STATE, seq=seq, bytes=10 * seq, created_at=1e9 + seq), b"state")
-        found = await SqlSizes(stores.database).of(run)
+        found = await SqlSizes(stores.database).measure(run)
         assert found.oldest_entry_at is not None
         assert before <= found.oldest_entry_at <= after
         bytes_ = sum(len(encode_body(draft.body)) for draft in drafts)
@@ -47,7 +47,7 @@ class SizesContract:
         for draft in [NewEntry(made.report(tasks=50), 3), NewEntry(made.report(tasks=50), 3), *newest]:
             await stores.journal.append(run, draft)
         bytes_ = sum(len(encode_body(draft.body)) for draft in newest)
-        found = await SqlSizes(stores.database).of(run)
+        found = await SqlSizes(stores.database).measure(run)
         assert found.about_bytes == (len(newest) + 2) * bytes_ // len(newest)
 
     async def test_pruned_entries_do_not_count_nor_do_the_rewinds_that_stay(self, stores: Stores):
@@ -56,18 +56,18 @@ class SizesContract:
             seq = (await stores.journal.append(run, NewEntry(body, 3))).entry.seq
             await stores.journal.keep_receipts(run, [made.receipt(seq, seq)])
         await stores.snapshots.save(run, replace(STATE, seq=3), b"state")
-        earlier = (await SqlSizes(stores.database).of(run)).oldest_entry_at
-        assert await retention.cover(run, 3)
+        earlier = (await SqlSizes(stores.database).measure(run)).oldest_entry_at
+        assert await retention.truncate(run, 3)
         for _ in range(2):
-            found = await SqlSizes(stores.database).of(run)
+            found = await SqlSizes(stores.database).measure(run)
             assert (found.entries, found.about_bytes) == (1, len(encode_body(made.report())))
             assert found.oldest_entry_at is not None
             assert earlier is not None
             assert found.oldest_entry_at > earlier
-            await retention.drop_entries(run)
+            await retention.delete_entries(run)
 
     async def test_a_run_that_is_gone_has_none(self, stores: Stores):
         run = await made.run(stores)
         await stores.runs.delete(run)
         with pytest.raises(UnknownRunError, match=run.name):
-            await SqlSizes(stores.database).of(run)
+            await SqlSizes(stores.database).measure(run)

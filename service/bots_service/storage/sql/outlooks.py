@@ -126,7 +126,7 @@ class SqlSizes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, run: RunRow) -> RunSizes:
+    async def measure(self, run: RunRow) -> RunSizes:
         """Return what a run takes, in a few milliseconds however long it is."""
 
         def job(connection: Connection) -> RunSizes:

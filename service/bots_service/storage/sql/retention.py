@@ -1,4 +1,4 @@
-"""Removes what is old from SQL, in small transactions."""
+"""Deletes what is old from SQL, in small transactions."""
 
 from sqlalchemy import Connection, bindparam, delete, func, select, text, tuple_, update
 
@@ -27,14 +27,14 @@ _OLD_STATES = (
 _COUNT = select(func.count()).select_from(journal).where(_OF_RUN, _NO_REWIND, journal.c.seq <= bindparam("up_to"))
 _RUN = select(runs.c.uid, runs.c.pruned).where(runs.c.id == bindparam("run")).with_for_update(key_share=True)
 _STATE = select(snapshots.c.seq).where(snapshots.c.run_id == bindparam("run"), snapshots.c.seq == bindparam("this_seq"))
-_COVER = update(runs).where(runs.c.id == bindparam("run")).values(pruned=bindparam("up_to"))
+_TRUNCATE = update(runs).where(runs.c.id == bindparam("run")).values(pruned=bindparam("up_to"))
 _FIRST = (
     select(func.min(journal.c.seq), func.min(runs.c.pruned))
     .join(runs, runs.c.id == journal.c.run_id)
     .where(_OF_RUN, _NO_REWIND, journal.c.seq <= runs.c.pruned)
 )
 _BETWEEN = journal.c.seq.between(bindparam("first"), bindparam("last"))
-_TELL_TIMES = (
+_KEEP_TIMES = (
     update(receipts)
     .where(receipts.c.run_id == bindparam("run"), receipts.c.seq.between(bindparam("first"), bindparam("last")))
     .values(
@@ -57,8 +57,8 @@ class SqlRetention:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def coverable(self, run: RunRow, before: float) -> list[int]:
-        """Return the seqs of stored states, newest first, whose entries are older than that and can go."""
+    async def truncation_points(self, run: RunRow, before: float) -> list[int]:
+        """Return the seqs of snapshots up to which the journal can be truncated, newest first."""
 
         def job(connection: Connection) -> list[int]:
             found = list(connection.execute(_OLD_STATES, {"run": run.id, "before": before}).scalars())
@@ -67,13 +67,13 @@ class SqlRetention:
 
         return await self._database.read(job)
 
-    async def count(self, run: RunRow, seq: int) -> int:
-        """Return how many entries up to `seq` would go."""
+    async def count_entries(self, run: RunRow, seq: int) -> int:
+        """Return how many entries a truncation up to `seq` deletes."""
         values = {"run": run.id, "up_to": seq}
         return await self._database.read(lambda connection: connection.scalar(_COUNT, values) or 0)
 
-    async def cover(self, run: RunRow, seq: int) -> bool:
-        """Let the journal begin behind `seq`, where a state is stored, from now on; say whether that could be."""
+    async def truncate(self, run: RunRow, seq: int) -> bool:
+        """Let the journal begin after the snapshot at `seq`; return whether that was possible."""
 
         def job(connection: Connection) -> bool:
             row = connection.execute(_RUN, {"run": run.id}).one_or_none()
@@ -84,49 +84,49 @@ class SqlRetention:
                 return False
             if first_without_receipt(connection, run.id, seq) is not None:
                 return False
-            connection.execute(_COVER, {"run": run.id, "up_to": seq})
+            connection.execute(_TRUNCATE, {"run": run.id, "up_to": seq})
             return True
 
-        return await self._database.write(_alone(job))
+        return await self._database.write(_exclusive(job))
 
-    async def drop_entries(self, run: RunRow) -> int:
-        """Remove some entries before the beginning of the journal, and return how many; rewinds stay."""
+    async def delete_entries(self, run: RunRow) -> int:
+        """Delete some entries before the beginning of the journal and return how many; rewinds stay."""
 
         def job(connection: Connection) -> int:
             first, pruned = connection.execute(_FIRST, {"run": run.id}).one()
             if first is None:
                 return 0
             values = {"run": run.id, "first": first, "last": min(first + BATCH - 1, pruned)}
-            connection.execute(_TELL_TIMES, values)
+            connection.execute(_KEEP_TIMES, values)
             return connection.execute(_DROP, values).rowcount
 
-        return await self._database.write(_alone(job))
+        return await self._database.write(_exclusive(job))
 
-    async def drop_answers(self, before: float) -> int:
-        """Remove some kept answers that are older, and return how many."""
+    async def delete_answers(self, before: float) -> int:
+        """Delete some answers that were kept before then and return how many."""
         return await self._database.write(
-            _alone(lambda connection: connection.execute(_DROP_ANSWERS, {"before": before}).rowcount)
+            _exclusive(lambda connection: connection.execute(_DROP_ANSWERS, {"before": before}).rowcount)
         )
 
-    async def drop_stages(self, before: float) -> int:
-        """Remove some of what stages that are older hold, and return how many rows.
+    async def delete_stages(self, before: float) -> int:
+        """Delete some of the rows of stages that were begun before then and return how many rows.
 
         Row by row, for the rows of a large dataset would take long to go with it.
         """
-        return await self._database.write(_alone(lambda connection: _drop_staged(connection, before)))
+        return await self._database.write(_exclusive(lambda connection: _drop_staged(connection, before)))
 
 
 def _is_free(seq: int, rewinds: list[tuple[int, int]]) -> bool:
-    """Say whether no rewind behind `seq` goes back before it, so that all that follows can be told without."""
+    """Return whether no rewind after `seq` goes back before it, so that no later state needs these entries."""
     return all(to_seq >= seq for at, to_seq in rewinds if at > seq)
 
 
-def _alone(job: Job[Result]) -> Job[Result]:
-    """Return the job so that it is refused while another replica's runs; SQLite has one writer anyway."""
+def _exclusive(job: Job[Result]) -> Job[Result]:
+    """Return the job such that it raises BusyError while another replica's runs; SQLite has one writer anyway."""
 
     def locked(connection: Connection) -> Result:
         if connection.dialect.name == "postgresql" and not connection.scalar(_TRY_LOCK, {"lock": _LOCK}):
-            raise BusyError("another replica prunes just now; try again")
+            raise BusyError("another replica is pruning; try again")
         return job(connection)
 
     return locked
