@@ -10,19 +10,51 @@ from typing import TYPE_CHECKING
 import structlog
 from sqlalchemy import make_url
 
-from bots_service.ports.catalog import Health
+from bots_service.ports.backup import Exports, Imports
+from bots_service.ports.catalog import Answers, Datasets, Health, Runs
+from bots_service.ports.history import Outlooks, Retention, Sizes
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.keys import RateLimits
+from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.keys import Keys, RateLimits
+from bots_service.ports.records import Capacity
 from bots_service.settings import Settings
 from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryRateLimits, MemoryStates
+from bots_service.storage.sql.answers import SqlAnswers
+from bots_service.storage.sql.backup import SqlExports, SqlImports
 from bots_service.storage.sql.database import Database
+from bots_service.storage.sql.datasets import SqlDatasets
+from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
+from bots_service.storage.sql.journal import SqlJournal
+from bots_service.storage.sql.keys import SqlKeys
 from bots_service.storage.sql.migrate import require_tables, upgrade
+from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
+from bots_service.storage.sql.retention import SqlRetention
+from bots_service.storage.sql.runs import SqlRuns
+from bots_service.storage.sql.snapshots import SqlSnapshots
 from bots_service.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     from bots_service.storage.redis.connection import RedisConnection
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DurableStores:
+    """What is kept in the database, a store for each port. health: of the database, by what is examined."""
+
+    answers: Answers
+    datasets: Datasets
+    runs: Runs
+    journal: Journal
+    snapshots: Snapshots
+    outlooks: Outlooks
+    sizes: Sizes
+    keys: Keys
+    retention: Retention
+    exports: Exports
+    imports: Imports
+    health: dict[str, Health]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +95,25 @@ def sqlite_or_postgres(settings: Settings) -> Database:
     from bots_service.storage.postgres import PostgresDatabase  # not above: who has SQLite loads no driver
 
     return PostgresDatabase(settings.sql_url, pool_size=settings.database_pool, timeout_s=settings.database_timeout_s)
+
+
+def sql_stores(settings: Settings, database: Database) -> DurableStores:
+    """Return the stores over one database."""
+    capacity = Capacity(settings.max_tasks, settings.max_datasets, settings.max_datasets_per_key, settings.max_runs)
+    return DurableStores(
+        answers=SqlAnswers(database),
+        datasets=SqlDatasets(database, capacity),
+        runs=SqlRuns(database, capacity),
+        journal=SqlJournal(database),
+        snapshots=SqlSnapshots(database),
+        outlooks=SqlOutlooks(database),
+        sizes=SqlSizes(database),
+        keys=SqlKeys(database),
+        retention=SqlRetention(database),
+        exports=SqlExports(database),
+        imports=SqlImports(database, capacity),
+        health={"sql": SqlHealth(database), "sql_writes": SqlWriteHealth(database)},
+    )
 
 
 @asynccontextmanager

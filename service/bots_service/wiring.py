@@ -17,21 +17,9 @@ from bots_service.engine.replicas import FollowReplicas, TellReplicas
 from bots_service.errors import BotsError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
-from bots_service.ports.records import Capacity
 from bots_service.settings import Settings
-from bots_service.storage.sql.answers import SqlAnswers
-from bots_service.storage.sql.backup import SqlExports, SqlImports
-from bots_service.storage.sql.database import Database
-from bots_service.storage.sql.datasets import SqlDatasets
-from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
-from bots_service.storage.sql.journal import SqlJournal
-from bots_service.storage.sql.keys import SqlKeys
 from bots_service.storage.sql.migrate import head
-from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
-from bots_service.storage.sql.retention import SqlRetention
-from bots_service.storage.sql.runs import SqlRuns
-from bots_service.storage.sql.snapshots import SqlSnapshots
-from bots_service.stores import HotStores, memory_stores, open_database, open_hot_stores
+from bots_service.stores import DurableStores, HotStores, open_database, open_hot_stores, sql_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
@@ -114,7 +102,7 @@ async def open_use_cases(
     """
     sending = nullcontext() if tracer is None else aclosing(tracer)
     async with sending, open_database(settings) as database, open_hot_stores(settings) as hot:
-        opened = use_cases(settings, database, hot, metrics)
+        opened = use_cases(Parts(settings, sql_stores(settings, database), hot, metrics.training))
         watch(opened.readiness, metrics)
         async with AsyncExitStack() as background:
             for work in (
@@ -129,18 +117,18 @@ async def open_use_cases(
 
 
 class Parts:
-    """What several use cases share."""
+    """What several use cases share, by name: the stores, and what keeps runs live over them."""
 
-    def __init__(self, settings: Settings, database: Database, hot: HotStores, metrics: TrainingMetrics) -> None:
-        """Make them over one database and hot stores."""
-        self.metrics, self.at_work = metrics, metrics.runs
+    def __init__(self, settings: Settings, stores: DurableStores, hot: HotStores, metrics: TrainingMetrics) -> None:
+        """Make the rest over the stores."""
+        self.settings, self.hot, self.metrics, self.at_work = settings, hot, metrics, metrics.runs
         self.states, self.leases = hot.states, hot.leases
-        capacity = capacity_of(settings)
-        self.imports = SqlImports(database, capacity)
-        self.datasets, self.runs = SqlDatasets(database, capacity), SqlRuns(database, capacity)
-        self.journal, self.snapshots = SqlJournal(database), SqlSnapshots(database)
-        self.outlooks, self.sizes = SqlOutlooks(database), SqlSizes(database)
-        self.keys, self.retention = SqlKeys(database), SqlRetention(database)
+        self.answers, self.keys = stores.answers, stores.keys
+        self.datasets, self.runs = stores.datasets, stores.runs
+        self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
+        self.outlooks, self.sizes = stores.outlooks, stores.sizes
+        self.exports, self.imports = stores.exports, stores.imports
+        self.health = {**stores.health, **hot.health}
         self.known_keys = KnownKeys(self.keys)
         self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
         self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes, cache=metrics.caches.datasets)
@@ -154,18 +142,15 @@ class Parts:
         self.describe = DescribeRun(self.runs, self.open_datasets, self.open_runs, self.catch_up, self.leases)
 
 
-def use_cases(
-    settings: Settings, database: Database, hot: HotStores | None = None, metrics: Metrics | None = None
-) -> UseCases:
-    """Return the use cases over one database, and this process's memory where no hot stores are given."""
-    hot = hot or memory_stores(settings)
-    p = Parts(settings, database, hot, (metrics or Metrics()).training)
+def use_cases(parts: Parts) -> UseCases:
+    """Return the use cases, made of their parts."""
+    p = parts
     return UseCases(
         datasets=p.datasets,
-        answers=SqlAnswers(database),
-        readiness=Readiness({"sql": SqlHealth(database), "sql_writes": SqlWriteHealth(database), **hot.health}),
+        answers=p.answers,
+        readiness=Readiness(p.health),
         keys=p.keys,
-        authenticate=Authenticate(p.known_keys, hot.limits, p.metrics.caches.keys, admin_digest(settings)),
+        authenticate=Authenticate(p.known_keys, p.hot.limits, p.metrics.caches.keys, admin_digest(p.settings)),
         create_key=CreateKey(p.keys, p.known_keys),
         revoke_key=RevokeKey(p.keys, p.known_keys),
         list_datasets=ListDatasets(p.datasets),
@@ -188,11 +173,11 @@ def use_cases(
         read_leases=ReadLeases(p.open_runs, p.catch_up, p.leases),
         select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
         report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
-        follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=hot.is_shared),
+        follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=p.hot.is_shared),
         observe_runs=ObserveRuns(p.look_at_run, p.at_work),
-        export_backup=ExportBackup(SqlExports(database), p.datasets, p.snapshots),
+        export_backup=ExportBackup(p.exports, p.datasets, p.snapshots),
         import_backup=ImportBackup(p.imports, p.datasets, p.open_runs, p.states, p.leases, p.tell_replicas),
-        prune=prune(p, settings.keep_journal_days),
+        prune=prune(p, p.settings.keep_journal_days),
     )
 
 
@@ -205,11 +190,6 @@ def watch(readiness: Readiness, metrics: Metrics) -> None:
     """Let metrics show what this process knows of itself and its stores."""
     metrics.watch_state(lambda: readiness().is_ready)
     metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
-
-
-def capacity_of(settings: Settings) -> Capacity:
-    """Return how much the settings let be kept."""
-    return Capacity(settings.max_tasks, settings.max_datasets, settings.max_datasets_per_key, settings.max_runs)
 
 
 def admin_digest(settings: Settings) -> bytes | None:

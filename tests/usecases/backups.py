@@ -76,14 +76,14 @@ async def parts_of(backup: bytes) -> list[Part]:
 async def truth(world: World, dataset: str = POOL, *, uids: bool = True) -> dict[str, Any]:
     """All that SQL holds of a dataset, but for numbers that a database gives out."""
     await histories(world, dataset)  # makes receipts that are still on their way
-    exports = world.use.export_backup.exports
+    exports = world.parts.exports
     cut = await exports.cut(dataset)
     found: dict[str, Any] = {
         "dataset": (cut.dataset.version, cut.dataset.retired, cut.dataset.created_at, cut.dataset.facts),
         "retired": cut.retired.tolist(),
         "tasks": [
             (block.ids, block.references.tobytes(), block.tags)
-            async for block in world.use.datasets.blocks(cut.dataset.id)
+            async for block in world.parts.datasets.blocks(cut.dataset.id)
         ],
     }
     for row, saved in cut.runs:
@@ -98,21 +98,21 @@ async def truth(world: World, dataset: str = POOL, *, uids: bool = True) -> dict
 async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
     """The state after every entry that can still be reached, by the service's own ways."""
     opened = await world.opened(run, dataset)
-    catch_up = world.use.report_outcomes.catch_up
+    catch_up = world.parts.catch_up
     first = await catch_up.journal.begins(opened.row)
     head = (await catch_up.journal.head(opened.row)).seq
     return [encode_state(await catch_up.replay.state_at(opened, seq)) for seq in range(first, head + 1)]
 
 
 async def histories(world: World, dataset: str = POOL) -> dict[str, list[StoredReceipt]]:
-    cut = await world.use.export_backup.exports.cut(dataset)
+    cut = await world.parts.exports.cut(dataset)
     return {row.name: await world.use.read_history(dataset, row.name, 0, 1000) for row, _ in cut.runs}
 
 
 async def assert_same(one: World, other: World, dataset: str = POOL) -> None:
     assert await histories(one) == await histories(other, dataset)
     assert await truth(one) == await truth(other, dataset)
-    for row, _ in (await one.use.export_backup.exports.cut(POOL)).runs:
+    for row, _ in (await one.parts.exports.cut(POOL)).runs:
         assert await states(one, row.name) == await states(other, row.name, dataset)
         newest = encode_state(await one.state(row.name))
         assert encode_state(await other.state(row.name, dataset)) == newest

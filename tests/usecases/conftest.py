@@ -9,11 +9,9 @@ import pytest
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import upgrade
 from bots_service.stores import open_hot_stores
-from bots_service.wiring import use_cases
 from tests.servers import RedisServer
 from tests.storage.redis_stores import PATIENT_S
 from tests.usecases.replicas import Replica
-from tests.usecases.watched import Watched
 from tests.usecases.world import World, copy_database
 
 
@@ -47,9 +45,9 @@ async def world(empty: World) -> World:
 
 
 @pytest.fixture
-def watched(world: World) -> Watched:
-    """The same, with metrics that can be read."""
-    return Watched.over(world)
+def watched(world: World) -> World:
+    """Another process over the same database, that knows nothing yet."""
+    return world.beside()
 
 
 @pytest.fixture
@@ -63,6 +61,6 @@ async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tup
         both = []
         for _ in range(2):
             hot = await stack.enter_async_context(open_hot_stores(settings))
-            both.append(Replica(world.folder, world.database, use_cases(settings, world.database, hot), settings, hot))
+            both.append(Replica.over(world.folder, settings, world.database, hot=hot))
         await both[0].hot.states.register(await both[0].row())  # the dataset was made without Redis
         yield both[0], both[1]

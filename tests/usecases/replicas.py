@@ -1,16 +1,16 @@
 """A replica: use cases over a database and a Redis that it shares with others."""
 
-from dataclasses import dataclass
-
 from bots_service.stores import HotStores
 from tests.usecases.world import World
 
 
-@dataclass
 class Replica(World):
     """One service's worth of use cases, with the stores that it shares."""
 
-    hot: HotStores
+    @property
+    def hot(self) -> HotStores:
+        """The stores that it shares."""
+        return self.parts.hot
 
     async def follow(self) -> None:
         """Look once for what others did."""

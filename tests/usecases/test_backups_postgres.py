@@ -13,7 +13,6 @@ from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.usecases.prune import PrunedRun
 from bots_service.usecases.report_outcomes import ReportRequest
-from bots_service.wiring import use_cases
 from tests.usecases.backups import assert_same, exported, histories, imported, live, states
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, outcome
@@ -26,7 +25,7 @@ async def shared(postgres_url: str, tmp_path: Path) -> AsyncIterator[World]:
     """A service without datasets on PostgreSQL."""
     settings = Settings(data_dir=tmp_path, snapshot_every=5)
     database = PostgresDatabase(postgres_url, pool_size=4, timeout_s=30)
-    world = World(tmp_path, database, use_cases(settings, database), settings)
+    world = World.over(tmp_path, settings, database)
     yield world
     await world.close()
 
@@ -60,7 +59,7 @@ async def test_pruning_leaves_states_histories_and_later_reports_as_they_were(em
     assert await pruner(shared)()
     assert await pruner(shared)() == []
     assert await histories(shared) == await histories(empty)
-    for row, saved in (await shared.use.export_backup.exports.cut(POOL)).runs:
+    for row, saved in (await shared.parts.exports.cut(POOL)).runs:
         assert await states(shared, row.name) == (await states(empty, row.name))[saved.pruned :]
         for world in (shared, empty):
             await reports(world, 8, first=900, run=row.name)
@@ -79,7 +78,7 @@ async def test_one_replica_at_a_time_prunes(shared: World, postgres_url: str):
 
 
 async def test_dead_uploads_and_old_answers_go(shared: World, postgres_url: str):
-    await shared.use.datasets.stage()
+    await shared.parts.datasets.stage()
     with psycopg.connect(postgres_url, autocommit=True) as direct:
         direct.execute("UPDATE datasets SET created_at = 1")
         direct.execute("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 200, 'x', 1.0)")

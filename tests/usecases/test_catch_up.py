@@ -53,13 +53,13 @@ async def test_a_cold_start_falls_back_to_an_older_state_where_newer_ones_are_da
     flip(world, damaged)
     again = await world.reopened()
     reads: list[int] = []
-    read_after = again.use.report_outcomes.journal.after
+    read_after = again.parts.journal.after
 
     async def watched(run, seq, up_to=None, limit=1000):
         reads.append(seq)
         return await read_after(run, seq, up_to, limit)
 
-    again.use.report_outcomes.catch_up.journal.after = watched  # type: ignore[method-assign]
+    again.parts.journal.after = watched  # type: ignore[method-assign]
     await again.state()
     assert reads == [max({0, 5, 10, 15} - set(damaged))]
     assert capsys.readouterr().out.count("snapshot_damaged") == len(damaged)
@@ -101,7 +101,7 @@ async def test_a_journal_tells_no_step_where_sql_lost_it_until_a_history_is_read
 async def test_a_journal_tells_the_step_of_what_nobody_folded_yet(world: World):
     await some_reports(world, 2)
     opened = await world.opened()
-    await world.use.report_outcomes.journal.append(opened.row, NewEntry(Report(no_evidence(), None, True), 0))
+    await world.parts.journal.append(opened.row, NewEntry(Report(no_evidence(), None, True), 0))
     for reader in (world, world.beside()):
         assert [one.step for one in await reader.use.read_journal(POOL, "default", None, 100)] == [3, 2, 1]
 
@@ -118,7 +118,7 @@ async def test_a_retry_gets_its_first_receipt_even_where_sql_lost_it(world: Worl
 async def test_the_receipts_of_long_ago_come_from_sql(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(live_module, "REMEMBERED_RECEIPTS", 2)
     first = [await world.report(outcome("t1", 3), key=f"key-{turn}") for turn in range(5)]
-    assert len(world.use.select_tasks.live((await world.row()).id).folded) == 2
+    assert len(world.parts.live((await world.row()).id).folded) == 2
     assert await world.report(outcome("t1", 3), key="key-0") == first[0]
 
 
@@ -155,7 +155,7 @@ async def test_64_callers_on_20_runs_each_get_their_own_receipt(world: World):
 
 async def test_each_caller_gets_a_state_with_its_own_entry_whoever_asks_after_it(world: World):
     await some_reports(world, 3)
-    run, catch_up = await world.opened(), world.beside().use.report_outcomes.catch_up
+    run, catch_up = await world.opened(), world.beside().parts.catch_up
     assert (await catch_up.newest(run)).state.seq == 3
     await some_reports(world, 3)
     async with catch_up.live(run.row.id).folding:
@@ -170,7 +170,7 @@ async def test_nobody_sees_less_than_was_acknowledged_while_a_cold_start_goes_on
     await some_reports(world, 12)
     world.sql("DELETE FROM snapshots")
     monkeypatch.setattr(module, "PAGE", 1)
-    run, catch_up = await world.opened(), world.beside().use.report_outcomes.catch_up
+    run, catch_up = await world.opened(), world.beside().parts.catch_up
     starting = asyncio.create_task(catch_up.through(run, 5))
     seen = []
     while not starting.done():
@@ -194,10 +194,10 @@ async def test_the_size_of_a_page_makes_no_difference(world: World, page: int, m
     cold = world.beside()
     states, receipts = await world.replay()
     assert encode_state(await cold.state()) == encode_state(states[-1])
-    opened, catch_up = await cold.opened(), cold.use.report_outcomes.catch_up
+    opened, catch_up = await cold.opened(), cold.parts.catch_up
     assert [(await catch_up.receipt(opened, seq)).receipt for seq in range(1, 17)] == receipts
     for seq in range(17):
-        state = await cold.use.report_outcomes.catch_up.replay.state_at(await cold.opened(), seq)
+        state = await cold.parts.catch_up.replay.state_at(await cold.opened(), seq)
         assert encode_state(state) == encode_state(states[seq])
 
 
@@ -221,7 +221,7 @@ async def test_folding_a_run_that_was_deleted_meanwhile_says_so(world: World):
     cold = world.beside()
     opened = await cold.opened("gone")
     await world.use.delete_run(POOL, "gone", None)
-    catch_up = cold.use.report_outcomes.catch_up
+    catch_up = cold.parts.catch_up
     for call in (catch_up.through(opened, 3), catch_up.current(opened), catch_up.closing(opened, 1)):
         with pytest.raises(UnknownRunError):
             await call
@@ -233,7 +233,7 @@ async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_bef
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
     await world.use.append_tasks(POOL, stream(grown), never)
-    catch_up, journal = world.use.report_outcomes.catch_up, world.use.report_outcomes.journal
+    catch_up, journal = world.parts.catch_up, world.parts.journal
     live = catch_up.live(before.row.id)
 
     async def appended() -> bool:
@@ -255,11 +255,11 @@ async def test_a_run_whose_dataset_was_replaced_meanwhile_is_gone(world: World):
     await world.use.delete_dataset(POOL, None)
     await world.import_pool(POOL, block(0, 3))
     with pytest.raises(UnknownRunError):
-        await world.use.select_tasks.open_runs.again(before)
+        await world.parts.open_runs.again(before)
 
 
 async def test_receipts_that_can_not_be_kept_now_are_kept_later(world: World, capsys: pytest.CaptureFixture[str]):
-    journal = world.use.report_outcomes.journal
+    journal = world.parts.journal
     keep = journal.keep_receipts
 
     async def refuse(_run, _receipts):
@@ -285,7 +285,7 @@ async def test_a_run_has_one_live_part_as_long_as_anybody_works_on_it(monkeypatc
 
 async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World):
     small = await world.reopened(cache_bytes=2**20)
-    small.use.report_outcomes.catch_up.states._capacity_bytes = 1  # type: ignore[attr-defined]
+    small.parts.states._capacity_bytes = 1  # type: ignore[attr-defined]
     chance = random.Random(3)
     for run in range(4):
         await small.put_run(f"run-{run}")
@@ -299,5 +299,5 @@ async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World)
 async def test_a_state_made_of_the_journal_alone_is_as_good_as_any(world: World):
     receipts = await some_reports(world, 2)
     cold, run = world.beside(), await world.opened()
-    assert not (await cold.use.report_outcomes.catch_up.current(run)).degraded
-    assert (await cold.use.report_outcomes.catch_up.receipt(run, 1)).receipt == receipts[0]
+    assert not (await cold.parts.catch_up.current(run)).degraded
+    assert (await cold.parts.catch_up.receipt(run, 1)).receipt == receipts[0]

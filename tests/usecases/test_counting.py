@@ -5,47 +5,23 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client import Counter as Instrument
 from structlog.testing import capture_logs
 
 from bots_service.core.receipt import Receipt
 from bots_service.engine import catch_up as catch_up_module
 from bots_service.engine import replay as replay_module
 from bots_service.engine.dataset_builder import DatasetHeader
-from bots_service.metrics.process import Metrics
-from bots_service.wiring import use_cases
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream, until
 
 TAGS = dict(zip(block().ids, block().tags, strict=True))
 
 
-class Counted(World):
-    """A service of which can be read what it counts."""
-
-    registry: CollectorRegistry
-
-    def looks(self, cache: str) -> tuple[float | None, float | None]:
-        """Return how many looks at a cache found what they wanted, and how many did not."""
-        hits, misses = (f"bots_cache_{found}_total" for found in ("hits", "misses"))
-        return tuple(self.registry.get_sample_value(name, {"cache": cache}) for name in (hits, misses))  # type: ignore[return-value]  # two
-
-
-def beside(world: World) -> Counted:
-    """Return another process over the same database, that knows nothing yet."""
-    metrics = Metrics()
-    use = use_cases(world.settings, world.database, None, metrics)
-    made = Counted(world.folder, world.database, use, world.settings)
-    made.registry = metrics.registry
-    return made
-
-
 def reported(*worlds: World) -> Counter[str]:
     """Return how many reported tasks were counted by tag, in all processes together."""
     found: Counter[str] = Counter()
     for world in worlds:
-        series = world.use.report_outcomes.metrics.runs.series(POOL, "default")
+        series = world.parts.metrics.runs.series(POOL, "default")
         if series is not None:
             found.update(dict(zip(series.counts.tags, series.counts.tag_reported_tasks.tolist(), strict=True)))
     return found
@@ -79,7 +55,7 @@ async def test_a_step_that_another_replica_folds_first_counts_by_tag_where_it_wa
     here, there = replicas
     await here.select(1)  # so it knows the state from before
     await there.report(outcome("t0"))
-    row, catch_up = await here.row(), here.use.report_outcomes.catch_up
+    row, catch_up = await here.row(), here.parts.catch_up
 
     async def is_committed() -> bool:
         return (await catch_up.journal.head(row)).seq == 2
@@ -89,7 +65,7 @@ async def test_a_step_that_another_replica_folds_first_counts_by_tag_where_it_wa
         reporting = asyncio.create_task(here.report(outcome("t1")))
         await until(is_committed)
         await there.follow()
-        await there.use.report_outcomes.catch_up.live(row.id).settled()
+        await there.parts.live(row.id).settled()
         assert await catch_up.journal.receipt(row, 2) is not None  # what it will be acknowledged with comes from SQL
     await reporting
     assert (reported(there), reported(here)) == (expected("t0"), expected("t1"))
@@ -98,7 +74,7 @@ async def test_a_step_that_another_replica_folds_first_counts_by_tag_where_it_wa
 async def untold(world: World, *tasks: str) -> list[Receipt]:
     """Report each task in a step of its own; return the receipts as SQL has them, and forget those in memory."""
     receipts = [replace(await world.report(outcome(task)), tags=None) for task in tasks]
-    world.use.report_outcomes.catch_up.live((await world.row()).id).folded.clear()
+    world.parts.live((await world.row()).id).folded.clear()
     return receipts
 
 
@@ -111,7 +87,7 @@ async def test_one_fold_tells_all_who_wait_by_tag(world: World, monkeypatch: pyt
         return whole(*arguments)
 
     receipts, run = await untold(world, "t0", "t1", "t2"), await world.opened()
-    catch_up = world.use.report_outcomes.catch_up
+    catch_up = world.parts.catch_up
     catch_up.live(run.row.id).wanted = receipts[-1].seq
     monkeypatch.setattr(replay_module, "fold", counted)
     told = await asyncio.gather(*(catch_up.by_tag(run, receipt, before) for receipt in receipts))
@@ -123,7 +99,7 @@ async def test_one_fold_tells_all_who_wait_by_tag(world: World, monkeypatch: pyt
 async def test_nobody_waits_for_a_long_fold_to_be_told_by_tag(world: World, monkeypatch: pytest.MonkeyPatch):
     before = await world.state()
     receipts, run = await untold(world, "t0", "t1", "t2"), await world.opened()
-    catch_up = world.use.report_outcomes.catch_up
+    catch_up = world.parts.catch_up
     monkeypatch.setattr(catch_up_module, "MOST_REFOLDED", 2)
     assert await catch_up.by_tag(run, receipts[2], before) is receipts[2]
     assert await catch_up.by_tag(run, receipts[0], await world.state()) is receipts[0]  # its state is later already
@@ -137,7 +113,7 @@ async def test_a_report_does_not_fail_where_its_step_can_not_be_told_by_tag(worl
     cold = world.beside()
     run = await cold.opened()
     with capture_logs() as logs:
-        assert await cold.use.report_outcomes.catch_up.by_tag(run, receipt, before) is receipt
+        assert await cold.parts.catch_up.by_tag(run, receipt, before) is receipt
     assert [line["event"] for line in logs] == ["step_not_told_by_tag"]
 
 
@@ -151,7 +127,7 @@ async def test_a_dataset_without_tags_counts_nothing_by_tag(empty: World):
 
 
 async def test_a_dataset_is_read_once_and_found_open_ever_after(world: World):
-    cold = beside(world)
+    cold = world.beside()
     assert cold.looks("datasets") == (0, 0)
     await cold.opened()
     assert cold.looks("datasets") == (0, 1)
@@ -162,7 +138,7 @@ async def test_a_dataset_is_read_once_and_found_open_ever_after(world: World):
 
 async def test_selections_and_folds_count_whether_the_state_was_there(world: World):
     await world.report(outcome("t0"))
-    cold = beside(world)
+    cold = world.beside()
     await cold.select(1)
     assert cold.looks("states") == (0, 1)
     await cold.select(1)
@@ -173,13 +149,6 @@ async def test_selections_and_folds_count_whether_the_state_was_there(world: Wor
 async def test_a_state_that_only_another_replica_holds_is_no_hit(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await here.report(outcome("t0"))
-    states = there.use.report_outcomes.metrics.caches.states
-    for turn, misses in ((0, 1), (1, 1)):
+    for turn in range(2):
         await there.select(1)
-        assert (told(states.hits), told(states.misses)) == (turn, misses)
-
-
-def told(counter: Instrument) -> float:
-    (family,) = counter.collect()
-    (sample,) = family.samples
-    return sample.value
+        assert there.looks("states") == (turn, 1)

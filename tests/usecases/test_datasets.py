@@ -201,7 +201,7 @@ async def test_an_import_without_tasks_or_whose_stream_breaks_leaves_nothing(emp
         await empty.use.import_dataset(POOL, HEADER, stream(), never)
     with pytest.raises(ConnectionError):
         await empty.use.import_dataset(POOL, HEADER, stream(block(), fail=ConnectionError()), never)
-    assert await empty.use.datasets.after("", 10) == []
+    assert await empty.parts.datasets.after("", 10) == []
     assert hidden(empty) == 0
 
 
@@ -217,7 +217,7 @@ async def test_different_imports_of_one_name_at_once_give_one_dataset_and_refusa
     calls = (empty.use.import_dataset(POOL, HEADER, stream(one), never) for one in pools)
     done = await asyncio.gather(*calls, return_exceptions=True)
     assert sorted(type(one).__name__ for one in done) == ["DatasetExistsError"] * 2 + ["tuple"]
-    assert len((await empty.opened()).dataset.ids) == (await empty.use.datasets.get(POOL)).live
+    assert len((await empty.opened()).dataset.ids) == (await empty.parts.datasets.get(POOL)).live
 
 
 async def test_an_answer_is_kept_with_the_import(empty: World):
@@ -225,7 +225,7 @@ async def test_an_answer_is_kept_with_the_import(empty: World):
         return KeptAnswer("PUT /it", IdempotencyKey("key", "f"), lambda row: (201, row.facts.digest.encode()))
 
     row, _ = await empty.use.import_dataset(POOL, HEADER, stream(block()), keep)
-    kept = await empty.use.answers.find("PUT /it", "key")
+    kept = await empty.parts.answers.find("PUT /it", "key")
     assert kept is not None
     assert (kept.status, kept.body.decode()) == (201, row.facts.digest)
 
@@ -272,7 +272,7 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     ]
     np.testing.assert_allclose(appended, whole, rtol=1e-12)  # as if they had been there all the time
     await world.assert_is_a_replay()
-    assert row.facts.digest == (await world.use.datasets.get("whole")).facts.digest
+    assert row.facts.digest == (await world.parts.datasets.get("whole")).facts.digest
 
 
 async def test_appended_ids_must_be_new(world: World):
@@ -310,7 +310,7 @@ async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start
 
 async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):
     cold = world.beside()
-    datasets = cold.use.datasets
+    datasets = cold.parts.datasets
     read = datasets.retired
 
     async def slow(dataset_id):
@@ -320,7 +320,7 @@ async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: 
         return found
 
     datasets.retired = slow  # type: ignore[method-assign]
-    open_datasets = cold.use.append_tasks.open_datasets
+    open_datasets = cold.parts.open_datasets
 
     async def meanwhile():
         row = await world.use.append_tasks(POOL, stream(block(40, 2)), never)
@@ -364,7 +364,7 @@ async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):
 
 async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
     world = World.open(folder("tiny"), cache_bytes=2**20, snapshot_every=3)
-    world.use.append_tasks.open_datasets._max_bytes = 1
+    world.parts.open_datasets._max_bytes = 1
     for number in range(6):
         await world.import_pool(f"pool-{number}", block(0, 10 + number))
 
@@ -376,7 +376,7 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
             await world.report(outcome(f"t{9 + number}", turn), dataset=f"pool-{number}", selection_id=selection.id)
 
     await asyncio.gather(*map(work, range(6)))
-    assert len(world.use.append_tasks.open_datasets._open) == 1
+    assert len(world.parts.open_datasets._open) == 1
     for number in range(6):
         assert (await world.assert_is_a_replay("default", f"pool-{number}")).seq == 6
     await world.close()

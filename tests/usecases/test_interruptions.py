@@ -146,8 +146,8 @@ CHANGES: dict[str, Call] = {
 async def what_stands(world: World) -> dict[str, Any]:
     """Return all that a service says of its datasets and runs, from wherever it has it."""
     found: dict[str, Any] = {}
-    for row in await world.use.datasets.after("", 1000):
-        opened = await world.use.select_tasks.open_runs(row.name, "default")
+    for row in await world.parts.datasets.after("", 1000):
+        opened = await world.parts.open_runs(row.name, "default")
         dataset = opened.dataset
         found[row.name] = (
             dataset.row,

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,12 +246,11 @@ async def test_a_key_made_elsewhere_works_at_once(process, empty):
 async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, empty):
     _, key = await process.make(READER)
     replica = empty.beside()
-    async with replica.use.authenticate.known.in_background():
+    async with replica.parts.known_keys.in_background():
         caller = await replica.use.authenticate(key)
         assert caller.key is not None
-        loop_time = replica.use.authenticate.clock
         await process.revoke(caller.key, None)
-        began = loop_time()
+        began = time.monotonic()
 
         async def is_refused() -> bool:
             try:
@@ -260,7 +260,7 @@ async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, e
             return False
 
         await until(is_refused)
-        assert loop_time() - began < 5
+        assert time.monotonic() - began < 5
 
 
 async def test_the_first_key_made_elsewhere_closes_this_process_too(open_service, empty):

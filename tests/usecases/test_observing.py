@@ -12,12 +12,10 @@ from bots_service.errors import StorageUnavailableError
 from bots_service.ports.hot import KnownState
 from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.observe_runs import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
-from bots_service.wiring import use_cases
-from tests.usecases.watched import Watched
 from tests.usecases.world import POOL, World, outcome
 
 
-async def test_it_shows_where_the_run_stands(watched: Watched):
+async def test_it_shows_where_the_run_stands(watched: World):
     await watched.report(outcome("t1", 3), outcome("t2", 16))
     await watched.report(outcome("t3", 8))
     await watched.select(5)
@@ -40,7 +38,7 @@ async def test_it_shows_where_the_run_stands(watched: Watched):
     assert shares == expected.distribution
 
 
-async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: Watched):
+async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: World):
     await watched.select(1)
     for rollouts in (16.0, 4.0):
         await watched.use.observe_runs.once()
@@ -52,7 +50,7 @@ async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the
 
 
 async def test_it_looks_at_the_pool_again_only_after_something_happened(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: World, monkeypatch: pytest.MonkeyPatch
 ):
     looks = 0
 
@@ -69,23 +67,23 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
         assert looks == wanted
 
 
-async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World, monkeypatch: pytest.MonkeyPatch):
     """Another replica may be at work on it."""
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
     await watched.select(1)
     seen = watched.use.observe_runs._seen[POOL, "default"]
     for later_s, is_looked_at in ((0.0, True), (IDLE_EVERY_S / 2, False), (IDLE_EVERY_S + 1, True)):
-        for part in (watched.use.observe_runs, watched.use.delete_run.at_work):
+        for part in (watched.use.observe_runs, watched.parts.at_work):
             monkeypatch.setattr(part, "_clock", lambda later_s=later_s: monotonic() + later_s)
         before = seen.looked
         await watched.use.observe_runs.once()
         assert (seen.looked != before) == is_looked_at
 
 
-async def test_entries_that_the_newest_state_lacks_are_counted(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+async def test_entries_that_the_newest_state_lacks_are_counted(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.report(outcome("t1"))
-    other = World(watched.folder, watched.database, use_cases(watched.settings, watched.database), watched.settings)
+    other = watched.beside()
     await other.report(outcome("t2"))
     await watched.use.observe_runs.once()
     assert watched.shown("unfolded_entries") == 1
@@ -93,13 +91,13 @@ async def test_entries_that_the_newest_state_lacks_are_counted(watched: Watched,
 
 @pytest.mark.parametrize("what", ["run", "dataset"])
 async def test_a_run_that_another_replica_deleted_is_shown_no_longer(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, what: str
+    watched: World, monkeypatch: pytest.MonkeyPatch, what: str
 ):
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
     assert watched.shown("reports_total") == 1
     monkeypatch.setattr(watched.use.observe_runs, "_clock", lambda: monotonic() + IDLE_EVERY_S)
-    other = use_cases(watched.settings, watched.database)
+    other = watched.beside().use
     await (other.delete_run(POOL, "default", None) if what == "run" else other.delete_dataset(POOL, None))
     await watched.use.observe_runs.once()
     assert watched.shown("reports_total") is None
@@ -107,10 +105,10 @@ async def test_a_run_that_another_replica_deleted_is_shown_no_longer(
 
 @pytest.mark.parametrize("moment", ["before the look at the run", "while the pool is looked at"])
 async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch, moment: str
+    watched: World, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
     await watched.report(outcome("t1"))
-    leases = watched.use.report_outcomes.leases
+    leases = watched.parts.leases
     leased, loop = leases.leased, asyncio.get_running_loop()
 
     async def deleted_before(run):
@@ -130,7 +128,7 @@ async def test_a_run_that_is_deleted_during_a_look_leaves_nothing(
     assert [sample for sample in samples if sample.labels.get("run")] == []
 
 
-async def test_what_can_not_be_seen_stays_as_it_was(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+async def test_what_can_not_be_seen_stays_as_it_was(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
 
@@ -139,14 +137,14 @@ async def test_what_can_not_be_seen_stays_as_it_was(watched: Watched, monkeypatc
 
     await watched.report(outcome("t1"))
     with monkeypatch.context() as without_sql:
-        without_sql.setattr(watched.use.report_outcomes.journal, "head", away)
+        without_sql.setattr(watched.parts.journal, "head", away)
         await watched.use.observe_runs.once()
     assert watched.shown("step") == 1
     await watched.use.observe_runs.once()  # it tries again at once
     assert watched.shown("step") == 2
 
 
-async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: Watched):
+async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World):
     await watched.report(outcome("t1"))
     ids = (await watched.opened()).dataset.ids
     await watched.use.retire_tasks(POOL, [ids[number] for number in range(len(ids))], None)
@@ -154,7 +152,7 @@ async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: Watche
     assert math.isnan(watched.shown("uniform_effective_task_ratio") or 0.0)
 
 
-async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: Watched):
+async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: World):
     await watched.report(outcome("t1"))
     for strategy, before in (("thompson", "mean"), ("mean", "thompson")):
         await watched.use.change_settings(POOL, "default", {"strategy": strategy}, None)
@@ -164,9 +162,9 @@ async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: Watc
         assert watched.shown("run_info", strategy=before) is None
 
 
-async def test_a_run_that_comes_back_is_shown_whole_again(watched: Watched):
+async def test_a_run_that_comes_back_is_shown_whole_again(watched: World):
     await watched.report(outcome("t1"))
-    at_work = watched.use.delete_run.at_work
+    at_work = watched.parts.at_work
     for _ in range(2):
         await watched.use.observe_runs.once()
         for name in ("step", "uniform_effective_task_ratio", "journal_entries"):
@@ -175,13 +173,11 @@ async def test_a_run_that_comes_back_is_shown_whole_again(watched: Watched):
         await watched.select(1)
 
 
-async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_run_that_goes_while_another_is_looked_at_is_left_out(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.put_run("other")
     for run in ("default", "other"):
         await watched.report(outcome("t1"), run=run)
-    leases = watched.use.report_outcomes.leases
+    leases = watched.parts.leases
     leased, looks = leases.leased, []
 
     async def deleting(run):
@@ -203,10 +199,10 @@ class Clock:
 
 
 @pytest.mark.parametrize("took_s", [0.0, 0.5, 30.0])
-async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: Watched, took_s: float):
+async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
     clock, rounds = Clock(), []
-    at_work = watched.use.delete_run.at_work
-    observing = ObserveRuns(watched.use.observe_runs._look, at_work, clock=clock)
+    at_work = watched.parts.at_work
+    observing = ObserveRuns(watched.parts.look_at_run, at_work, clock=clock)
 
     def last_used() -> dict[tuple[str, str], float]:
         rounds.append(clock.now)
@@ -223,10 +219,10 @@ async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: Watch
     assert rounds[1:2] == [max(rounds[0] + took_s, rounds[0] + pause_s)]
 
 
-async def test_it_goes_on_whatever_happens(watched: Watched, monkeypatch: pytest.MonkeyPatch):
-    use = watched.use
-    known = use.report_outcomes.catch_up.newest_or_known
-    observing = ObserveRuns(use.observe_runs._look, use.delete_run.at_work, every_s=0.001)
+async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.MonkeyPatch):
+    parts = watched.parts
+    known = parts.catch_up.newest_or_known
+    observing = ObserveRuns(parts.look_at_run, parts.at_work, every_s=0.001)
     wrong = [RuntimeError("a bug")]
 
     async def faulty(self, run) -> KnownState:
@@ -234,7 +230,7 @@ async def test_it_goes_on_whatever_happens(watched: Watched, monkeypatch: pytest
             raise wrong.pop()
         return await known(run)
 
-    monkeypatch.setattr(type(use.report_outcomes.catch_up), "newest_or_known", faulty)
+    monkeypatch.setattr(type(parts.catch_up), "newest_or_known", faulty)
     await watched.report(outcome("t1"))
     # Drawing a traceback for people takes a second, and whoever looks pauses for twenty times as long as it took.
     with capture_logs():

@@ -13,15 +13,14 @@ from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.observe_runs import IDLE_EVERY_S, MEASURED_EVERY_S, SPACING, is_due, rollouts_of
 from bots_service.usecases.put_run import ForkFrom
-from tests.usecases.watched import Watched
-from tests.usecases.world import POOL, outcome
+from tests.usecases.world import POOL, World, outcome
 
 
-async def steps(world: Watched, points: int = 2000, run: str = "default") -> list[int]:
+async def steps(world: World, points: int = 2000, run: str = "default") -> list[int]:
     return [one.step for one in await world.use.read_outlooks(POOL, run, points)]
 
 
-async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: Watched):
+async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: World):
     expected = []
     await watched.select(1)
     for step in range(4):
@@ -38,14 +37,14 @@ async def test_an_outlook_is_kept_for_each_step_that_is_seen(watched: Watched):
         np.testing.assert_array_equal(np.array(one.distribution), np.array(then.distribution, np.float32))
 
 
-async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: Watched):
+async def test_a_step_is_kept_once_however_often_it_is_looked_at(watched: World):
     for _ in range(3):
         await watched.report(outcome("t1"), close_step=False)
         await watched.use.observe_runs.once()
     assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 0)]
 
 
-async def test_two_replicas_that_look_at_one_state_keep_one(watched: Watched):
+async def test_two_replicas_that_look_at_one_state_keep_one(watched: World):
     await watched.report(outcome("t1"))
     for world in (watched, watched.beside()):
         await world.select(1)
@@ -53,7 +52,7 @@ async def test_two_replicas_that_look_at_one_state_keep_one(watched: Watched):
     assert watched.sql("SELECT seq, step FROM outlooks") == [(1, 1)]
 
 
-async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: Watched):
+async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(watched: World):
     for _ in range(3):
         await watched.report(outcome("t1"))
         await watched.use.observe_runs.once()
@@ -66,7 +65,7 @@ async def test_a_rewind_hides_what_came_after_its_step_and_nothing_is_removed(wa
     assert watched.sql("SELECT seq FROM outlooks ORDER BY seq") == [(1,), (2,), (3,), (5,)]
 
 
-async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: Watched):
+async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: World):
     for _ in range(2):
         await watched.report(outcome("t1"))
     await watched.use.observe_runs.once()
@@ -77,14 +76,14 @@ async def test_a_step_that_is_reached_anew_after_a_rewind_is_kept_anew(watched: 
     assert [(one.seq, one.step) for one in kept] == [(4, 2)]
 
 
-async def test_few_points_are_the_first_the_last_and_some_between(watched: Watched):
+async def test_few_points_are_the_first_the_last_and_some_between(watched: World):
     for _ in range(7):
         await watched.report(outcome("t1"))
         await watched.use.observe_runs.once()
     assert [await steps(watched, points) for points in (1, 2, 3, 7)] == [[7], [1, 7], [1, 4, 7], list(range(1, 8))]
 
 
-async def test_a_forked_run_has_none_from_before_it(watched: Watched):
+async def test_a_forked_run_has_none_from_before_it(watched: World):
     for _ in range(2):
         await watched.report(outcome("t1"))
         await watched.use.observe_runs.once()
@@ -95,13 +94,13 @@ async def test_a_forked_run_has_none_from_before_it(watched: Watched):
     assert await steps(watched, run="child") == [2]
 
 
-async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: World, monkeypatch: pytest.MonkeyPatch):
     async def away(*_):
         raise StorageUnavailableError("gone")
 
     await watched.report(outcome("t1"))
     with monkeypatch.context() as without_sql:
-        without_sql.setattr(watched.use.read_outlooks.outlooks, "keep", away)
+        without_sql.setattr(watched.parts.outlooks, "keep", away)
         await watched.use.observe_runs.once()
     assert watched.shown("step") == 1
     assert await steps(watched) == []
@@ -109,12 +108,12 @@ async def test_what_could_not_be_kept_is_kept_at_the_next_look(watched: Watched,
     assert await steps(watched) == [1]
 
 
-async def test_outlooks_of_an_unknown_run_are_refused(watched: Watched):
+async def test_outlooks_of_an_unknown_run_are_refused(watched: World):
     with pytest.raises(UnknownRunError):
         await watched.use.read_outlooks(POOL, "nobody", 10)
 
 
-async def test_what_a_run_takes_is_shown_once_a_minute(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+async def test_what_a_run_takes_is_shown_once_a_minute(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.select(1)
     await watched.use.observe_runs.once()
     assert watched.shown("journal_entries") == watched.shown("snapshots") == 0
@@ -136,10 +135,10 @@ async def test_what_a_run_takes_is_shown_once_a_minute(watched: Watched, monkeyp
 
 
 async def test_a_run_that_is_deleted_while_its_size_is_looked_up_leaves_nothing(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: World, monkeypatch: pytest.MonkeyPatch
 ):
     await watched.report(outcome("t1"))
-    sizes = watched.use.observe_runs._look.sizes
+    sizes = watched.parts.sizes
     measured = sizes.measure
 
     async def deleted_after(run):
@@ -167,7 +166,7 @@ def test_a_long_run_keeps_fewer_and_a_young_one_or_a_rewound_one_each():
     assert is_due(("b", 0, steps[-1]), kept)
 
 
-async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: Watched, monkeypatch: pytest.MonkeyPatch):
+async def test_a_run_that_can_not_be_looked_at_hides_no_other(watched: World, monkeypatch: pytest.MonkeyPatch):
     await watched.put_run("other")
     await watched.report(outcome("t1"))
     await watched.select(1, run="other")

@@ -67,7 +67,7 @@ async def test_states_histories_and_later_reports_are_the_same_as_without(
     assert pruned
     empty = await empty.reopened()
     assert await histories(empty) == await histories(whole)
-    for row, saved in (await empty.use.export_backup.exports.cut(POOL)).runs:
+    for row, saved in (await empty.parts.exports.cut(POOL)).runs:
         assert await states(empty, row.name) == (await states(whole, row.name))[saved.pruned :]
         for world in (empty, whole):
             await reports(world, 8, first=900, run=row.name)
@@ -214,12 +214,12 @@ async def test_a_rewind_that_was_asked_for_before_pruning_is_refused_after(world
     await reports(world, 23)
     await pruner(world)()
     with pytest.raises(BusyError, match="pruned just now"):
-        await world.use.rewind_run.journal.append(await world.row(), NewEntry(Rewind(4, 4), 3))
+        await world.parts.journal.append(await world.row(), NewEntry(Rewind(4, 4), 3))
 
 
 async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
     await reports(world, 23)
-    row, retention = await world.row(), world.use.prune.retention
+    row, retention = await world.row(), world.parts.retention
     assert not await retention.truncate(row, 14)  # no state is stored there
     assert not await retention.truncate(replace(row, uid="0" * 16), 15)
     assert not await retention.truncate(replace(row, id=99), 15)
@@ -237,7 +237,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
 
 async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
     await reports(world, 23)
-    assert await world.use.prune.retention.truncate(await world.row(), 15)
+    assert await world.parts.retention.truncate(await world.row(), 15)
     assert entries(world) == list(range(1, 24))
     assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
 
@@ -261,18 +261,18 @@ async def test_stored_states_that_were_asked_for_stay(world: World):
     await reports(world, 16, first=7)
     await pruner(world)()
     assert [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)] == [7, 15, 20]
-    await world.use.prune.snapshots.drop(await world.row(), [15, 20])
+    await world.parts.snapshots.drop(await world.row(), [15, 20])
     assert [row.seq for row in await world.use.take_snapshot.page(POOL, "default", 0, 100)] == [7, 15]
 
 
 async def test_old_answers_and_dead_uploads_go(world: World):
-    await world.use.datasets.stage()
-    stage = await world.use.datasets.stage()
+    await world.parts.datasets.stage()
+    stage = await world.parts.datasets.stage()
     world.sql(
         "INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 200, x'00', 1.0), ('PUT /x', 'new', 'f', 200, x'00', 1e11)"
     )
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
-    imports = world.use.import_backup.imports
+    imports = world.parts.imports
     await reports(world, 3)
     parts = await parts_of(await exported(world))
     (run,) = [part.run for part in parts if isinstance(part, RunPart)]

@@ -33,7 +33,7 @@ async def test_a_rewind_to_a_step_that_is_abandoned_meanwhile_is_refused(
 
     async def overtaken(self: CatchUp, run: OpenRun, step: int) -> int:
         seq = await closing(self, run, step)
-        if self is here.use.rewind_run.catch_up:
+        if self is here.parts.catch_up:
             await there.rewind(1)
         return seq
 
@@ -118,7 +118,7 @@ async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_w
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     await world.state()
-    run, catch_up = await world.opened(), world.use.report_outcomes.catch_up
+    run, catch_up = await world.opened(), world.parts.catch_up
     monkeypatch.setattr(live_module, "REMEMBERED_RUNS", 1)
     publish, newest = catch_up.states.publish, catch_up.states.newest
 
@@ -144,7 +144,7 @@ async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
     here, there = replicas
     for task in range(2):
         await here.report(outcome(f"t{task}"))
-    journal = there.use.report_outcomes.journal
+    journal = there.parts.journal
     keep, mend = journal.keep_receipts, CatchUp.mend_receipts
 
     async def slow_with_the_third(run: RunRow, receipts: list[Receipt]) -> None:
@@ -154,7 +154,7 @@ async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
         state = await mend(self, run)
         for task in range(2, 4):
             await there.report(outcome(f"t{task}"))
-        await there.use.select_tasks.live(run.row.id).settled()
+        await there.parts.live(run.row.id).settled()
         return state
 
     monkeypatch.setattr(journal, "keep_receipts", slow_with_the_third)

@@ -87,7 +87,7 @@ async def test_a_published_state_that_knows_newer_tasks_serves_where_sql_can_not
     async def away(*_: object) -> None:
         raise StorageUnavailableError("the database did not answer")
 
-    monkeypatch.setattr(there.use.report_outcomes.journal, "head", away)
+    monkeypatch.setattr(there.parts.journal, "head", away)
     selection = await there.select(42)
     assert (selection.seq, selection.degraded) == (1, True)
     assert sorted(selection.tasks.tolist()) == list(range(42))

@@ -20,7 +20,6 @@ from bots_service.ports.records import Head, IdempotencyKey, NewEntry, RunRow
 from bots_service.stores import memory_stores
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import Wish
-from bots_service.wiring import use_cases
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -87,8 +86,8 @@ async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_her
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
     await there.use.append_tasks(POOL, stream(grown), never)
-    entry = (await there.use.report_outcomes.journal.append(before.row, _draft(there, await there.opened(), 41))).entry
-    known = await here.use.report_outcomes.catch_up.through(before, entry.seq)
+    entry = (await there.parts.journal.append(before.row, _draft(there, await there.opened(), 41))).entry
+    known = await here.parts.catch_up.through(before, entry.seq)
     assert known.state.seq == 1
     await there.assert_is_a_replay()
 
@@ -120,7 +119,7 @@ async def test_what_a_replica_committed_before_it_died_is_followed(replicas: tup
     await there.select(1)
     await there.follow()
     run = await here.opened()
-    await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
+    await here.parts.journal.append(run.row, _draft(here, run, 3))
     await there.select(1)
     await there.follow()
     assert (await there.select(1)).seq == 1
@@ -171,9 +170,9 @@ async def test_with_neither_sql_nor_a_shared_state_an_older_belief_goes_on(
         raise StorageUnavailableError("the database did not answer")
 
     for replica in replicas:
-        monkeypatch.setattr(replica.use.report_outcomes.journal, "head", away)
-        monkeypatch.setattr(replica.use.report_outcomes.journal, "heads", away)
-        monkeypatch.setattr(replica.use.select_tasks.catch_up.replay.snapshots, "newest", away)
+        monkeypatch.setattr(replica.parts.journal, "head", away)
+        monkeypatch.setattr(replica.parts.journal, "heads", away)
+        monkeypatch.setattr(replica.parts.catch_up.replay.snapshots, "newest", away)
     assert not (await here.select(1)).degraded
     with redis_server.client() as client:
         client.flushall()
@@ -221,12 +220,7 @@ async def test_evidence_of_a_replica_that_could_not_publish_is_taken_here(
 
 async def test_without_a_shared_store_every_replica_asks_sql_and_says_that_it_is_alone(world: World):
     settings = world.settings.model_copy(update={"database_url": "postgresql://not-asked/"})
-    both = [
-        World(
-            world.folder, world.database, use_cases(world.settings, world.database, memory_stores(settings)), settings
-        )
-        for _ in range(2)
-    ]
+    both = [World.over(world.folder, settings, world.database, hot=memory_stores(settings)) for _ in range(2)]
     for step in range(4):
         here, there = both[step % 2], both[1 - step % 2]
         await here.report(outcome(f"t{step}"))
@@ -240,7 +234,7 @@ async def test_a_run_that_sql_says_is_gone_and_there_at_once_is_refused(world: W
         raise UnknownRunError("gone")
 
     with pytest.raises(UnknownRunError):
-        await world.use.select_tasks.open_runs.using(POOL, "default", gone)
+        await world.parts.open_runs.using(POOL, "default", gone)
 
 
 async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
@@ -249,7 +243,7 @@ async def test_a_report_counts_although_the_state_after_it_can_not_be_stored(
     async def away(*_: object, **__: object) -> None:
         raise StorageUnavailableError("the database did not answer")
 
-    monkeypatch.setattr(world.use.take_snapshot.snapshots, "save", away)
+    monkeypatch.setattr(world.parts.snapshots, "save", away)
     for number in range(world.settings.snapshot_every + 1):
         assert (await world.report(outcome(f"t{number}"))).seq == number + 1
     await world.assert_is_a_replay()
@@ -259,7 +253,7 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ):
     here, there = replicas
-    journal = there.use.report_outcomes.journal
+    journal = there.parts.journal
     heads, wrong = journal.heads, [StorageUnavailableError("away"), RuntimeError("a bug"), None, None]
 
     async def faulty(run_ids: list[int]) -> dict[int, Head]:
@@ -269,10 +263,10 @@ async def test_replicas_are_followed_in_the_background_whatever_goes_wrong(
         return await heads(run_ids)
 
     monkeypatch.setattr(journal, "heads", faulty)
-    select, runs = there.use.select_tasks, there.use.delete_run.at_work
+    select, runs = there.use.select_tasks, there.parts.at_work
     follow = FollowReplicas(journal, select.catch_up, select.open_runs, runs, is_needed=True, every_s=0.001)
     run = await here.opened()
-    await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
+    await here.parts.journal.append(run.row, _draft(here, run, 3))
     async with follow.in_background():
         while wrong:
             await there.opened()
@@ -288,7 +282,7 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
     for name in ("default", "side"):
         await there.select(1, name)
         run = await here.opened(name)
-        await here.use.report_outcomes.journal.append(run.row, _draft(here, run, 3))
+        await here.parts.journal.append(run.row, _draft(here, run, 3))
     newest = there.hot.states.newest
 
     async def damaged(run: RunRow) -> PublishedState:

@@ -261,7 +261,7 @@ async def test_a_reports_retry_ends_no_lease_of_a_later_selection(world: World):
 
 async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_key(world: World):
     await world.state()
-    journal = world.use.report_outcomes.journal
+    journal = world.parts.journal
     append = journal.append
 
     async def away(_run, _draft):

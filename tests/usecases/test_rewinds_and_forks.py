@@ -90,7 +90,7 @@ async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: 
     again = await world.reopened(snapshot_every=1000)
     assert encode_state(await again.state()) == encode_state(state)
     again.sql("DELETE FROM snapshots")
-    catch_up, opened = again.use.report_outcomes.catch_up, await again.opened()
+    catch_up, opened = again.parts.catch_up, await again.opened()
     states, _ = await again.replay()
     for seq in (80, 79, 41, 2, 1, 0):
         assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
@@ -129,7 +129,7 @@ async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world
     async def not_yet(_run, _once):  # it looks just before the first one commits
         return None
 
-    other.use.rewind_run.journal.find = not_yet  # type: ignore[method-assign]
+    other.parts.journal.find = not_yet  # type: ignore[method-assign]
     await world.use.rewind_run(POOL, "default", 1, once)
     run, again = await other.use.rewind_run(POOL, "default", 1, once)
     assert (run.state.epoch, again) == (1, True)
@@ -146,7 +146,7 @@ async def test_rewinds_at_once_happen_one_after_the_other(world: World):
 async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))
-    journal, other = world.use.report_outcomes.journal, world.beside()
+    journal, other = world.parts.journal, world.beside()
     append = journal.append
 
     async def second(run, draft):

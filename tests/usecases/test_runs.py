@@ -70,7 +70,7 @@ async def test_the_kept_answer_of_a_put_tells_of_the_run_as_it_stands(world: Wor
 
     for name, fork in (("a", None), ("b", ForkFrom("default", 1))):
         described, _ = await world.use.put_run(POOL, name, {"seed": 3}, fork, keep(name))
-        kept = await world.use.answers.find("PUT", name)
+        kept = await world.parts.answers.find("PUT", name)
         assert kept is not None
         assert kept.status == 201
         states = (await world.replay(name))[0]
@@ -149,7 +149,7 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
 
 
 async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(world: World):
-    runs = world.use.describe_run.runs
+    runs = world.parts.runs
     get, changes = runs.get, [world.put_run("default", seed=9)]
 
     async def slow(dataset_id, name):
@@ -168,7 +168,7 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
     for name in ("a", "b", "c"):
         await world.put_run(name)
     assert [(await world.row(name)).name for name in ("a", "b", "c")] == ["a", "b", "c"]
-    assert len(world.use.select_tasks.open_runs._rows) == 2
+    assert len(world.parts.open_runs._rows) == 2
 
 
 # --- tasks and history -----------------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
 async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World):
     for turn in range(150):
         await world.report(outcome(f"t{turn % 40}", turn % 17))
-    catch_up, opened = world.use.report_outcomes.catch_up, await world.opened()
+    catch_up, opened = world.parts.catch_up, await world.opened()
     after, folded = catch_up.journal.after, []
 
     async def counted(run, seq, up_to=None, limit=1000):

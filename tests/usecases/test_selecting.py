@@ -36,7 +36,7 @@ class Clock:
 @pytest.fixture
 def clock(world: World) -> Clock:
     clock = Clock()
-    world.use.select_tasks.leases._clock = clock  # type: ignore[attr-defined]
+    world.parts.leases._clock = clock  # type: ignore[attr-defined]
     return clock
 
 
@@ -170,7 +170,7 @@ async def test_a_lease_ends_with_its_time(world: World, clock: Clock):
 async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):
     await world.report(outcome("t1"))
     await world.select(3)
-    leases = world.use.select_tasks.leases
+    leases = world.parts.leases
     acquire, drawn = leases.acquire, asyncio.Event()
 
     async def slow(run, selection, ticket, **terms):
@@ -289,7 +289,7 @@ async def test_a_selection_from_later_than_the_database_knows_is_refused(world: 
 async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_made_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    leases = world.use.select_tasks.leases
+    leases = world.parts.leases
     acquire = leases.acquire
     taken: list[np.ndarray] = []
 
@@ -316,7 +316,7 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
 
 async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World):
     await world.state()
-    live = world.use.select_tasks.live((await world.row()).id)
+    live = world.parts.live((await world.row()).id)
     async with live.selecting:
         waiting = asyncio.create_task(world.select(44, exclude=()))
         await asyncio.sleep(0)

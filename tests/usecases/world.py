@@ -4,11 +4,12 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Fork, Rewind
@@ -16,16 +17,19 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.engine.open_runs import OpenRun
+from bots_service.metrics.process import Metrics
 from bots_service.ports.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.settings import Settings
 from bots_service.storage.sql.codecs import decode_body
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sqlite import SqliteDatabase
+from bots_service.stores import HotStores, memory_stores, sql_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from bots_service.usecases.select_tasks import Wish
-from bots_service.wiring import use_cases
+from bots_service.wiring import Parts, use_cases
+from tests.usecases.ports import Wrap
 
 POOL = "pool"
 HEADER = DatasetHeader(("weak", "strong"), "about ü")
@@ -71,33 +75,61 @@ def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
 
 @dataclass
 class World:
-    """One service's worth of use cases over the database in a folder."""
+    """One service's worth of use cases over the database in a folder.
+
+    parts: what the use cases share. A test that looks inside a service looks here.
+    """
 
     folder: Path
-    database: Database
-    use: UseCases
     settings: Settings
+    database: Database
+    parts: Parts
+    registry: CollectorRegistry  # what the service counts
+    use: UseCases = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.use = use_cases(self.parts)
 
     @classmethod
-    def open(cls, folder: Path, **values: Any) -> "World":
+    def open(cls, folder: Path, **values: Any) -> Self:
         settings = Settings(data_dir=folder, **values)
-        database = SqliteDatabase(settings.sql_url)
-        return cls(folder, database, use_cases(settings, database), settings)
+        return cls.over(folder, settings, SqliteDatabase(settings.sql_url))
 
-    def beside(self) -> "World":
+    @classmethod
+    def over(
+        cls, folder: Path, settings: Settings, database: Database, *, hot: HotStores | None = None, **wrapped: Wrap
+    ) -> Self:
+        """Return a new process's memory over a database. wrapped: what to make of a port, by the port's name."""
+        stores, hot, metrics = sql_stores(settings, database), hot or memory_stores(settings), Metrics()
+        for name, wrap in wrapped.items():
+            if hasattr(hot, name):
+                hot = replace(hot, **{name: wrap(getattr(hot, name))})
+            else:
+                stores = replace(stores, **{name: wrap(getattr(stores, name))})
+        return cls(folder, settings, database, Parts(settings, stores, hot, metrics.training), metrics.registry)
+
+    def beside(self, *, hot: HotStores | None = None, **wrapped: Wrap) -> Self:
         """Another process's memory over the same database."""
-        return World(self.folder, self.database, use_cases(self.settings, self.database), self.settings)
+        return self.over(self.folder, self.settings, self.database, hot=hot, **wrapped)
 
     async def close(self) -> None:
-        live = self.use.report_outcomes.catch_up.live
-        for run in list(live._lately.values()):
-            await run.settled()
+        for run in self.parts.open_runs.used_lately():
+            await self.parts.live(run.row.id).settled()
         await asyncio.sleep(0)
         await self.database.close()
 
-    async def reopened(self, **values: Any) -> "World":
+    async def reopened(self, **values: Any) -> Self:
         await self.close()
-        return World.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
+        return self.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
+
+    def shown(self, name: str, **labels: str) -> float | None:
+        """Return the value of a series of the run `default`, None if there is none."""
+        return self.registry.get_sample_value(f"bots_{name}", {"dataset": POOL, "run": "default", **labels})
+
+    def looks(self, cache: str) -> tuple[float | None, float | None]:
+        """Return how many looks at a cache found what they wanted, and how many did not."""
+        hits, misses = (f"bots_cache_{found}_total" for found in ("hits", "misses"))
+        return tuple(self.registry.get_sample_value(name, {"cache": cache}) for name in (hits, misses))  # type: ignore[return-value]  # two
 
     # --- the calls ---------------------------------------------------------------------------------------------------
 
@@ -127,7 +159,7 @@ class World:
         return (await self.describe(run, dataset)).state
 
     async def opened(self, run: str = "default", dataset: str = POOL) -> OpenRun:
-        return await self.use.select_tasks.open_runs(dataset, run)
+        return await self.parts.open_runs(dataset, run)
 
     async def row(self, run: str = "default", dataset: str = POOL) -> RunRow:
         return (await self.opened(run, dataset)).row
