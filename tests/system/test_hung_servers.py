@@ -46,6 +46,10 @@ def post(service: ServiceProcess, path: str, body: dict[str, Any], key: str | No
     return httpx.post(f"{service.url}{path}", json=body, headers=headers, timeout=SOON_S)
 
 
+def metrics(service: ServiceProcess) -> str:
+    return httpx.get(f"{service.url}/metrics", timeout=SOON_S).text
+
+
 def ready(service: ServiceProcess) -> tuple[int, str]:
     start = time.monotonic()
     answer = httpx.get(f"{service.url}/readyz", timeout=SOON_S)
@@ -67,6 +71,20 @@ def test_a_postgresql_that_hangs_is_told_in_time_and_loses_nothing(service: Serv
     wait_until(lambda: ready(service) == (200, "ready"))
     wait_until(lambda: post(service, "/report", REPORT, key="k").status_code == 200)
     assert httpx.get(f"{service.url}{RUN}", timeout=SOON_S).json()["seq"] == 2
+
+
+def test_a_select_ends_when_its_client_leaves(tmp_path: Path, postgres_url: str, postgres: PostgresServer):
+    patience_s = 50.0
+    settings = {"database_url": postgres_url, "request_timeout_s": "100", "database_timeout_s": "100"}
+    with running_service(tmp_path, **settings) as service:
+        httpx.put(f"{service.url}/datasets/pool", json={"tasks": [{"id": "a"}]}, timeout=SOON_S).raise_for_status()
+        with hanging(postgres):
+            with pytest.raises(httpx.ReadTimeout):  # the run was not asked for yet, so it must be read
+                httpx.post(f"{service.url}/select", json=SELECT, timeout=httpx.Timeout(SOON_S, read=1.0))
+            wait_until(lambda: "bots_working_requests 0.0" in metrics(service), patience_s)
+        left = 'bots_http_requests_total{method="POST",route="/select",status="499"} 1.0'
+        assert left in metrics(service)
+        assert post(service, "/select", SELECT).status_code == 200
 
 
 def test_a_redis_that_hangs_holds_up_nobody(service: ServiceProcess, redis_server: RedisServer):

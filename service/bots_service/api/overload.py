@@ -3,12 +3,14 @@
 import asyncio
 import random
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.bodies import JSON, Pace
@@ -122,6 +124,9 @@ UPLOADS_AT_ONCE = 4  # each may hold a body of 64 MiB and its tasks
 UPLOADS_WAITING = 64
 CONTROL_S = 60.0  # for everything else: far longer than any takes, and shorter than people's patience
 TELL_EVERY_S = 1.0
+
+# An ASGI extension of our server. Its "callbacks" are called when the client leaves before it is answered.
+CLIENT_LEFT_EXTENSION = "bots.client_left"
 
 SMALL_REST = 64 * 1024  # of a body that nobody wants: cheaper to receive than a new connection
 LINGER_S = 2.0  # for larger ones: a client that is still sending when the connection closes may miss its answer
@@ -319,6 +324,35 @@ def has_no_body(scope: Scope) -> bool:
     """Say whether the headers promise none."""
     headers = Headers(scope=scope)
     return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
+
+
+async def while_client_waits(request: Request, work: Awaitable[Response]) -> Response:
+    """Return the work's response; cancel the work once the client has left, and return a response that sends nothing.
+
+    For work that helps nobody but this client. Under load, clients give up and ask again: the work for those who left
+    would hold up the others until they leave, too.
+    """
+    extension = request.scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
+    when_left: list[Callable[[], None]] = extension.get("callbacks", [])
+    waiting = asyncio.timeout(None)
+    try:
+        async with waiting:
+            when_left.append(lambda: waiting.reschedule(0.0))
+            try:
+                return await work
+            finally:
+                when_left.clear()
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+        return NoResponse()
+
+
+class NoResponse(Response):
+    """For a client that left: nothing is sent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
 
 
 async def is_gone(receive: Receive) -> bool:

@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from bots_service.api.overload import CLIENT_LEFT_EXTENSION
 from bots_service.serving.listening import let_nobody_in, listen
 
 log = structlog.get_logger("bots_service.serving")
@@ -50,6 +51,7 @@ class HttpConnection(HttpToolsProtocol):
     heard = 0.0  # when its last byte came
     blocked: float | None = None  # since when the client reads nothing
     has_left = False
+    when_left: list[Callable[[], None]]  # what the newest request wants called when its client leaves
 
     def data_received(self, data: bytes) -> None:
         """Take in what came, unless this end is closed: then it can't be answered, so it must not be done."""
@@ -60,6 +62,8 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Note that a request begins."""
         super().on_message_begin()
+        self.when_left = []
+        self.scope["extensions"] = {CLIENT_LEFT_EXTENSION: {"callbacks": self.when_left}}
         self.begun, self.has_headers = self.heard, False
 
     def on_headers_complete(self) -> None:
@@ -73,6 +77,13 @@ class HttpConnection(HttpToolsProtocol):
         """Note that all of the request has come."""
         super().on_message_complete()
         self.begun = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request under way that its client left."""
+        super().connection_lost(exc)
+        if self.is_answering:
+            for leave in self.when_left:
+                leave()
 
     def pause_writing(self) -> None:
         """Note that the client is slow to read."""

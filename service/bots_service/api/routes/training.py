@@ -12,6 +12,7 @@ from starlette.responses import Response
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
+from bots_service.api.overload import while_client_waits
 from bots_service.api.parameters import MAX_IDS, use_cases_of
 from bots_service.api.problems import BODY, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import json_response
@@ -171,8 +172,13 @@ async def select_tasks(request: Request) -> Response:
         first=wanted.first,
         uniform_share=wanted.uniform_share,
     )
-    selection, dataset, again = await use_cases.select_tasks(wish, body.once())
-    return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
+
+    async def answered() -> Response:
+        selection, dataset, again = await use_cases.select_tasks(wish, body.once())
+        return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
+
+    # A report goes on when its client has left: once it is durable, the client's retry is answered at once.
+    return await while_client_waits(request, answered())
 
 
 @router.post(
