@@ -12,11 +12,6 @@ from pathlib import Path
 
 PACKAGE = Path("service/bots_service")
 
-# Duplicates of 22 November 2026, each being renamed. Remove a name once one class is left; add none.
-KNOWN = {
-    "TaskPage",
-}  # fmt: skip
-
 
 def classes_in(source: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield each class of a Python file, nested ones too, as (class name, "file:line").
@@ -46,7 +41,7 @@ def classes_under(root: Path) -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     """Print each shared name that is not known yet; return 1 if there is one."""
-    shared = {name: places for name, places in duplicates(classes_under(Path.cwd())).items() if name not in KNOWN}
+    shared = duplicates(classes_under(Path.cwd()))
     for name, places in shared.items():
         print(f"class {name} is defined {len(places)} times: {', '.join(places)}: rename all but one")
     print(f"Names: {len(shared)} shared by several classes" if shared else "Names: each class has its own")

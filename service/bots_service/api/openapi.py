@@ -1,13 +1,14 @@
 """The OpenAPI document: FastAPI knows paths and parameters, msgspec the bodies."""
 
-import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from msgspec import Struct, structs
 
+from bots_service.api.descriptions import describe
 from bots_service.api.parameters import KEYED
 from bots_service.api.problems import Problem, documented
 from bots_service.api.security import GuardedRoute
@@ -28,34 +29,46 @@ class SchemaReference(dict[str, str]):
 Media = dict[str, dict[str, Any]]  # media type -> schema
 
 
-def reads(kind: type, other_media: Media | None = None) -> dict[str, Any]:
+def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
     """Return what a write with a JSON body adds to its description.
 
     Args:
-        kind: the body.
+        example: a body, which shows what to send; its class is the body's schema.
         other_media: what else it reads.
     """
-    return {**KEYED, "requestBody": {"required": True, "content": _content(kind, other_media)}}
+    return {**KEYED, "requestBody": {"required": True, "content": _content(example, _sent(example), other_media)}}
 
 
 def answers_with(
-    kind: type, meanings: dict[int, str] | None = None, other_media: Media | None = None
+    example: Struct, meanings: dict[int, str] | None = None, other_media: Media | None = None
 ) -> dict[int | str, dict[str, Any]]:
     """Return OpenAPI responses with this body.
 
     Args:
-        kind: the body.
+        example: a body, which shows what comes back; its class is the body's schema.
         meanings: statuses -> what each means; None for 200 alone.
         other_media: what else it can answer with.
     """
-    content = _content(kind, other_media)
-    meanings = meanings or {200: (kind.__doc__ or "").splitlines()[0]}
+    content = _content(example, as_json(example), other_media)
+    meanings = meanings or {200: (type(example).__doc__ or "").splitlines()[0]}
     return {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
 
 
-def _content(kind: type, other_media: Media | None) -> dict[str, Any]:
-    schemas = {"application/json": SchemaReference(kind), **(other_media or {})}
-    return {media_type: {"schema": schema} for media_type, schema in schemas.items()}
+def _content(body: Struct, example: Any, other_media: Media | None) -> dict[str, Any]:
+    others = {media_type: {"schema": schema} for media_type, schema in (other_media or {}).items()}
+    return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **others}
+
+
+def as_json(body: Struct) -> dict[str, Any]:
+    """Return a body as its JSON says it: lists for tuples, texts for times."""
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    return values
+
+
+def _sent(body: Struct) -> dict[str, Any]:
+    """Return a request's body without the fields that have their defaults, as a caller would write it."""
+    defaults = {field.name: field.default for field in structs.fields(body)}
+    return {name: value for name, value in as_json(body).items() if value and getattr(body, name) != defaults[name]}
 
 
 def bodies_in(description: Any) -> Iterator[type]:
@@ -86,21 +99,21 @@ def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
         routes: all of its routes.
     """
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    routes = list(routes)
-    bodies = {body for route in routes for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
+    shown = [route for route in routes if route.include_in_schema]
+    bodies = {body for route in shown for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
     _, components = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)
     for schema in components.values():
-        # Before Python 3.13 a docstring has its indentation; the document must be the same from any.
-        if "description" in schema:
-            schema["description"] = inspect.cleandoc(schema["description"])
+        describe(schema)
         end_patterns(schema)
     made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     refusals = documented(UnauthenticatedError, ForbiddenError, RateLimitedError)
-    for route in routes:
-        if route.include_in_schema and route.guard.scopes is not None:
-            for method in route.methods or ():
-                operation = made["paths"][route.path][method.lower()]
+    for route in shown:
+        for method in route.methods:
+            operation = made["paths"][route.path][method.lower()]
+            for status, answer in route.responses.items():
+                operation["responses"][str(status)] |= answer  # FastAPI's copy lacks what is null in examples
+            if route.guard.scopes is not None:
                 operation["security"] = [{"key": sorted(map(str, route.guard.scopes))}]
                 operation["responses"] |= {str(status): said for status, said in refusals.items()}
     return made

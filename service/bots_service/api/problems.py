@@ -69,14 +69,26 @@ KINDS: dict[type[BotsError], Kind] = {
 
 
 class FieldFlaw(msgspec.Struct, frozen=True):
-    """One thing that is wrong with the input. loc: the path to it; msg: what is wrong."""
+    """One thing that is wrong with the input.
+
+    loc: the path to it, beginning with body, query, path or header.
+    msg: what is wrong.
+    """
 
     loc: tuple[str | int, ...]
     msg: str
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong (RFC 9457)."""
+    """What went wrong (RFC 9457).
+
+    type: a name for programs, "urn:bots:problem:" and the kind.
+    title: the kind in words.
+    status: the HTTP status.
+    detail: what was wrong with this request.
+    instance: the path of the request.
+    errors: each thing that is wrong with the input.
+    """
 
     type: str
     title: str

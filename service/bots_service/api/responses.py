@@ -10,6 +10,9 @@ from starlette.responses import Response
 encode = msgspec.json.Encoder().encode
 
 
+EXAMPLE_TIME = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
 def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> Response:
     """Return a value as a JSON answer; `replayed` says that it is the first answer, given again."""
     return body_response(status, encode(value), replayed=replayed)

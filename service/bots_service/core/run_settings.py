@@ -16,7 +16,7 @@ Strategy = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to
 class RunSettings:
     """How one run believes, forgets and selects.
 
-    belief: the kind of belief, as `core/belief/kinds.py` lists them.
+    belief: the kind of belief; `core/belief/kinds.py` lists them.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: the mean of the tasks reported.

@@ -82,7 +82,7 @@ def nothing_open() -> OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all closed steps; tasks are counted once a step."""
+    """Sums over all closed steps; a task counts once in each step that reported it."""
 
     reported: int = 0
     effective: int = 0

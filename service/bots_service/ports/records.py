@@ -111,7 +111,11 @@ class OpenDataset:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Where a forked run came from."""
+    """Where a forked run came from.
+
+    step: the step of the other run that the fork starts after.
+    seq: the last entry of the other run's journal that the fork shares.
+    """
 
     run: str
     step: int

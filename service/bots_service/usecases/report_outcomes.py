@@ -27,13 +27,16 @@ MAX_OUTCOMES = 65_536
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     """What became of one selected task: counts, rewards or both; or nothing, because it was aborted.
 
-    The belief learns from successes and trials, or from rewards where those are missing. Rewards that come with counts
-    are those that the trainer optimises, one for each trial; they may leave the reward range, and say only whether the
-    group is effective. effective: whether the group has a gradient; left out, rewards say so, or counts without them.
+    The belief learns from successes and trials, or from rewards where those are missing. A group has at most 4096
+    trials, as counts or as rewards.
 
-    A group has at most 4096 trials, as counts or as rewards.
-
-    A Struct, so that the tens of thousands in a large report are read from JSON once and never copied.
+    task: the task's id.
+    successes: how many trials succeeded; a fraction where trials succeed in part.
+    trials: how many rollouts the task had.
+    rewards: one for each trial, as the trainer optimises them. With counts they only say whether the group is
+        effective, and may leave the run's reward range.
+    effective: whether the group has a gradient; left out, rewards say so, or counts without them.
+    status: "aborted" if the task brought nothing.
     """
 
     task: TaskId
@@ -47,8 +50,10 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
 class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What rollouts showed.
 
-    selection_id: the selection whose tasks these are. close_step: whether the training step closes now; left out, it
-    does, unless the run closes steps by itself (tasks_per_step).
+    outcomes: what became of each task.
+    selection_id: the selection whose tasks these are.
+    close_step: whether the training step closes now; left out, it does, unless the run closes steps by itself
+        (tasks_per_step).
     """
 
     dataset: Name

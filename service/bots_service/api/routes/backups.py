@@ -34,7 +34,10 @@ AsRun = Annotated[str | None, Query(pattern=NAME, description="Of a backup of on
 
 
 class ImportedRun(Struct, frozen=True):
-    """A run that an import made. seq: of its last journal entry."""
+    """A run that an import made.
+
+    seq: the number of its last journal entry.
+    """
 
     run: str
     seq: int
@@ -42,7 +45,10 @@ class ImportedRun(Struct, frozen=True):
 
 
 class ImportResponse(Struct, frozen=True):
-    """What an import made. tasks: how many of the dataset can be selected."""
+    """What an import made.
+
+    runs: the runs that it made.
+    """
 
     dataset: str
     tasks: int
@@ -56,14 +62,22 @@ class ImportResponse(Struct, frozen=True):
 
 
 class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What shall go. dry_run: only tell; keep_journal_days: instead of the configured age."""
+    """What to remove.
+
+    dry_run: only tell what would be removed.
+    keep_journal_days: keep entries that are younger, in days; left out, the configured age.
+    """
 
     dry_run: bool = False
     keep_journal_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
 
 
 class PrunedJournal(Struct, frozen=True):
-    """Journal entries that went of a run. seq: the entry behind which its journal begins now."""
+    """Journal entries of a run that were removed.
+
+    entries: how many.
+    seq: the entry behind which the run's journal begins now.
+    """
 
     dataset: str
     run: str
@@ -77,7 +91,11 @@ class PrunedJournal(Struct, frozen=True):
 
 
 class PruneResponse(Struct, frozen=True):
-    """What went, or would go, of which runs."""
+    """What was removed, or would be, of which runs.
+
+    dry_run: whether nothing was removed.
+    runs: the runs.
+    """
 
     dry_run: bool
     runs: list[PrunedJournal]
@@ -88,6 +106,7 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
 
 @router.get(
     "/datasets/{dataset}/export",
+    summary="Export a dataset or a run",
     response_class=Response,
     responses={
         200: {"description": "The backup.", "content": {MEDIA_TYPE: BINARY}},
@@ -105,11 +124,14 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
 
 @router.post(
     "/imports",
+    summary="Import a backup",
     status_code=201,
     response_class=Response,
     openapi_extra={**KEYED, "requestBody": {"required": True, "content": {MEDIA_TYPE: BINARY, OCTETS: BINARY}}},
     responses={
-        **answers_with(ImportResponse, {201: "It is there, all of it."}),
+        **answers_with(
+            ImportResponse("gsm8k", 7473, [ImportedRun("default", 12, 0)]), {201: "It is there, all of it."}
+        ),
         **documented(
             *EVERY,
             *BODY,
@@ -142,9 +164,13 @@ async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun 
 
 @router.post(
     "/prune",
+    summary="Remove old journal entries",
     response_class=Response,
-    openapi_extra=reads(PruneRequest),
-    responses={**answers_with(PruneResponse), **documented(*EVERY, *BODY, BusyError)},
+    openapi_extra=reads(PruneRequest(dry_run=True, keep_journal_days=30)),
+    responses={
+        **answers_with(PruneResponse(dry_run=True, runs=[PrunedJournal("gsm8k", "default", 1200, 1200)])),
+        **documented(*EVERY, *BODY, BusyError),
+    },
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)
 async def prune(request: Request) -> Response:

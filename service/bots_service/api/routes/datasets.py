@@ -13,13 +13,13 @@ from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
-from bots_service.api.openapi import answers_with, reads
+from bots_service.api.openapi import Media, answers_with, reads
 from bots_service.api.parameters import KEYED, MAX_IDS, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
-from bots_service.api.responses import encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.text import AppendRequest, DatasetRequest
+from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest
 from bots_service.api.uploads import NDJSON, PARQUET, Count, UploadHeader, header_of, open_tasks, require_models
 from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
@@ -31,11 +31,21 @@ ReferenceModels = Annotated[
     list[str], Query(max_length=64, description="For NDJSON and Parquet: the reference models, in order.")
 ]
 Description = Annotated[str | None, Query(max_length=10_000, description="For NDJSON and Parquet.")]
-UPLOADS = {NDJSON: {"type": "string"}, PARQUET: {"type": "string", "format": "binary"}}
+UPLOADS: Media = {
+    NDJSON: {"type": "string", "examples": ['{"id": "gsm8k-17", "reference_pass_rates": [0.25]}\n']},
+    PARQUET: {"type": "string", "format": "binary"},
+}
 
 
 class Dataset(Struct, frozen=True):
-    """A dataset. tasks: how many can be selected; profiles: distinct reference pass rates; tags: tag -> tasks."""
+    """A dataset.
+
+    description: a text for people.
+    reference_models: names of the models that the pass rates are of.
+    profiles: how many distinct combinations of reference pass rates and tags there are.
+    tags: how many tasks carry each tag.
+    digest: of the content, the same whatever format it came in.
+    """
 
     name: str
     description: str
@@ -65,14 +75,20 @@ class Dataset(Struct, frozen=True):
 
 
 class DatasetPage(Struct, frozen=True):
-    """A page of datasets, by name."""
+    """A page of datasets, by name.
+
+    datasets: the datasets.
+    """
 
     datasets: list[Dataset]
     next_cursor: str | None
 
 
 class AppendResponse(Struct, frozen=True):
-    """Tasks were appended. added: how many; tasks: how many can be selected now."""
+    """Tasks were appended.
+
+    added: how many tasks this request appended.
+    """
 
     dataset: str
     added: int
@@ -80,7 +96,7 @@ class AppendResponse(Struct, frozen=True):
 
 
 class RetireResponse(Struct, frozen=True):
-    """Tasks were retired. retired: how many are, all in all; tasks: how many can be selected now."""
+    """Tasks were retired."""
 
     dataset: str
     retired: int
@@ -88,7 +104,10 @@ class RetireResponse(Struct, frozen=True):
 
 
 class RetireRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks that are no longer handed out."""
+    """Tasks that are no longer handed out.
+
+    ids: the tasks.
+    """
 
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
@@ -96,12 +115,27 @@ class RetireRequest(Struct, frozen=True, forbid_unknown_fields=True):
 _RETIRE = msgspec.json.Decoder(RetireRequest)
 
 
+EXAMPLE = Dataset(
+    name="gsm8k",
+    description="Grade school mathematics",
+    reference_models=("qwen2.5-1.5b",),
+    tasks=7473,
+    retired=0,
+    profiles=17,
+    tags={"arithmetic": 5120},
+    digest="5f2c9a01d4e65f2c9a01d4e65f2c9a01",
+    created_at=EXAMPLE_TIME,
+)
+EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
+
+
 @router.put(
     "/datasets/{dataset}",
+    summary="Create a dataset",
     response_class=Response,
-    openapi_extra=reads(DatasetRequest, UPLOADS),
+    openapi_extra=reads(DatasetRequest(reference_models=EXAMPLE.reference_models, tasks=[EXAMPLE_TASK]), UPLOADS),
     responses={
-        **answers_with(Dataset, {200: "It existed with this very content.", 201: "It was created."}),
+        **answers_with(EXAMPLE, {200: "It existed with this very content.", 201: "It was created."}),
         **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
     },
 )
@@ -135,7 +169,12 @@ async def put_dataset(
     return await answered_once(use_cases.answers, scope, body, act)
 
 
-@router.get("/datasets", response_class=Response, responses={**answers_with(DatasetPage), **documented(*EVERY)})
+@router.get(
+    "/datasets",
+    summary="List the datasets",
+    response_class=Response,
+    responses={**answers_with(DatasetPage([EXAMPLE], None)), **documented(*EVERY)},
+)
 @allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return the datasets that the key reaches, by name."""
@@ -148,8 +187,9 @@ async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = N
 
 @router.get(
     "/datasets/{dataset}",
+    summary="Get a dataset",
     response_class=Response,
-    responses={**answers_with(Dataset), **documented(*EVERY, *DATASET)},
+    responses={**answers_with(EXAMPLE), **documented(*EVERY, *DATASET)},
 )
 @allowed(*ANY_SCOPE)
 async def get_dataset(request: Request, dataset: DatasetName) -> Response:
@@ -160,6 +200,7 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
 
 @router.delete(
     "/datasets/{dataset}",
+    summary="Delete a dataset",
     status_code=204,
     response_class=Response,
     openapi_extra=KEYED,
@@ -180,10 +221,11 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 
 @router.post(
     "/datasets/{dataset}/tasks",
+    summary="Append tasks to a dataset",
     response_class=Response,
-    openapi_extra=reads(AppendRequest, UPLOADS),
+    openapi_extra=reads(AppendRequest([EXAMPLE_TASK]), UPLOADS),
     responses={
-        **answers_with(AppendResponse),
+        **answers_with(AppendResponse("gsm8k", 1, 7474)),
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError, TaskExistsError, LimitReachedError),
     },
 )
@@ -213,9 +255,13 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 
 @router.delete(
     "/datasets/{dataset}/tasks",
+    summary="Retire tasks of a dataset",
     response_class=Response,
-    openapi_extra=reads(RetireRequest),
-    responses={**answers_with(RetireResponse), **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError)},
+    openapi_extra=reads(RetireRequest(["gsm8k-17"])),
+    responses={
+        **answers_with(RetireResponse("gsm8k", 1, 7472)),
+        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
+    },
 )
 @allowed(Scope.ADMIN, audited=True)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:

@@ -12,7 +12,7 @@ from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import EVERY, RUN, documented
-from bots_service.api.responses import json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
 from bots_service.ports.history import StoredOutlook
@@ -29,7 +29,13 @@ AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this 
 
 
 class ClosedStep(Struct, frozen=True):
-    """What a closed step brought. brier, log_loss: error of the predictions made before the step was folded."""
+    """What a closed step brought.
+
+    step: the step.
+    seq: the journal entry that closed it.
+    mean_pass_rate: mean over its tasks of the share of rollouts that succeeded; null without rollouts.
+    capability: the estimate after the step; null without references.
+    """
 
     step: int
     epoch: int
@@ -68,7 +74,10 @@ class ClosedStep(Struct, frozen=True):
 
 
 class HistoryPage(Struct, frozen=True):
-    """A page of closed steps, in order."""
+    """A page of closed steps, in order.
+
+    history: the steps.
+    """
 
     history: list[ClosedStep]
     next_cursor: str | None
@@ -77,7 +86,10 @@ class HistoryPage(Struct, frozen=True):
 class Point(Struct, frozen=True):
     """Some closed steps in a row, taken together.
 
-    capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    first_step, last_step: the first and the last of them.
+    capability: the estimate after the last of them; null without references.
+    success_rate, brier, log_loss: the mean over their rollouts; null without rollouts.
+    time: when the last of them closed (RFC 3339, UTC).
     """
 
     first_step: int
@@ -119,7 +131,10 @@ class Point(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """A run's present history in few points, in order."""
+    """A run's present history in few points, in order.
+
+    points: the points.
+    """
 
     points: list[Point]
 
@@ -127,6 +142,7 @@ class Curve(Struct, frozen=True):
 class OutlookResponse(Struct, frozen=True):
     """What the service expected of the tasks that are not retired, when it looked in a step.
 
+    uniform_effective_task_ratio: the effective task ratio to expect if tasks were chosen uniformly.
     distribution: their shares by expected success probability, in equal bins from 0 to 1.
     """
 
@@ -143,13 +159,20 @@ class OutlookResponse(Struct, frozen=True):
 
 
 class OutlooksResponse(Struct, frozen=True):
-    """What was expected of the pool in the run's present history, in order."""
+    """What was expected of the pool in the run's present history, in order.
+
+    outlooks: what was expected, each at its step.
+    """
 
     outlooks: list[OutlookResponse]
 
 
 class Bin(Struct, frozen=True):
-    """Rollouts whose predicted success rate lay between two numbers. The means are null where there were none."""
+    """Rollouts whose predicted success rate lay between two numbers.
+
+    low, high: the two numbers.
+    mean_prediction: the mean of the predictions; null without rollouts.
+    """
 
     low: float
     high: float
@@ -159,7 +182,11 @@ class Bin(Struct, frozen=True):
 
 
 class CalibrationResponse(Struct, frozen=True):
-    """What was predicted before the last steps beside what came. steps: how many of them told anything."""
+    """The success rates predicted before the last steps, compared with those observed.
+
+    steps: how many of the steps had rollouts to compare.
+    bins: equal bins of the predictions, from 0 to 1.
+    """
 
     steps: int
     bins: list[Bin]
@@ -181,10 +208,18 @@ def _bin(place: int, rollouts: float, predicted: float, solved: float) -> Bin:
 class JournalEntry(Struct, frozen=True, kw_only=True):
     """One entry of a run's journal.
 
-    step: how many steps had closed after it, null where that is not known yet; hidden: a rewind took it out of the
-    present history. tasks, effective, rollouts and closed are those of a report: outcomes, those whose group has a
-    gradient, rollouts, and whether it closed a step. to_step is a rewind's, changed that of a change of settings: names
-    and values.
+    seq: the number of the entry.
+    epoch: the epoch that it was appended in.
+    step: how many steps had closed after it; null where that is not known yet.
+    kind: what it is: a report, a change of settings or a rewind.
+    tasks: how many outcomes a report has.
+    effective: how many of a report's groups have a gradient.
+    rollouts: how many rollouts a report has.
+    closed: whether a report closed a step.
+    to_step: the step that a rewind went back to.
+    changed: the names and values that a change of settings set.
+    hidden: whether a rewind took it out of the present history.
+    time: when it was appended (RFC 3339, UTC).
     """
 
     seq: int
@@ -220,16 +255,67 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
 
 
 class JournalPage(Struct, frozen=True):
-    """A page of a run's journal, the newest entry first."""
+    """A page of a run's journal, the newest entry first.
+
+    entries: the entries.
+    """
 
     entries: list[JournalEntry]
     next_cursor: str | None
 
 
+EXAMPLE_STEP = ClosedStep(
+    step=12,
+    epoch=0,
+    seq=12,
+    reported=64,
+    effective=45,
+    effective_task_ratio=0.703125,
+    mean_pass_rate=0.48,
+    rollouts=512.0,
+    capability=0.31,
+    brier=0.11,
+    log_loss=0.42,
+    late=0,
+    time=EXAMPLE_TIME,
+)
+EXAMPLE_POINT = Point(
+    first_step=11,
+    last_step=12,
+    reported=128,
+    effective=90,
+    effective_task_ratio=0.703125,
+    all_solved=16,
+    none_solved=22,
+    rollouts=1024.0,
+    success_rate=0.48,
+    capability=0.31,
+    brier=0.11,
+    log_loss=0.42,
+    late=0,
+    expired=0,
+    time=EXAMPLE_TIME,
+)
+EXAMPLE_OUTLOOK = OutlookResponse(12, 0.45, [0.1, 0.2, 0.4, 0.2, 0.1], EXAMPLE_TIME)
+EXAMPLE_ENTRY = JournalEntry(
+    seq=12,
+    epoch=0,
+    step=12,
+    kind="report",
+    tasks=64,
+    effective=45,
+    rollouts=512.0,
+    closed=True,
+    hidden=False,
+    time=EXAMPLE_TIME,
+)
+
+
 @router.get(
     "/datasets/{dataset}/runs/{run}/history",
+    summary="List a run's closed steps",
     response_class=Response,
-    responses={**answers_with(HistoryPage), **documented(*EVERY, *RUN)},
+    responses={**answers_with(HistoryPage([EXAMPLE_STEP], None)), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_history(
@@ -251,8 +337,9 @@ async def read_history(
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/curve",
+    summary="Get a run's learning curve",
     response_class=Response,
-    responses={**answers_with(Curve), **documented(*EVERY, *RUN)},
+    responses={**answers_with(Curve([EXAMPLE_POINT])), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
@@ -263,8 +350,12 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/calibration",
+    summary="Compare a run's predictions with what was observed",
     response_class=Response,
-    responses={**answers_with(CalibrationResponse), **documented(*EVERY, *RUN)},
+    responses={
+        **answers_with(CalibrationResponse(12, [Bin(0.4, 0.5, 1024.0, 0.46, 0.44)])),
+        **documented(*EVERY, *RUN),
+    },
 )
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
@@ -275,8 +366,9 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/outlooks",
+    summary="List what was expected of a run's pool",
     response_class=Response,
-    responses={**answers_with(OutlooksResponse), **documented(*EVERY, *RUN)},
+    responses={**answers_with(OutlooksResponse([EXAMPLE_OUTLOOK])), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
@@ -287,8 +379,9 @@ async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, po
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/journal",
+    summary="List a run's journal",
     response_class=Response,
-    responses={**answers_with(JournalPage), **documented(*EVERY, *RUN)},
+    responses={**answers_with(JournalPage([EXAMPLE_ENTRY], None)), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_journal(

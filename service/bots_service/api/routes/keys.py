@@ -16,7 +16,7 @@ from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of, whole
 from bots_service.api.problems import BODY, EVERY, ONCE, documented
-from bots_service.api.responses import encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router, tell_audit
 from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
@@ -33,14 +33,25 @@ Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}$")]
 
 
 class RateLimitRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often a key may call. burst: calls at once after a rest; left out, those of one second."""
+    """How often a key may call.
+
+    per_second: calls a second, on average.
+    burst: calls at once after a rest; left out, those of one second.
+    """
 
     per_second: Annotated[float, Meta(gt=0, le=1e6)]
     burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
 class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key that is wanted. datasets: patterns of names; `*` stands for any characters, `?` for one."""
+    """A key to create.
+
+    name: a name for people.
+    scopes: what the key may do.
+    datasets: patterns of the datasets that it reaches; `*` stands for any characters, `?` for one.
+    rate_limit: how often it may call; left out, as often as it likes.
+    expires_in_seconds: how long it is valid; left out, until it is revoked.
+    """
 
     name: KeyName
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=8)]
@@ -62,14 +73,27 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RateLimit(Struct, frozen=True):
-    """How often a key may call."""
+    """How often a key may call.
+
+    per_second: calls a second, on average.
+    burst: calls at once after a rest.
+    """
 
     per_second: float
     burst: int
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key, without what makes it one."""
+    """A key, without what makes it one.
+
+    id: the part of the key between its underscores.
+    name: a name for people.
+    scopes: what the key may do.
+    datasets: patterns of the datasets that it reaches; `*` stands for any characters, `?` for one.
+    rate_limit: how often it may call; null: as often as it likes.
+    expires_at: when it expires (RFC 3339, UTC); null: never.
+    revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
+    """
 
     id: str
     name: str
@@ -96,7 +120,17 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 
 
 class NewApiKey(ApiKey, frozen=True, kw_only=True):
-    """A new key. key: told once; null when the answer is given again."""
+    """A new key.
+
+    id: the part of the key between its underscores.
+    name: a name for people.
+    scopes: what the key may do.
+    datasets: patterns of the datasets that it reaches; `*` stands for any characters, `?` for one.
+    rate_limit: how often it may call; null: as often as it likes.
+    expires_at: when it expires (RFC 3339, UTC); null: never.
+    revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
+    key: the key itself, shown once; null when the answer is given again.
+    """
 
     key: str | None
 
@@ -107,14 +141,24 @@ class NewApiKey(ApiKey, frozen=True, kw_only=True):
 
 
 class ApiKeyPage(Struct, frozen=True):
-    """A page of keys, by id; revoked ones too."""
+    """A page of keys, by id; revoked ones too.
+
+    keys: the keys.
+    """
 
     keys: list[ApiKey]
     next_cursor: str | None
 
 
 class WhoAmI(Struct, frozen=True):
-    """Who the caller is. guarded: whether keys guard the service; without them nobody has a name, and may do all."""
+    """Who the caller is.
+
+    guarded: whether keys guard the service; without them nobody has a name, and everybody may do everything.
+    name: the name of the caller's key; null without keys.
+    scopes: what the caller may do.
+    datasets: patterns of the datasets that the caller reaches.
+    expires_at: when the caller's key expires (RFC 3339, UTC); null: never.
+    """
 
     guarded: bool
     name: str | None
@@ -137,13 +181,28 @@ class WhoAmI(Struct, frozen=True):
 _CREATE = msgspec.json.Decoder(KeyRequest)
 
 
+EXAMPLE = ApiKey(
+    id="5f2c9a01d4e65f2c",
+    name="trainer",
+    scopes=[Scope.REPORT, Scope.SELECT],
+    datasets=("gsm8k*",),
+    rate_limit=RateLimit(100.0, 200),
+    created_at=EXAMPLE_TIME,
+    expires_at=None,
+    revoked_at=None,
+)
+EXAMPLE_REQUEST = KeyRequest("trainer", EXAMPLE.scopes, ["gsm8k*"], RateLimitRequest(100.0, 200))
+EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, datasets=("gsm8k*",), expires_at=None)
+
+
 @router.post(
     "/keys",
+    summary="Create an API key",
     status_code=201,
     response_class=Response,
-    openapi_extra=reads(KeyRequest),
+    openapi_extra=reads(EXAMPLE_REQUEST),
     responses={
-        **answers_with(NewApiKey, {201: "It was made."}),
+        **answers_with(NewApiKey(**structs.asdict(EXAMPLE), key=None), {201: "It was made."}),
         **documented(*EVERY, *BODY, *ONCE, InvalidApiKeyError, LimitReachedError),
     },
 )
@@ -169,7 +228,12 @@ async def create_key(request: Request) -> Response:
     return await answered_once(use_cases.answers, "POST /keys", body, act)
 
 
-@router.get("/keys", response_class=Response, responses={**answers_with(ApiKeyPage), **documented(*EVERY)})
+@router.get(
+    "/keys",
+    summary="List the API keys",
+    response_class=Response,
+    responses={**answers_with(ApiKeyPage([EXAMPLE], None)), **documented(*EVERY)},
+)
 @allowed(Scope.ADMIN, about=About.EVERY)
 async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Return keys by id; revoked ones too."""
@@ -182,6 +246,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
 
 @router.delete(
     "/keys/{key_id}",
+    summary="Revoke an API key",
     status_code=204,
     response_class=Response,
     openapi_extra=KEYED,
@@ -200,7 +265,7 @@ async def revoke_key(request: Request, key_id: KeyId) -> Response:
     return await answered_once(use_cases.answers, scope, body, act)
 
 
-@router.get("/whoami", response_class=Response, responses=answers_with(WhoAmI))
+@router.get("/whoami", summary="Show the caller", response_class=Response, responses=answers_with(EXAMPLE_CALLER))
 @allowed(*ANY_SCOPE, about=About.NONE)
 async def tell_caller(request: Request) -> Response:
     """Return who the caller is, and what it may do."""

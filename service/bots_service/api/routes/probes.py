@@ -23,20 +23,33 @@ router = guarded_router(tags=["service"])
 
 
 class LivenessResponse(Struct, frozen=True):
-    """The process serves requests."""
+    """The process serves requests.
+
+    status: always "ok".
+    """
 
     status: str
 
 
 class ReadinessResponse(Struct, frozen=True):
-    """Whether requests should be sent here. checks: what each part said last, "ok" or what is wrong."""
+    """Whether requests should be sent here.
+
+    status: whether the parts that are needed work.
+    checks: what each part said last, "ok" or what is wrong.
+    """
 
     status: Status
     checks: dict[str, str]
 
 
 class VersionResponse(Struct, frozen=True):
-    """What the service runs on. schema: the revision of the database's tables."""
+    """What the service runs on.
+
+    version: of the service.
+    python: the version of Python.
+    numpy: the version of numpy.
+    schema: the revision of the database's tables.
+    """
 
     version: str
     python: str
@@ -44,7 +57,15 @@ class VersionResponse(Struct, frozen=True):
     schema: str
 
 
-@router.get("/livez", response_class=Response, responses=answers_with(LivenessResponse))
+EXAMPLE = "bots_requests_waiting 0.0\n"
+
+
+@router.get(
+    "/livez",
+    summary="Check that the process serves requests",
+    response_class=Response,
+    responses=answers_with(LivenessResponse("ok")),
+)
 @open_to_all(RouteKind.PROBE)
 async def tell_alive() -> Response:
     """Answer at once, whatever the database does."""
@@ -53,8 +74,12 @@ async def tell_alive() -> Response:
 
 @router.get(
     "/readyz",
+    summary="Check whether to send requests",
     response_class=Response,
-    responses=answers_with(ReadinessResponse, {200: "Send requests.", 503: "Send none."}),
+    responses={
+        **answers_with(ReadinessResponse("ready", {"sql": "ok"}), {200: "Send requests."}),
+        **answers_with(ReadinessResponse("starting", {"sql": "not checked yet"}), {503: "Send none."}),
+    },
 )
 @open_to_all(RouteKind.PROBE)
 async def tell_ready(request: Request) -> Response:
@@ -63,7 +88,12 @@ async def tell_ready(request: Request) -> Response:
     return json_response(ReadinessResponse(found.status, found.checks), 200 if found.is_ready else 503)
 
 
-@router.get("/version", response_class=Response, responses=answers_with(VersionResponse))
+@router.get(
+    "/version",
+    summary="Show the versions",
+    response_class=Response,
+    responses=answers_with(VersionResponse("0.1.0", "3.12.8", "2.2.0", "0001")),
+)
 @allowed(*ANY_SCOPE, about=About.NONE)
 async def tell_version(request: Request) -> Response:
     """Return the versions; draws can be repeated on the same version of numpy."""
@@ -74,11 +104,12 @@ async def tell_version(request: Request) -> Response:
 
 @router.get(
     "/metrics",
+    summary="Get the metrics",
     response_class=Response,
     responses={
         200: {
             "description": "All metrics, in Prometheus's text format.",
-            "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+            "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "example": EXAMPLE}},
         }
     },
 )

@@ -16,7 +16,7 @@ from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
-from bots_service.api.responses import encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.belief.capability import CapabilityRule
 from bots_service.core.run_settings import RunSettings, Strategy
@@ -61,14 +61,20 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a run starts: another run, at a step that closed there (left out: the last)."""
+    """Where a run starts: another run, at a step that closed there.
+
+    step: the step of the other run; left out, the last that closed.
+    """
 
     run: Name
     step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
 class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
-    """Settings of a new run, and where it starts."""
+    """Settings of a new run, and where it starts.
+
+    fork: the run to start from; left out, the run starts with an empty journal.
+    """
 
     fork: ForkRequest | None = None
 
@@ -78,7 +84,10 @@ class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
 
 
 class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The step that the run goes back to."""
+    """The step that the run goes back to.
+
+    step: a step that closed in the run's present history; 0 for the beginning.
+    """
 
     step: Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -86,10 +95,14 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class Run(Struct, frozen=True):
     """A run as it stands.
 
+    settings: the settings in use.
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
-    pending: tasks with evidence in the open step; leased: tasks in flight.
+    pending: tasks with evidence in the open step.
+    leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    totals: sums over all closed steps.
     advice: what to know about the run, such as where selection brings little; a sentence or two each.
+    forked_from: where the run was forked from; null if it was not.
     """
 
     dataset: str
@@ -132,14 +145,22 @@ class Run(Struct, frozen=True):
 
 
 class RunPage(Struct, frozen=True):
-    """A page of runs, by name."""
+    """A page of runs, by name.
+
+    runs: the runs.
+    """
 
     runs: list[Run]
     next_cursor: str | None
 
 
 class Lease(Struct, frozen=True):
-    """Tasks whose leases end together, as those of one selection do. first: ids of as many as the query asks for."""
+    """Tasks whose leases end together, as those of one selection do.
+
+    expires_at: when the leases end (RFC 3339, UTC).
+    tasks: how many tasks.
+    first: ids of as many as the query asks for.
+    """
 
     expires_at: datetime
     tasks: int
@@ -147,7 +168,11 @@ class Lease(Struct, frozen=True):
 
 
 class LeasesResponse(Struct, frozen=True):
-    """Tasks in flight, those first whose leases end soonest. leased: how many, also where not all leases are listed."""
+    """Tasks in flight, those first whose leases end soonest.
+
+    leased: how many tasks are in flight, also where not all leases are listed.
+    leases: the leases.
+    """
 
     leased: int
     leases: list[Lease]
@@ -163,12 +188,33 @@ _PATCH = msgspec.json.Decoder(SettingsRequest)
 _REWIND = msgspec.json.Decoder(RewindRequest)
 
 
+EXAMPLE = Run(
+    dataset="gsm8k",
+    run="default",
+    settings=RunSettings(),
+    epoch=0,
+    step=12,
+    seq=12,
+    capability=0.31,
+    rollouts_per_task=8.0,
+    pending=0,
+    leased=64,
+    degraded=False,
+    totals=Totals(reported=768, effective=531, all_solved=96, none_solved=141, rollouts=6144.0, successes=2950.0),
+    advice=(),
+    forked_from=None,
+    created_at=EXAMPLE_TIME,
+)
+EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k-4"])])
+
+
 @router.put(
     "/datasets/{dataset}/runs/{run}",
+    summary="Create a run",
     response_class=Response,
-    openapi_extra=reads(RunRequest),
+    openapi_extra=reads(RunRequest(target=0.6, fork=ForkRequest("default", 10))),
     responses={
-        **answers_with(Run, {200: "Its settings were replaced, or were these.", 201: "It was created."}),
+        **answers_with(EXAMPLE, {200: "Its settings were replaced, or were these.", 201: "It was created."}),
         **documented(
             *EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError
         ),
@@ -198,8 +244,9 @@ def rendered(written: tuple[RunDescription, RunPut]) -> tuple[int, bytes]:
 
 @router.get(
     "/datasets/{dataset}/runs",
+    summary="List a dataset's runs",
     response_class=Response,
-    responses={**answers_with(RunPage), **documented(*EVERY, *DATASET)},
+    responses={**answers_with(RunPage([EXAMPLE], None)), **documented(*EVERY, *DATASET)},
 )
 @allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
@@ -213,8 +260,9 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}",
+    summary="Get a run",
     response_class=Response,
-    responses={**answers_with(Run), **documented(*EVERY, *RUN)},
+    responses={**answers_with(EXAMPLE), **documented(*EVERY, *RUN)},
 )
 @allowed(*ANY_SCOPE)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -225,9 +273,10 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 
 @router.patch(
     "/datasets/{dataset}/runs/{run}",
+    summary="Change a run's settings",
     response_class=Response,
-    openapi_extra=reads(SettingsRequest),
-    responses={**answers_with(Run), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
+    openapi_extra=reads(SettingsRequest(target=0.6)),
+    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
 )
 @allowed(Scope.ADMIN, audited=True)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -248,9 +297,10 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
 
 @router.post(
     "/datasets/{dataset}/runs/{run}/rewind",
+    summary="Rewind a run",
     response_class=Response,
-    openapi_extra=reads(RewindRequest),
-    responses={**answers_with(Run), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
+    openapi_extra=reads(RewindRequest(10)),
+    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
 )
 @allowed(Scope.REPORT, audited=True)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -271,6 +321,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
 @router.delete(
     "/datasets/{dataset}/runs/{run}",
+    summary="Delete a run",
     status_code=204,
     response_class=Response,
     openapi_extra=KEYED,
@@ -291,8 +342,12 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/leases",
+    summary="List a run's tasks in flight",
     response_class=Response,
-    responses={**answers_with(LeasesResponse), **documented(*EVERY, *RUN)},
+    responses={
+        **answers_with(EXAMPLE_LEASES),
+        **documented(*EVERY, *RUN),
+    },
 )
 @allowed(Scope.READ)
 async def read_leases(

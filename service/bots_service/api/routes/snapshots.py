@@ -12,7 +12,7 @@ from bots_service.api.idempotency import answered_once, kept
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import EVERY, ONCE, RUN, documented
-from bots_service.api.responses import encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import SnapshotRow
@@ -21,7 +21,11 @@ router = guarded_router(tags=["runs"])
 
 
 class Snapshot(Struct, frozen=True):
-    """A stored state."""
+    """A stored state.
+
+    bytes: the size of the state.
+    checksum: of the bytes.
+    """
 
     seq: int
     epoch: int
@@ -37,18 +41,25 @@ class Snapshot(Struct, frozen=True):
 
 
 class SnapshotPage(Struct, frozen=True):
-    """A page of stored states, by seq."""
+    """A page of stored states, by seq.
+
+    snapshots: the states.
+    """
 
     snapshots: list[Snapshot]
     next_cursor: str | None
 
 
+EXAMPLE = Snapshot(12, 0, 12, 240_128, "5f2c9a01d4e65f2c9a01d4e65f2c9a01", EXAMPLE_TIME)
+
+
 @router.post(
     "/datasets/{dataset}/runs/{run}/snapshots",
+    summary="Store a snapshot of a run",
     status_code=201,
     response_class=Response,
     openapi_extra=KEYED,
-    responses={**answers_with(Snapshot, {201: "It was stored."}), **documented(*EVERY, *ONCE, *RUN)},
+    responses={**answers_with(EXAMPLE, {201: "It was stored."}), **documented(*EVERY, *ONCE, *RUN)},
 )
 @allowed(Scope.REPORT, audited=True)
 async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) -> Response:
@@ -67,8 +78,9 @@ async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) ->
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/snapshots",
+    summary="List a run's snapshots",
     response_class=Response,
-    responses={**answers_with(SnapshotPage), **documented(*EVERY, *RUN)},
+    responses={**answers_with(SnapshotPage([EXAMPLE], None)), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def list_snapshots(

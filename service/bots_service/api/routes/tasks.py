@@ -57,7 +57,14 @@ Accept = Annotated[str, Header(description=f"{ARROW} streams the whole pool, wha
 
 
 class Task(Struct, frozen=True, gc=False):
-    """What is believed of a task. interval: 5 % and 95 % quantiles; last_step: null where nothing came lately."""
+    """What is believed of a task.
+
+    id: the task's id.
+    alpha, beta: the parameters of the Beta distribution of the task's success probability.
+    interval: 5 % and 95 % quantiles of the success probability.
+    last_step: the step that last reported the task; null where nothing came lately.
+    tags: the tags that the task carries, sorted.
+    """
 
     id: str
     alpha: float
@@ -69,8 +76,12 @@ class Task(Struct, frozen=True, gc=False):
     tags: list[str]
 
 
-class TaskPage(Struct, frozen=True):
-    """A page of tasks. matching: how many the query is about, on all pages."""
+class TasksResponse(Struct, frozen=True):
+    """A page of tasks.
+
+    tasks: the tasks.
+    matching: how many tasks the query is about, on all pages.
+    """
 
     tasks: list[Task]
     matching: int
@@ -99,11 +110,17 @@ async def task_query(
     return TaskQuery(tuple(ids), tag, search, sort, after, limit)
 
 
+EXAMPLE = Task("gsm8k-17", 4.5, 5.0, 0.4737, (0.23, 0.73), 9.5, 12, ["arithmetic"])
+
+
 @router.get(
     "/datasets/{dataset}/runs/{run}/tasks",
+    summary="List a run's tasks",
     response_class=Response,
     responses={
-        **answers_with(TaskPage, other_media={ARROW: {"type": "string", "format": "binary"}}),
+        **answers_with(
+            TasksResponse([EXAMPLE], 7473, None), other_media={ARROW: {"type": "string", "format": "binary"}}
+        ),
         **documented(*EVERY, *RUN, InvalidTasksError),
     },
 )
@@ -123,7 +140,7 @@ async def list_tasks(
     page = await use_cases.read_tasks(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
-    return json_response(TaskPage(rows, page.matching, following))
+    return json_response(TasksResponse(rows, page.matching, following))
 
 
 def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:

@@ -21,7 +21,7 @@ from bots_service.api.security import About, allowed, guarded_router, require_da
 from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, PoolTooSmallError, StaleEpochError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import Name, OpenDataset, Selection, Tag, TaskId
-from bots_service.usecases.report_outcomes import ReportRequest, ReportResult
+from bots_service.usecases.report_outcomes import Outcome, ReportRequest, ReportResult
 from bots_service.usecases.select_tasks import Wish
 
 router = guarded_router(tags=["training"])
@@ -36,11 +36,14 @@ Count = Annotated[int, Meta(ge=1, le=100_000)]
 class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Which tasks are wanted.
 
-    tags: only tasks that carry one of these. quotas: tag -> how many of the tasks must carry it (a whole
-    number), or which share of them (a number with a fraction: 0.75, 1.0).
-    exclude: tasks that are not wanted. first: tasks that are wanted before any others, in flight or not;
-    those that are excluded or retired, or lack the tags, are passed over. uniform_share: the share of the others that
-    is chosen uniformly.
+    count: how many tasks.
+    tags: only tasks that carry one of these.
+    quotas: for a tag, how many of the tasks must carry it (a whole number), or which share of them (a number with a
+        fraction: 0.75, 1.0).
+    exclude: tasks that are not wanted.
+    first: tasks that are wanted before any others, in flight or not; those that are excluded or retired, or lack the
+        tags, are passed over.
+    uniform_share: the share of the others that is chosen uniformly.
     """
 
     dataset: Name
@@ -54,7 +57,11 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SelectedTask(Struct, frozen=True, gc=False):
-    """A selected task. draw: the drawn success probability; evidence: pseudo-counts behind the mean."""
+    """A selected task.
+
+    id: the task's id.
+    draw: the drawn success probability; null where the strategy draws none.
+    """
 
     id: str
     draw: float | None
@@ -65,8 +72,10 @@ class SelectedTask(Struct, frozen=True, gc=False):
 class SelectResponse(Struct, frozen=True):
     """A selection.
 
+    selection_id: pass it to /report with the tasks' outcomes.
     degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
+    tasks: the selected tasks.
     """
 
     selection_id: str
@@ -102,7 +111,9 @@ class SelectResponse(Struct, frozen=True):
 class ReportResponse(Struct, frozen=True):
     """What a report did; of the closed step if it closed one, else of the open step so far.
 
-    late: outcomes that entered with less weight; expired: outcomes too old to count.
+    seq: the number of the report's journal entry.
+    step: the step that the report closed, or the last that had closed.
+    closed: whether the report closed a step.
     duplicate: the same report had come before, and counted then.
     degraded: it is durable, but other replicas see it only once the shared store is back.
     """
@@ -142,12 +153,44 @@ _SELECT = msgspec.json.Decoder(SelectRequest)
 _REPORT = msgspec.json.Decoder(ReportRequest)
 
 
+EXAMPLE_SELECTION = SelectResponse(
+    selection_id="0-12-12-0-5f2c9a01d4e6",
+    dataset="gsm8k",
+    run="default",
+    epoch=0,
+    step=12,
+    seq=12,
+    degraded=False,
+    reused=0,
+    tasks=[SelectedTask("gsm8k-17", 0.52, 0.48, 9.5), SelectedTask("gsm8k-4", 0.47, 0.4, 3.2)],
+)
+EXAMPLE_REPORT = ReportRequest(
+    dataset="gsm8k",
+    selection_id="0-12-12-0-5f2c9a01d4e6",
+    outcomes=[Outcome("gsm8k-17", successes=5, trials=8), Outcome("gsm8k-4", rewards=[0.0, 1.0, 0.0, 0.0])],
+)
+EXAMPLE_RECEIPT = ReportResponse(
+    seq=13,
+    step=13,
+    closed=True,
+    reported=2,
+    effective=2,
+    effective_task_ratio=1.0,
+    capability=0.31,
+    late=0,
+    expired=0,
+    duplicate=False,
+    degraded=False,
+)
+
+
 @router.post(
     "/select",
+    summary="Select tasks",
     response_class=Response,
-    openapi_extra=reads(SelectRequest),
+    openapi_extra=reads(SelectRequest("gsm8k", 64)),
     responses={
-        **answers_with(SelectResponse),
+        **answers_with(EXAMPLE_SELECTION),
         **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSelectionError, PoolTooSmallError),
     },
 )
@@ -183,10 +226,11 @@ async def select_tasks(request: Request) -> Response:
 
 @router.post(
     "/report",
+    summary="Report outcomes",
     response_class=Response,
-    openapi_extra=reads(ReportRequest),
+    openapi_extra=reads(EXAMPLE_REPORT),
     responses={
-        **answers_with(ReportResponse),
+        **answers_with(EXAMPLE_RECEIPT),
         **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
     },
 )

@@ -20,7 +20,11 @@ SHOWN_FLAWS = 20
 
 
 class TaskRequest(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A task. reference_pass_rates: one for each reference model, null where it is not known."""
+    """A task.
+
+    id: the task's id, unique in its dataset.
+    reference_pass_rates: one for each reference model, null where it is not known.
+    """
 
     # gc=False: values without cycles, in numbers that would keep Python's collector busy.
 
@@ -77,13 +81,21 @@ def tidy(tags: Sequence[str] | None) -> tuple[str, ...]:
 
 
 class DatasetRequest(Header, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A dataset: its tasks, and the models that their reference pass rates are of."""
+    """A dataset: its tasks, and the models that their reference pass rates are of.
+
+    reference_models: names of the models, in the order of the pass rates.
+    description: a text for people.
+    tasks: the tasks.
+    """
 
     tasks: list[TaskRequest]
 
 
 class AppendRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks to append."""
+    """Tasks to append.
+
+    tasks: the tasks.
+    """
 
     tasks: list[TaskRequest]
 
