@@ -23,6 +23,7 @@ from bots_client._admin_models import (
     Version,
     WhoAmI,
 )
+from bots_client._async_selector import AsyncSelector
 from bots_client._client import AsyncClient, Client
 from bots_client._errors import (
     AuthenticationError,
@@ -71,6 +72,7 @@ __all__ = [
     "ApiKey",
     "AsyncClient",
     "AsyncListing",
+    "AsyncSelector",
     "AuthenticationError",
     "BotsClientError",
     "Calibration",

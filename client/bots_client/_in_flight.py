@@ -59,6 +59,12 @@ class InFlight:
             while len(self._selected) > SELECTIONS:
                 self._selected.popitem(last=False)
 
+    def give_back(self, selection: Selection) -> None:
+        """Forget a selection; its tasks are handed out before any others."""
+        with self._lock:
+            self._selected.pop(selection.selection_id, None)
+            self._first[:0] = selection.ids
+
     def note(self, outcome: Outcome, selection: str | None) -> None:
         """Note an outcome; if no selection is named, of the oldest in flight that has its task."""
         with self._lock:

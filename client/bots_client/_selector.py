@@ -126,6 +126,10 @@ class Selector:
         self._in_flight.begin(selection)
         return selection
 
+    def give_back(self, selection: Selection) -> None:
+        """Hand out the tasks of a selection again, first, because nobody trains on them; call it before `observe`."""
+        self._in_flight.give_back(selection)
+
     def observe(
         self,
         task: str,

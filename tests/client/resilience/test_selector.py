@@ -336,7 +336,7 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     assert spool.begin_delivery("another", 60)
     kept = spool.first()
     assert kept is not None
-    again.client.direct._send(_call_of(kept))
+    again.client.direct.send(_call_of(kept))
 
     loading = threading.Thread(target=lambda: again.load_state_dict(state))
     loading.start()

@@ -1,0 +1,160 @@
+"""`AsyncSelector`: a `Selector` for trainers that run on asyncio."""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, SupportsFloat, TypeVar
+
+from bots_client._arguments import wrong_type
+from bots_client._models import Receipt, Selection
+from bots_client._selector import Selector
+
+T = TypeVar("T")
+
+
+class AsyncSelector:
+    """A `Selector` whose calls are awaited, with the same guarantees: it is late never, and raises only if asked to.
+
+        async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
+            for _ in range(steps):
+                selection = await selector.next(32)
+                for id, rewards in zip(selection.ids, await asyncio.gather(*map(roll_out, selection.ids))):
+                    selector.observe(id, rewards)
+                await selector.step()
+
+    The selector's blocking calls run on one worker thread, in the order in which they were made, so that the event loop
+    never waits. A call may therefore take the deadlines of the calls before it, too.
+
+    Every call can be cancelled. One that has not begun never happens. One that has begun is finished: a `step` reports
+    what it took, and what a `next` selected is handed out first by the following `next`. So nothing is reported twice,
+    lost or left in flight.
+
+    Args:
+        selector: what does the work; use it through this object alone.
+    """
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = _checked(selector)
+        self._worker: tuple[int, ThreadPoolExecutor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"selector": self.selector, "_worker": None}
+
+    async def __aenter__(self) -> "AsyncSelector":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Send the reports that wait, for as long as a report may take, and close the connections and the thread."""
+        await self._call(self.selector.client.close)
+        _, executor = self._worker or (0, None)
+        self._worker = None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+    async def register(self) -> None:
+        """Add the trainer's tasks to the dataset; see `Selector.register`.
+
+        Raises:
+            ValueError: the dataset has none of these tasks, or more than 100,000 others.
+        """
+        await self._call(self.selector.register)
+
+    async def next(self, count: int, *, key: str | None = None) -> Selection:
+        """Return the tasks to train on next.
+
+        Args:
+            count: number of tasks.
+            key: Idempotency-Key; after a cancelled call the same key returns the same tasks.
+        """
+        undo = self.selector.give_back if key is None else None
+        return await self._call(lambda: self.selector.next(count, key=key), undo)
+
+    def observe(
+        self,
+        task: str,
+        rewards: Iterable[SupportsFloat],
+        *,
+        successes: float | None = None,
+        effective: bool | None = None,
+        selection: Selection | str | None = None,
+    ) -> None:
+        """Note the rewards of some rollouts of a task, until `step`; see `Selector.observe`."""
+        self.selector.observe(task, rewards, successes=successes, effective=effective, selection=selection)
+
+    def abort(self, task: str, *, selection: Selection | str | None = None) -> None:
+        """Note that a task's rollouts never finished: nothing is learned, and it may be selected again."""
+        self.selector.abort(task, selection=selection)
+
+    async def step(self) -> Receipt | None:
+        """Report what was observed, and close the training step on rank 0; see `Selector.step`.
+
+        Returns:
+            None if nothing was observed, or the report waits for the service.
+        """
+        return await self._call(self.selector.step)
+
+    async def close_step(self) -> Receipt | None:
+        """Close the training step on what others reported; see `Selector.close_step`."""
+        return await self._call(self.selector.close_step)
+
+    async def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
+        """Return the selector's state as JSON values, for the trainer's checkpoint; see `Selector.state_dict`."""
+        return await self._call(lambda: self.selector.state_dict(step=step, checkpoint=checkpoint))
+
+    async def load_state_dict(
+        self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
+    ) -> None:
+        """Go back to a checkpoint; see `Selector.load_state_dict`.
+
+        Raises:
+            ValueError: the state is of another dataset or run, or of another version.
+        """
+        await self._call(lambda: self.selector.load_state_dict(state, step=step, checkpoint=checkpoint))
+
+    def handed_out(self, tasks: Collection[str]) -> None:
+        """Name the tasks that the trainer hands out of its own state after `load_state_dict`."""
+        self.selector.handed_out(tasks)
+
+    def metrics(self) -> dict[str, float]:
+        """Return numbers of the last step for W&B or TensorBoard; see `Selector.metrics`."""
+        return self.selector.metrics()
+
+    async def _call(self, act: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
+        """Return what a blocking call returns.
+
+        Args:
+            act: runs on the worker thread.
+            undo: gets the result if nobody is left to receive it.
+        """
+        try:
+            job = self._executor().submit(act)
+        except RuntimeError:  # too many threads, or the interpreter is ending: the call's own deadline has to do
+            self._worker = None
+            return act()
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            if undo is not None:
+                job.add_done_callback(lambda done: _hand_over(done, undo))
+            raise
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._worker is None or self._worker[0] != os.getpid():  # forked: the thread is the parent's
+            self._worker = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="bots-selector")
+        return self._worker[1]
+
+
+def _hand_over(done: "Future[T]", undo: Callable[[T], None]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        undo(done.result())
+
+
+def _checked(selector: Any) -> Selector:
+    if not isinstance(selector, Selector):
+        write = "AsyncSelector(Selector(ResilientClient(), dataset, ids=ids))"
+        raise wrong_type("selector", "a Selector", selector, write=write)
+    return selector
