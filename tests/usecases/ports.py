@@ -18,20 +18,23 @@ class Port:
         return getattr(self.real, name)
 
 
-def failing(*calls: str) -> "Callable[[Any], Failing]":
-    """Return what makes a port of which these calls fail once its `is_away` is set."""
-    return lambda real: Failing(real, calls)
+class Outage:
+    """Lets some calls of the port it is given fail as long as it lasts."""
+
+    def __init__(self, *calls: str, lasts: bool = True) -> None:
+        self.calls, self.lasts = calls, lasts
+
+    def __call__(self, real: Any) -> Port:
+        return _Cut(real, self)
+
+    async def refuse(self, *_arguments: object, **_named: object) -> None:
+        raise StorageUnavailableError("the database did not answer")
 
 
-class Failing(Port):
-    """A port some calls of which fail as long as its store is away."""
-
-    def __init__(self, real: Any, calls: tuple[str, ...]) -> None:
+class _Cut(Port):
+    def __init__(self, real: Any, outage: Outage) -> None:
         super().__init__(real)
-        self.calls, self.is_away = calls, False
+        self.outage = outage
 
     def __getattr__(self, name: str) -> Any:
-        return self._refuse if self.is_away and name in self.calls else getattr(self.real, name)
-
-    async def _refuse(self, *_arguments: object, **_named: object) -> None:
-        raise StorageUnavailableError("the database did not answer")
+        return self.outage.refuse if self.outage.lasts and name in self.outage.calls else super().__getattr__(name)

@@ -11,9 +11,10 @@ from bots_service.core.evidence import no_evidence
 from bots_service.core.receipt import Receipt
 from bots_service.engine import live_runs as live_module
 from bots_service.engine import replay as module
-from bots_service.errors import DamagedStateError, StorageUnavailableError, UnknownRunError
+from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.ports.records import NewEntry
 from tests.core.pools import bots_belief
+from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, block, never, outcome, stream, until
 
 
@@ -51,20 +52,18 @@ async def test_a_cold_start_falls_back_to_an_older_state_where_newer_ones_are_da
     await some_reports(world, 17)
     assert stored(world) == [5, 10, 15]
     flip(world, damaged)
-    again = await world.reopened()
     reads: list[int] = []
-    read_after = again.parts.journal.after
 
-    async def watched(run, seq, up_to=None, limit=1000):
-        reads.append(seq)
-        return await read_after(run, seq, up_to, limit)
+    class Watched(Port):
+        async def after(self, run, seq, up_to=None, limit=1000):
+            reads.append(seq)
+            return await self.real.after(run, seq, up_to, limit)
 
-    again.parts.journal.after = watched  # type: ignore[method-assign]
+    again = world.beside(journal=Watched)
     await again.state()
     assert reads == [max({0, 5, 10, 15} - set(damaged))]
     assert capsys.readouterr().out.count("snapshot_damaged") == len(damaged)
     await again.assert_is_a_replay()
-    await again.close()
 
 
 async def test_receipts_that_sql_lost_are_made_again(world: World):
@@ -259,16 +258,9 @@ async def test_a_run_whose_dataset_was_replaced_meanwhile_is_gone(world: World):
 
 
 async def test_receipts_that_can_not_be_kept_now_are_kept_later(world: World, capsys: pytest.CaptureFixture[str]):
-    journal = world.parts.journal
-    keep = journal.keep_receipts
-
-    async def refuse(_run, _receipts):
-        raise StorageUnavailableError("the disk is full")
-
-    journal.keep_receipts = refuse  # type: ignore[method-assign]
-    receipts = await some_reports(world, 7)
+    full = world.beside(journal=Outage("keep_receipts"))
+    receipts = await some_reports(full, 7)
     await asyncio.sleep(0.01)
-    journal.keep_receipts = keep  # type: ignore[method-assign]
     assert capsys.readouterr().out.count("receipts_not_kept") == 7
     assert [one.receipt for one in await world.use.read_history(POOL, "default", 0, 100)] == receipts
 

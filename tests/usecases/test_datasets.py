@@ -23,6 +23,7 @@ from bots_service.ports.records import IdempotencyKey, KeptAnswer, TaskBlock
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.import_dataset import ImportDataset
+from tests.usecases.ports import Port
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
 
@@ -309,17 +310,15 @@ async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start
 
 
 async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):
-    cold = world.beside()
-    datasets = cold.parts.datasets
-    read = datasets.retired
 
-    async def slow(dataset_id):
-        found = await read(dataset_id)
-        if len(changes):
-            await changes.pop()
-        return found
+    class Slow(Port):
+        async def retired(self, dataset_id):
+            found = await self.real.retired(dataset_id)
+            if len(changes):
+                await changes.pop()
+            return found
 
-    datasets.retired = slow  # type: ignore[method-assign]
+    cold = world.beside(datasets=Slow)
     open_datasets = cold.parts.open_datasets
 
     async def meanwhile():

@@ -129,7 +129,7 @@ async def test_the_first_key_closes_the_service_at_once(open_service):
 async def test_who_still_takes_the_service_for_open_makes_no_second_first_key(process, empty):
     late = Process(empty)
 
-    with pytest.raises(UnauthenticatedError, match="by now"):
+    with pytest.raises(UnauthenticatedError, match="requires an API key now"):
         await late.make(ADMIN, by_anybody=True)
 
     assert empty.sql("SELECT count(*) FROM api_keys") == [(1,)]

@@ -19,6 +19,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest, read_evidence
+from tests.usecases.ports import Outage
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
 REFUSED = {
@@ -260,16 +261,11 @@ async def test_a_reports_retry_ends_no_lease_of_a_later_selection(world: World):
 
 
 async def test_a_report_while_sql_is_away_is_refused_and_comes_later_under_its_key(world: World):
+    outage = Outage("append")
+    world = world.beside(journal=outage)
     await world.state()
-    journal = world.parts.journal
-    append = journal.append
-
-    async def away(_run, _draft):
-        raise StorageUnavailableError("the database did not answer")
-
-    journal.append = away  # type: ignore[method-assign]
     with pytest.raises(StorageUnavailableError):
         await world.report(outcome("t1"), key="key")
     assert len((await world.select(3)).tasks) == 3  # selections go on
-    journal.append = append  # type: ignore[method-assign]
+    outage.lasts = False
     assert (await world.report(outcome("t1"), key="key")).seq == 1

@@ -12,6 +12,7 @@ from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryEr
 from bots_service.ports.records import IdempotencyKey, RunPut
 from bots_service.usecases.put_run import ForkFrom
 from tests.core.pools import bots_belief
+from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
 
 STEPS = 60
@@ -124,12 +125,12 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
 async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world: World):
     for _ in range(2):
         await world.report(outcome("t1"))
-    once, other = IdempotencyKey("key", "rewind 1"), world.beside()
 
-    async def not_yet(_run, _once):  # it looks just before the first one commits
-        return None
+    class NothingYet(Port):
+        async def find(self, _run, _once):  # it looks just before the first one commits
+            return None
 
-    other.parts.journal.find = not_yet  # type: ignore[method-assign]
+    once, other = IdempotencyKey("key", "rewind 1"), world.beside(journal=NothingYet)
     await world.use.rewind_run(POOL, "default", 1, once)
     run, again = await other.use.rewind_run(POOL, "default", 1, once)
     assert (run.state.epoch, again) == (1, True)
@@ -146,17 +147,14 @@ async def test_rewinds_at_once_happen_one_after_the_other(world: World):
 async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World):
     for _ in range(3):
         await world.report(outcome("t1"))
-    journal, other = world.parts.journal, world.beside()
-    append = journal.append
 
-    async def second(run, draft):
-        await other.rewind(2)
-        return await append(run, draft)
+    class Second(Port):
+        async def append(self, run, draft):
+            await world.rewind(2)
+            return await self.real.append(run, draft)
 
-    journal.append = second  # type: ignore[method-assign]
     with pytest.raises(BusyError):
-        await world.rewind(1)
-    journal.append = append  # type: ignore[method-assign]
+        await world.beside(journal=Second).rewind(1)
     assert (await world.rewind(1)).state.epoch == 2
 
 

@@ -26,6 +26,7 @@ from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.usecases import read_tasks as read_tasks_module
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.read_tasks import Query
+from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
@@ -149,16 +150,17 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
 
 
 async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(world: World):
-    runs = world.parts.runs
-    get, changes = runs.get, [world.put_run("default", seed=9)]
+    changes = []
 
-    async def slow(dataset_id, name):
-        row = await get(dataset_id, name)
-        if changes:
-            await changes.pop()
-        return row
+    class Slow(Port):
+        async def get(self, dataset_id, name):
+            row = await self.real.get(dataset_id, name)
+            if changes:
+                await changes.pop()
+            return row
 
-    runs.get = slow  # type: ignore[method-assign]
+    world = world.beside(runs=Slow)
+    changes.append(world.put_run("default", seed=9))
     assert (await world.row()).settings.seed == 9
     assert (await world.report(outcome("t1"))).seq == 1
 
@@ -324,15 +326,16 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
 async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World):
     for turn in range(150):
         await world.report(outcome(f"t{turn % 40}", turn % 17))
-    catch_up, opened = world.parts.catch_up, await world.opened()
-    after, folded = catch_up.journal.after, []
+    folded = []
 
-    async def counted(run, seq, up_to=None, limit=1000):
-        folded.append(up_to - seq)
-        return await after(run, seq, up_to, limit)
+    class Counted(Port):
+        async def after(self, run, seq, up_to=None, limit=1000):
+            folded.append(up_to - seq)
+            return await self.real.after(run, seq, up_to, limit)
 
     states, _ = await world.replay()
-    catch_up.journal.after = counted  # type: ignore[method-assign]
+    counted = world.beside(journal=Counted)
+    catch_up, opened = counted.parts.catch_up, await counted.opened()
     for seq in range(0, 151, 7):
         folded.clear()
         assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])

@@ -17,10 +17,12 @@ from bots_service.errors import (
     UnknownRunError,
 )
 from bots_service.ports.records import IdempotencyKey
+from bots_service.storage.memory import MemoryLeases
 from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import QUICK_NUMBERS, Wish, is_quick
 from bots_service.usecases.selection_id import Origin, read_id, write_id
+from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
 
@@ -31,13 +33,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def clock(world: World) -> Clock:
-    clock = Clock()
-    world.parts.leases._clock = clock  # type: ignore[attr-defined]
-    return clock
 
 
 async def in_flight(world: World) -> int:
@@ -157,7 +152,9 @@ async def test_a_lease_ends_with_the_report_of_its_task_aborted_ones_too(world: 
     assert await in_flight(world) == 1
 
 
-async def test_a_lease_ends_with_its_time(world: World, clock: Clock):
+async def test_a_lease_ends_with_its_time(world: World):
+    clock = Clock()
+    world = world.beside(leases=lambda _: MemoryLeases(clock=clock))
     await world.use.change_settings(POOL, "default", {"lease_seconds": 10}, None)
     await world.select(4)
     clock.now += 9.9
@@ -169,16 +166,17 @@ async def test_a_lease_ends_with_its_time(world: World, clock: Clock):
 
 async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_after(world: World):
     await world.report(outcome("t1"))
+    drawn = asyncio.Event()
+
+    class Slow(Port):
+        async def acquire(self, run, selection, ticket, **terms):
+            drawn.set()
+            await asyncio.sleep(0.02)
+            return await self.real.acquire(run, selection, ticket, **terms)
+
+    world = world.beside(leases=Slow)
     await world.select(3)
-    leases = world.parts.leases
-    acquire, drawn = leases.acquire, asyncio.Event()
-
-    async def slow(run, selection, ticket, **terms):
-        drawn.set()
-        await asyncio.sleep(0.02)
-        return await acquire(run, selection, ticket, **terms)
-
-    leases.acquire = slow  # type: ignore[method-assign]
+    drawn.clear()
     before = asyncio.create_task(world.select(5))
     await drawn.wait()
     rewinding = asyncio.create_task(world.rewind(0))
@@ -289,18 +287,17 @@ async def test_a_selection_from_later_than_the_database_knows_is_refused(world: 
 async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_made_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    leases = world.parts.leases
-    acquire = leases.acquire
     taken: list[np.ndarray] = []
 
-    async def contested(run, selection, ticket, **terms):
-        """Another replica leases the same tasks just before."""
-        if len(taken) < rivals and not ticket.local:
-            taken.append(selection.tasks)
-            await acquire(run, selection, ticket, **{**terms, "key": None})
-        return await acquire(run, selection, ticket, **terms)
+    class Contested(Port):
+        async def acquire(self, run, selection, ticket, **terms):
+            """Another replica leases the same tasks just before."""
+            if len(taken) < rivals and not ticket.local:
+                taken.append(selection.tasks)
+                await self.real.acquire(run, selection, ticket, **{**terms, "key": None})
+            return await self.real.acquire(run, selection, ticket, **terms)
 
-    leases.acquire = contested  # type: ignore[method-assign]
+    world = world.beside(leases=Contested)
     rivals = 30  # 12 draws were too few once, where reports kept coming and Redis was wiped ten times a second
     selection = await world.select(1)
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
