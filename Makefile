@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench clean \
 	setup test-tools toolchains chromium constraints \
-	check-format check-lint check-types check-imports check-names check-sizes check-migrations check-api
+	check-format check-lint check-types check-imports check-names check-seams check-sizes check-migrations check-api
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {split($$1, name, ":"); printf "make %-18s %s\n", name[1], $$2}' Makefile
@@ -98,7 +98,7 @@ soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for min
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-check: check-format check-lint check-types check-imports check-names check-sizes check-migrations check-api ## Check format, style, types, imports, names, sizes, migrations, the API
+check: check-format check-lint check-types check-imports check-names check-seams check-sizes check-migrations check-api ## Check format, style, types, imports, names, seams, sizes, migrations, the API
 
 bench: $(VENV)/.bench ## Measure speed, beside the published selector
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -128,6 +128,9 @@ check-imports: $(VENV)/.dev
 
 check-names: $(VENV)/.dev
 	$(BIN)/python -m tools.check_names
+
+check-seams: $(VENV)/.dev
+	$(BIN)/python -m tools.check_seams
 
 check-sizes: $(VENV)/.dev
 	$(BIN)/python -m tools.check_sizes

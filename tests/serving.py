@@ -50,6 +50,11 @@ class ServiceProcess:
         assert self._process is not None
         return self._process
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def launch(self) -> None:
         """Start it, and return at once."""
         command = [sys.executable, "-m", "bots_service", "serve", "--host", "127.0.0.1", "--port", str(self.port)]

@@ -35,7 +35,7 @@ class ScriptedServer:
     def __init__(self, *acts: Act, port: int = 0) -> None:
         self.received: list[Received] = []
         self.stopping = threading.Event()
-        self._acts = acts
+        self.acts = acts
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", port))
         self._listener.settimeout(POLL_S)
@@ -75,7 +75,7 @@ class ScriptedServer:
             try:
                 request = read_request(connection)
                 with self._lock:
-                    act = self._acts[min(len(self.received), len(self._acts) - 1)]
+                    act = self.acts[min(len(self.received), len(self.acts) - 1)]
                     self.received.append(request)
                 act(self, connection)
             except (OSError, ValueError):

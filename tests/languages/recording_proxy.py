@@ -50,7 +50,7 @@ class RecordingProxy:
                     super().handle()
 
             def pass_on(self) -> None:
-                recorder._pass_on(self)
+                recorder.pass_on(self)
 
             do_GET = do_PUT = do_POST = pass_on  # noqa: N815 - the names that the base class looks for
 
@@ -75,7 +75,7 @@ class RecordingProxy:
         self._thread.join()
         self._client.close()
 
-    def _pass_on(self, caller: BaseHTTPRequestHandler) -> None:
+    def pass_on(self, caller: BaseHTTPRequestHandler) -> None:
         asked_s = time.monotonic()
         body = caller.rfile.read(int(caller.headers.get("Content-Length", 0)))
         headers = {name: caller.headers[name] for name in PASSED_ON if name in caller.headers}

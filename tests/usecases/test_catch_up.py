@@ -13,6 +13,7 @@ from bots_service.engine import live_runs as live_module
 from bots_service.engine import replay as module
 from bots_service.errors import DamagedStateError, UnknownRunError
 from bots_service.ports.records import NewEntry
+from bots_service.storage.memory import MemoryStates
 from tests.core.pools import bots_belief
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, block, never, outcome, stream, until
@@ -276,8 +277,7 @@ async def test_a_run_has_one_live_part_as_long_as_anybody_works_on_it(monkeypatc
 
 
 async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World):
-    small = await world.reopened(cache_bytes=2**20)
-    small.parts.states._capacity_bytes = 1  # type: ignore[attr-defined]
+    small = world.beside(states=lambda _: MemoryStates(1))
     chance = random.Random(3)
     for run in range(4):
         await small.put_run(f"run-{run}")
@@ -285,7 +285,6 @@ async def test_states_that_memory_forgot_are_made_again_on_the_way(world: World)
         await small.report(outcome(f"t{turn % 40}", turn % 17), run=f"run-{chance.randrange(4)}")
     for run in range(4):
         await small.assert_is_a_replay(f"run-{run}")
-    await small.close()
 
 
 async def test_a_state_made_of_the_journal_alone_is_as_good_as_any(world: World):

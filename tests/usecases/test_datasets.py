@@ -362,8 +362,9 @@ async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):
 
 
 async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
-    world = World.open(folder("tiny"), cache_bytes=2**20, snapshot_every=3)
-    world.parts.open_datasets._max_bytes = 1
+    whole = World.open(folder("tiny"), snapshot_every=3)
+    tiny = whole.settings.model_copy(update={"cache_bytes": 1})  # less than settings may say
+    world = World.over(whole.folder, tiny, whole.database)
     for number in range(6):
         await world.import_pool(f"pool-{number}", block(0, 10 + number))
 
@@ -375,7 +376,8 @@ async def test_many_datasets_in_a_tiny_cache_are_still_right(folder):
             await world.report(outcome(f"t{9 + number}", turn), dataset=f"pool-{number}", selection_id=selection.id)
 
     await asyncio.gather(*map(work, range(6)))
-    assert len(world.parts.open_datasets._open) == 1
+    kept = [world.parts.open_datasets.known(f"pool-{number}") for number in range(6)]
+    assert sum(dataset is not None for dataset in kept) == 1
     for number in range(6):
         assert (await world.assert_is_a_replay("default", f"pool-{number}")).seq == 6
     await world.close()

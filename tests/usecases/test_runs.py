@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from itertools import pairwise
 from typing import Any
 
@@ -150,7 +151,7 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
 
 
 async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(world: World):
-    changes = []
+    changes: list[Coroutine[Any, Any, object]] = []
 
     class Slow(Port):
         async def get(self, dataset_id, name):

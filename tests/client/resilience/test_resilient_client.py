@@ -383,7 +383,7 @@ def test_a_key_is_neither_shown_nor_written_to_disk(connect):
 def test_the_answer_to_a_report_is_the_receipt_even_if_it_went_by_way_of_the_disk(connect, serve):
     server = serve(drop)
     connect(server.url, report_deadline_s=0.1).report("guru", [Outcome.counts("t1", 1, 2)])
-    server._acts = (answer(RECEIPT),)
+    server.acts = (answer(RECEIPT),)
     next_job = connect(server.url, report_deadline_s=SOON_S)
 
     receipt = next_job.report("guru", [Outcome.counts("t1", 1, 2)])

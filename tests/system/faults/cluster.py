@@ -70,7 +70,7 @@ class Cluster:
     def kill(self) -> None:
         """End everything at once, as when the power goes."""
         for service in self.services:
-            if service._process is not None and service.process.poll() is None:
+            if service.is_running:
                 service.kill()
         for server in (self.redis, self.postgres):
             if server.is_running:
