@@ -115,18 +115,18 @@ class Body:
         """Return all of the body."""
         return b"".join([chunk async for chunk in self.chunks()])
 
-    def once(self) -> IdempotencyKey | None:
+    def idempotency_key(self) -> IdempotencyKey | None:
         """Return the key with the request's fingerprint, once the body was read; None without a key."""
         if self.key is None or self._hash is None:
             return None
         return IdempotencyKey(self.key, self._hash.hexdigest())
 
-    async def once_read(self) -> IdempotencyKey | None:
+    async def read_idempotency_key(self) -> IdempotencyKey | None:
         """Read what is left of the body, then return the key with the request's fingerprint; None without a key."""
         if not self._complete:
             async for _ in self.chunks():
                 pass
-        return self.once()
+        return self.idempotency_key()
 
     def _too_large(self) -> PayloadTooLargeError:
         return PayloadTooLargeError(f"the body is larger than {self._limit_bytes} bytes, the most that is read here")
@@ -139,15 +139,15 @@ class NoBody:
         self.key = key_of(request)
         self._request = request
 
-    def once(self) -> IdempotencyKey | None:
+    def idempotency_key(self) -> IdempotencyKey | None:
         """Return the key with the request's fingerprint; None without a key."""
         if self.key is None:
             return None
         return IdempotencyKey(self.key, hashlib.blake2b(_target(self._request), digest_size=16).hexdigest())
 
-    async def once_read(self) -> IdempotencyKey | None:
+    async def read_idempotency_key(self) -> IdempotencyKey | None:
         """Return the same: there is nothing to read."""
-        return self.once()
+        return self.idempotency_key()
 
 
 def _target(request: Request) -> bytes:

@@ -16,8 +16,8 @@ Row = TypeVar("Row")
 
 def kept(scope: str, body: Body | NoBody, render: Callable[[Row], tuple[int, bytes]]) -> KeptAnswer[Row] | None:
     """Return what keeps a write's answer, once the body was read; None without a key."""
-    once = body.once()
-    return None if once is None else KeptAnswer(scope, once, render)
+    key = body.idempotency_key()
+    return None if key is None else KeptAnswer(scope, key, render)
 
 
 async def answered_once(
@@ -62,11 +62,11 @@ async def kept_after(
     Raises:
         KeyReusedError: the key came with another request meanwhile.
     """
-    once = body.once()
-    if once is None:
+    key = body.idempotency_key()
+    if key is None:
         return body_response(status, answer)
-    first = await answers.keep(scope, once.key, Answer(once.fingerprint, status, answer))
-    require_same(first, once)
+    first = await answers.keep(scope, key.key, Answer(key.fingerprint, status, answer))
+    require_same(first, key)
     return body_response(first.status, first.body, replayed=replayed or (first.status, first.body) != (status, answer))
 
 
@@ -74,17 +74,17 @@ async def _first_answer(answers: Answers, scope: str, body: Body | NoBody) -> Re
     answer = None if body.key is None else await answers.find(scope, body.key)
     if answer is None:
         return None
-    once = await body.once_read()
-    if once is not None:
-        require_same(answer, once)
+    key = await body.read_idempotency_key()
+    if key is not None:
+        require_same(answer, key)
     return body_response(answer.status, answer.body, replayed=True)
 
 
-def require_same(first: Answer, once: IdempotencyKey) -> None:
+def require_same(first: Answer, key: IdempotencyKey) -> None:
     """Check that a kept answer is that of this request.
 
     Raises:
         KeyReusedError: it is another's.
     """
-    if first.fingerprint != once.fingerprint:
-        raise KeyReusedError(f"idempotency key {once.key!r} was already used with a different request")
+    if first.fingerprint != key.fingerprint:
+        raise KeyReusedError(f"idempotency key {key.key!r} was already used with a different request")

@@ -182,7 +182,7 @@ class KeptAnswer(Generic[Row]):
     """
 
     scope: str
-    once: IdempotencyKey
+    key: IdempotencyKey
     render: Callable[[Row], tuple[int, bytes] | None]
 
 

@@ -130,7 +130,7 @@ def _kept(
         row, put = written
         return None if put is RunPut.UNCHANGED else keep.render((_fresh(opened, row, begin), put))
 
-    return KeptAnswer(keep.scope, keep.once, render)
+    return KeptAnswer(keep.scope, keep.key, render)
 
 
 def _fresh(opened: OpenDataset, row: RunRow, begin: RunState) -> RunDescription:

@@ -287,7 +287,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     values = decode_plain(_PATCH, await body.whole()).given()
 
     async def act() -> Response:
-        described, again = await use_cases.change_settings(dataset, run, values, body.once())
+        described, again = await use_cases.change_settings(dataset, run, values, body.idempotency_key())
         return await kept_after(
             use_cases.answers, scope, body, 200, encode(Run.from_description(described)), replayed=again
         )
@@ -311,7 +311,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     step = decode_plain(_REWIND, await body.whole()).step
 
     async def act() -> Response:
-        described, again = await use_cases.rewind_run(dataset, run, step, body.once())
+        described, again = await use_cases.rewind_run(dataset, run, step, body.idempotency_key())
         return await kept_after(
             use_cases.answers, scope, body, 200, encode(Run.from_description(described)), replayed=again
         )

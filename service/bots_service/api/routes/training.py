@@ -217,7 +217,7 @@ async def select_tasks(request: Request) -> Response:
     )
 
     async def answered() -> Response:
-        selection, dataset, again = await use_cases.select_tasks(wish, body.once())
+        selection, dataset, again = await use_cases.select_tasks(wish, body.idempotency_key())
         return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
     # A report goes on when its client has left: once it is durable, the client's retry is answered at once.
@@ -246,5 +246,5 @@ async def report_outcomes(request: Request) -> Response:
     report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
     tell_names(request, {"dataset": report.dataset, "run": report.run})
     require_dataset(request, report.dataset)
-    reported = await use_cases.report_outcomes(report, body.once())
+    reported = await use_cases.report_outcomes(report, body.idempotency_key())
     return json_response(ReportResponse.from_result(reported), replayed=reported.duplicate)

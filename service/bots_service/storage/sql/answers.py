@@ -55,7 +55,7 @@ class SqlAnswers:
         return await self._database.write(job)
 
 
-def answered_once(
+def keeping_answer(
     job: Job[Value], keep: KeptAnswer[Value] | None, clock: Callable[[], float] = time.time
 ) -> Job[Value]:
     """Return the job so that it also keeps its answer, and is refused where one is kept.
@@ -67,8 +67,8 @@ def answered_once(
     if keep is None:
         return job
 
-    def once(connection: Connection) -> Value:
-        key, fingerprint = keep.once.key, keep.once.fingerprint
+    def keeping(connection: Connection) -> Value:
+        key, fingerprint = keep.key.key, keep.key.fingerprint
         first = _found(connection, keep.scope, key)
         if first is not None and first.fingerprint != fingerprint:
             raise KeyReusedError(f"idempotency key {key!r} was already used with a different request")
@@ -80,7 +80,7 @@ def answered_once(
             connection.execute(_INSERT, _row(keep.scope, key, Answer(fingerprint, *rendered), clock()))
         return value
 
-    return once
+    return keeping
 
 
 def _row(scope: str, key: str, answer: Answer, now: float) -> dict[str, Any]:

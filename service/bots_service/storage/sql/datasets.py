@@ -15,7 +15,7 @@ from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetErr
 from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, TaskBlock
 from bots_service.retention import STAGES_S
-from bots_service.storage.sql.answers import answered_once
+from bots_service.storage.sql.answers import keeping_answer
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
 from bots_service.storage.sql.database import Database, SqlRow
@@ -233,7 +233,7 @@ class SqlDatasets:
             create(connection, name, stage, facts, self._clock())
             return _row(connection, stage)
 
-        return await self._database.write(answered_once(job, keep, self._clock))
+        return await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def append(
         self, row: DatasetRow, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
@@ -245,7 +245,7 @@ class SqlDatasets:
             append(connection, row, stage, facts)
             return _row(connection, row.id)
 
-        return await self._database.write(answered_once(job, keep, self._clock))
+        return await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def retire(self, row: DatasetRow, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so)."""
@@ -255,7 +255,7 @@ class SqlDatasets:
             retire(connection, row, own)
             return _row(connection, row.id)
 
-        return await self._database.write(answered_once(job, keep, self._clock))
+        return await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def delete(self, row: DatasetRow, keep: KeptAnswer[None] | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
@@ -263,7 +263,7 @@ class SqlDatasets:
         def job(connection: Connection) -> None:
             connection.execute(_DELETE, {"dataset": row.id})
 
-        await self._database.write(answered_once(job, keep, self._clock))
+        await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.

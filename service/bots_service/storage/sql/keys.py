@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, exists, func, insert, select, upda
 from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
 from bots_service.ports.records import KeptAnswer
-from bots_service.storage.sql.answers import answered_once
+from bots_service.storage.sql.answers import keeping_answer
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import api_keys
 
@@ -68,7 +68,7 @@ class SqlKeys:
             connection.execute(insert(api_keys), _columns_of(row))
             return row
 
-        return await self._database.write(answered_once(job, keep, self._clock))
+        return await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def revoke(self, key_id: str, keep: KeptAnswer[None] | None = None) -> None:
         """Revoke a key; one that is revoked already stays so."""
@@ -78,7 +78,7 @@ class SqlKeys:
                 raise UnknownApiKeyError(f"no key {key_id!r}")
             connection.execute(_REVOKE, {"key_id": key_id, "now": self._clock()})
 
-        await self._database.write(answered_once(job, keep, self._clock))
+        await self._database.write(keeping_answer(job, keep, self._clock))
 
 
 def _any_exists(connection: Connection) -> bool:

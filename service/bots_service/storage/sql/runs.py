@@ -12,7 +12,7 @@ from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.records import Capacity, KeptAnswer, Parent, RunPut, RunRow
-from bots_service.storage.sql.answers import answered_once
+from bots_service.storage.sql.answers import keeping_answer
 from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, encode_body
 from bots_service.storage.sql.database import Database, SqlRow
@@ -129,7 +129,7 @@ class SqlRuns:
         def job(connection: Connection) -> tuple[RunRow, RunPut]:
             return self._put(connection, dataset_id, name, settings, fork)
 
-        return await self._database.write(answered_once(job, keep, self._clock))
+        return await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
         """Delete the run with its journal and snapshots; a `default` run is made anew, empty."""
@@ -139,7 +139,7 @@ class SqlRuns:
             if gone.rowcount and row.name == DEFAULT_RUN:
                 insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), self._clock())
 
-        await self._database.write(answered_once(job, keep, self._clock))
+        await self._database.write(keeping_answer(job, keep, self._clock))
 
     def _put(
         self, connection: Connection, dataset_id: int, name: str, settings: RunSettings, fork: Origin | None

@@ -4,7 +4,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from bots_service.errors import UnknownRunError
 from bots_service.ports.records import KeptAnswer, RunRow, SnapshotRow
-from bots_service.storage.sql.answers import answered_once
+from bots_service.storage.sql.answers import keeping_answer
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import runs, snapshots
 
@@ -51,7 +51,7 @@ class SqlSnapshots:
         self, run: RunRow, row: SnapshotRow, blob: bytes, keep: KeptAnswer[SnapshotRow] | None = None
     ) -> SnapshotRow:
         """Store a state's bytes; one that is there for this seq stays, and becomes wanted if this one is."""
-        return await self._database.write(answered_once(lambda connection: _save(connection, run, row, blob), keep))
+        return await self._database.write(keeping_answer(lambda connection: _save(connection, run, row, blob), keep))
 
     async def newest(self, run: RunRow, up_to: int) -> tuple[SnapshotRow, bytes] | None:
         """Return the snapshot with the greatest seq that is not beyond `up_to`."""
