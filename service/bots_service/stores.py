@@ -4,19 +4,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 from sqlalchemy import make_url
 
-from bots_service.ports.backup import Exports, Imports
-from bots_service.ports.catalog import Answers, Datasets, Health, Runs
-from bots_service.ports.history import Outlooks, Retention, Sizes
-from bots_service.ports.hot import Leases, States
-from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.keys import Keys, RateLimits
 from bots_service.ports.records import Capacity
+from bots_service.ports.stores import DurableStores, HotStores
 from bots_service.settings import Settings
 from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryRateLimits, MemoryStates
 from bots_service.storage.sql.answers import SqlAnswers
@@ -37,35 +31,6 @@ if TYPE_CHECKING:
     from bots_service.storage.redis.connection import RedisConnection
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DurableStores:
-    """What is kept in the database, a store for each port. health: of the database, by what is examined."""
-
-    answers: Answers
-    datasets: Datasets
-    runs: Runs
-    journal: Journal
-    snapshots: Snapshots
-    outlooks: Outlooks
-    sizes: Sizes
-    keys: Keys
-    retention: Retention
-    exports: Exports
-    imports: Imports
-    health: dict[str, Health]
-
-
-@dataclass(frozen=True, slots=True)
-class HotStores:
-    """What is live. is_shared: other processes see it too. health: of each server behind it, by name."""
-
-    states: States
-    leases: Leases
-    limits: RateLimits
-    is_shared: bool
-    health: dict[str, Health]
 
 
 @asynccontextmanager

@@ -9,43 +9,16 @@ from fastapi import FastAPI
 from bots_service.api.app import create_app
 from bots_service.api.overload import Limits
 from bots_service.api.uploads import UploadLimits
-from bots_service.engine.catch_up import CatchUp
-from bots_service.engine.live_runs import LiveRuns
-from bots_service.engine.open_runs import OpenDatasets, OpenRuns
-from bots_service.engine.replay import Replay, SaveSnapshot
-from bots_service.engine.replicas import FollowReplicas, TellReplicas
+from bots_service.engine.engine import Engine
 from bots_service.errors import BotsError
 from bots_service.metrics.process import Metrics
 from bots_service.metrics.training import TrainingMetrics
+from bots_service.ports.stores import DurableStores, HotStores
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import head
-from bots_service.stores import DurableStores, HotStores, open_database, open_hot_stores, sql_stores
+from bots_service.stores import open_database, open_hot_stores, sql_stores
 from bots_service.usecases import UseCases
-from bots_service.usecases.append_tasks import AppendTasks
-from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
-from bots_service.usecases.change_run import ChangeSettings, RewindRun, TakeSnapshot
-from bots_service.usecases.delete import DeleteDataset, DeleteRun
-from bots_service.usecases.describe import DescribeRun, ListDatasets
-from bots_service.usecases.export_backup import ExportBackup
-from bots_service.usecases.import_backup import ImportBackup
-from bots_service.usecases.import_dataset import ImportDataset
-from bots_service.usecases.manage_keys import CreateKey, RevokeKey
-from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
-from bots_service.usecases.prune import Prune
-from bots_service.usecases.put_run import PutRun
-from bots_service.usecases.read_run import (
-    ReadCalibration,
-    ReadCurve,
-    ReadHistory,
-    ReadJournal,
-    ReadLeases,
-    ReadOutlooks,
-)
-from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import OK, Readiness
-from bots_service.usecases.report_outcomes import ReportOutcomes
-from bots_service.usecases.retire_tasks import RetireTasks
-from bots_service.usecases.select_tasks import SelectTasks
 
 if TYPE_CHECKING:
     from bots_service.tracing import OtlpTracer
@@ -102,12 +75,13 @@ async def open_use_cases(
     """
     sending = nullcontext() if tracer is None else aclosing(tracer)
     async with sending, open_database(settings) as database, open_hot_stores(settings) as hot:
-        opened = use_cases(Parts(settings, sql_stores(settings, database), hot, metrics.training))
+        engine = build_engine(settings, sql_stores(settings, database), hot, metrics.training)
+        opened = build_use_cases(settings, engine)
         watch(opened.readiness, metrics)
         async with AsyncExitStack() as background:
             for work in (
                 opened.readiness.in_background,
-                opened.authenticate.known.in_background,
+                opened.known_keys.in_background,
                 opened.follow_replicas.in_background,
                 opened.observe_runs.in_background,
                 opened.prune.in_background,
@@ -116,82 +90,18 @@ async def open_use_cases(
             yield opened
 
 
-class Parts:
-    """What several use cases share, by name: the stores, and what keeps runs live over them."""
-
-    def __init__(self, settings: Settings, stores: DurableStores, hot: HotStores, metrics: TrainingMetrics) -> None:
-        """Make the rest over the stores."""
-        self.settings, self.hot, self.metrics, self.at_work = settings, hot, metrics, metrics.runs
-        self.states, self.leases = hot.states, hot.leases
-        self.answers, self.keys = stores.answers, stores.keys
-        self.datasets, self.runs = stores.datasets, stores.runs
-        self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
-        self.outlooks, self.sizes = stores.outlooks, stores.sizes
-        self.exports, self.imports = stores.exports, stores.imports
-        self.health = {**stores.health, **hot.health}
-        self.known_keys = KnownKeys(self.keys)
-        self.live, self.save = LiveRuns(), SaveSnapshot(self.snapshots, every=settings.snapshot_every)
-        self.open_datasets = OpenDatasets(self.datasets, max_bytes=settings.cache_bytes, cache=metrics.caches.datasets)
-        self.open_runs = OpenRuns(self.runs, self.open_datasets)
-        self.tell_replicas = TellReplicas(self.runs, self.states)
-        replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
-        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save, replay, metrics)
-        self.look_at_run = LookAtRun(
-            self.open_runs, self.catch_up, self.journal, self.leases, self.outlooks, self.sizes, self.at_work
-        )
-        self.describe = DescribeRun(self.runs, self.open_datasets, self.open_runs, self.catch_up, self.leases)
+def build_engine(settings: Settings, stores: DurableStores, hot: HotStores, metrics: TrainingMetrics) -> Engine:
+    """Return what the use cases are made of."""
+    return Engine(stores, hot, metrics, snapshot_every=settings.snapshot_every, cache_bytes=settings.cache_bytes)
 
 
-def use_cases(parts: Parts) -> UseCases:
-    """Return the use cases, made of their parts."""
-    p = parts
-    return UseCases(
-        datasets=p.datasets,
-        answers=p.answers,
-        readiness=Readiness(p.health),
-        keys=p.keys,
-        authenticate=Authenticate(p.known_keys, p.hot.limits, p.metrics.caches.keys, admin_digest(p.settings)),
-        create_key=CreateKey(p.keys, p.known_keys),
-        revoke_key=RevokeKey(p.keys, p.known_keys),
-        list_datasets=ListDatasets(p.datasets),
-        import_dataset=ImportDataset(p.datasets, p.open_datasets, p.tell_replicas),
-        append_tasks=AppendTasks(p.datasets, p.open_datasets, p.tell_replicas),
-        retire_tasks=RetireTasks(p.datasets, p.open_datasets, p.tell_replicas),
-        delete_dataset=DeleteDataset(p.datasets, p.open_datasets, p.runs, p.states, p.leases, p.at_work),
-        put_run=PutRun(p.runs, p.open_datasets, p.open_runs, p.catch_up, p.states, p.leases, p.describe),
-        change_settings=ChangeSettings(p.open_runs, p.journal, p.catch_up, p.describe),
-        describe_run=p.describe,
-        delete_run=DeleteRun(p.runs, p.open_runs, p.states, p.leases, p.at_work),
-        rewind_run=RewindRun(p.open_runs, p.journal, p.catch_up, p.leases, p.describe),
-        take_snapshot=TakeSnapshot(p.open_runs, p.catch_up, p.snapshots, p.save),
-        read_tasks=ReadTasks(p.open_runs, p.catch_up),
-        read_history=ReadHistory(p.open_runs, p.catch_up, p.journal),
-        read_curve=ReadCurve(p.open_runs, p.catch_up, p.journal),
-        read_outlooks=ReadOutlooks(p.open_runs, p.catch_up, p.outlooks),
-        read_calibration=ReadCalibration(p.open_runs, p.catch_up, p.journal),
-        read_journal=ReadJournal(p.open_runs, p.catch_up, p.journal),
-        read_leases=ReadLeases(p.open_runs, p.catch_up, p.leases),
-        select_tasks=SelectTasks(p.open_runs, p.catch_up, p.leases, p.live, p.metrics),
-        report_outcomes=ReportOutcomes(p.open_runs, p.journal, p.catch_up, p.leases, p.metrics),
-        follow_replicas=FollowReplicas(p.journal, p.catch_up, p.open_runs, p.at_work, is_needed=p.hot.is_shared),
-        observe_runs=ObserveRuns(p.look_at_run, p.at_work),
-        export_backup=ExportBackup(p.exports, p.datasets, p.snapshots),
-        import_backup=ImportBackup(p.imports, p.datasets, p.open_runs, p.states, p.leases, p.tell_replicas),
-        prune=prune(p, p.settings.keep_journal_days),
-    )
-
-
-def prune(p: Parts, keep_days: float | None) -> Prune:
-    """Return what removes old journal entries, by itself where days are given."""
-    return Prune(p.retention, p.datasets, p.runs, p.journal, p.snapshots, p.open_runs, p.catch_up, keep_days)
+def build_use_cases(settings: Settings, engine: Engine) -> UseCases:
+    """Return the use cases."""
+    admin_key = None if settings.admin_key is None else settings.admin_key.get_secret_value()
+    return UseCases(engine, admin_key=admin_key, keep_journal_days=settings.keep_journal_days)
 
 
 def watch(readiness: Readiness, metrics: Metrics) -> None:
     """Let metrics show what this process knows of itself and its stores."""
     metrics.watch_state(lambda: readiness().is_ready)
     metrics.watch_stores(lambda: {part: said == OK for part, said in readiness().checks.items()})
-
-
-def admin_digest(settings: Settings) -> bytes | None:
-    """Return the digest of the operator's own key, None if none was set."""
-    return None if settings.admin_key is None else digest_of(settings.admin_key.get_secret_value())

@@ -4,36 +4,18 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from bots_service.engine.catch_up import CatchUp
-from bots_service.engine.live_runs import LiveRuns
-from bots_service.engine.open_runs import OpenDatasets, OpenRuns
-from bots_service.engine.replay import Replay, SaveSnapshot
-from bots_service.engine.replicas import FollowReplicas, TellReplicas
+from bots_service.engine.engine import Engine
+from bots_service.engine.replicas import FollowReplicas
 from bots_service.metrics.training import TrainingMetrics
+from bots_service.ports.stores import DurableStores, HotStores
 from bots_service.usecases import UseCases
-from bots_service.usecases.describe import DescribeRun
 from tests.simulator.fake_hot import FakeLeases, FakeStates, Hot, HotLink
 from tests.simulator.fake_sql import FakeDatasets, FakeJournal, FakeRuns, FakeSnapshots, Sql
 from tests.simulator.links import Link, Network, Process
-
-# What simulated trainers call; the rest of the use cases is not made.
-CALLED = {
-    *(
-        "import_dataset",
-        "append_tasks",
-        "retire_tasks",
-        "put_run",
-        "change_settings",
-        "describe_run",
-        "rewind_run",
-        "take_snapshot",
-    ),
-    *("read_history", "select_tasks", "report_outcomes"),
-}
 
 _AT_WORK: contextvars.ContextVar[Process | None] = contextvars.ContextVar("at_work", default=None)
 
@@ -61,10 +43,17 @@ class Replica:
         self.process = Process(self.name)
         to_sql = Link(self._network, self.process, "sql")
         to_hot = HotLink(Link(self._network, self.process, "hot"))
-        clock = lambda: self._network.loop.now  # noqa: E731 - one line of three arguments
-        parts = _parts(self._sql, to_sql, self._hot, to_hot, self._snapshot_every, clock)
-        self.use = _use_cases(parts)
-        self._spawn(_following(_follower(parts)))
+        stores, hot = _fakes(self._sql, to_sql, self._hot, to_hot)
+        engine = Engine(
+            stores,
+            hot,
+            TrainingMetrics(CollectorRegistry()),
+            snapshot_every=self._snapshot_every,
+            cache_bytes=2**30,
+            clock=lambda: self._network.loop.now,
+        )
+        self.use = UseCases(engine)
+        self._spawn(_following(engine.follow_replicas))
 
     def crash(self) -> None:
         self.process.die()
@@ -95,51 +84,22 @@ class Replica:
         return self._network.loop.create_task(work, context=context)
 
 
-def _follower(parts: dict[str, Any]) -> FollowReplicas:
-    asked = (parts[name] for name in ("journal", "catch_up", "open_runs", "at_work"))
-    return FollowReplicas(*asked, is_needed=True)
-
-
 async def _following(replicas: FollowReplicas) -> None:
     async with replicas.in_background():
         await asyncio.Event().wait()
 
 
-def _made(kind: type[Any], parts: dict[str, Any]) -> Any:
-    """Return a part of the service, made of others, each found by the name of a field."""
-    return kind(**{part.name: parts[part.name] for part in fields(kind)})
-
-
-def _parts(
-    sql: Sql, to_sql: Link, hot: Hot, to_hot: HotLink, snapshot_every: int, clock: Callable[[], float]
-) -> dict[str, Any]:
-    """Return what the use cases are made of, as `wiring` has it, over fake stores."""
-    metrics = TrainingMetrics(CollectorRegistry())
-    parts: dict[str, Any] = {
+def _fakes(sql: Sql, to_sql: Link, hot: Hot, to_hot: HotLink) -> tuple[DurableStores, HotStores]:
+    """Return fake stores, with as much of each as simulated trainers call."""
+    called: dict[str, Any] = {
         "datasets": FakeDatasets(sql, to_sql),
         "runs": FakeRuns(sql, to_sql),
         "journal": FakeJournal(sql, to_sql),
         "snapshots": FakeSnapshots(sql, to_sql),
-        "states": FakeStates(hot, to_hot),
-        "leases": FakeLeases(hot, to_hot),
-        "live": LiveRuns(),
-        "metrics": metrics,
-        "at_work": metrics.runs,
+        "health": {},
     }
-    parts["save"] = parts["save_snapshot"] = SaveSnapshot(parts["snapshots"], every=snapshot_every, clock=clock)
-    parts["open_datasets"] = OpenDatasets(parts["datasets"], max_bytes=2**30, cache=metrics.caches.datasets)
-    parts["open_runs"] = OpenRuns(parts["runs"], parts["open_datasets"])
-    for name, kind in (
-        ("tell_replicas", TellReplicas),
-        ("replay", Replay),
-        ("catch_up", CatchUp),
-        ("describe", DescribeRun),
-    ):
-        parts[name] = _made(kind, parts)
-    return parts
-
-
-def _use_cases(parts: dict[str, Any]) -> UseCases:
-    kinds = get_type_hints(UseCases)
-    made: dict[str, Any] = {name: _made(kinds[name], parts) if name in CALLED else None for name in kinds}
-    return UseCases(**made)
+    others: dict[str, Any] = dict.fromkeys({field.name for field in fields(DurableStores)} - called.keys())
+    states: Any = FakeStates(hot, to_hot)
+    leases: Any = FakeLeases(hot, to_hot)
+    limits: Any = None
+    return DurableStores(**called, **others), HotStores(states, leases, limits, is_shared=True, health={})

@@ -62,5 +62,5 @@ async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tup
         for _ in range(2):
             hot = await stack.enter_async_context(open_hot_stores(settings))
             both.append(Replica.over(world.folder, settings, world.database, hot=hot))
-        await both[0].hot.states.register(await both[0].row())  # the dataset was made without Redis
+        await both[0].parts.states.register(await both[0].row())  # the dataset was made without Redis
         yield both[0], both[1]

@@ -1,16 +1,10 @@
 """A replica: use cases over a database and a Redis that it shares with others."""
 
-from bots_service.stores import HotStores
 from tests.usecases.world import World
 
 
 class Replica(World):
-    """One service's worth of use cases, with the stores that it shares."""
-
-    @property
-    def hot(self) -> HotStores:
-        """The stores that it shares."""
-        return self.parts.hot
+    """One service's worth of use cases."""
 
     async def follow(self) -> None:
         """Look once for what others did."""

@@ -246,7 +246,7 @@ async def test_a_key_made_elsewhere_works_at_once(process, empty):
 async def test_a_key_revoked_elsewhere_is_refused_within_five_seconds(process, empty):
     _, key = await process.make(READER)
     replica = empty.beside()
-    async with replica.parts.known_keys.in_background():
+    async with replica.use.known_keys.in_background():
         caller = await replica.use.authenticate(key)
         assert caller.key is not None
         await process.revoke(caller.key, None)

@@ -202,7 +202,7 @@ class Clock:
 async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World, took_s: float):
     clock, rounds = Clock(), []
     at_work = watched.parts.at_work
-    observing = ObserveRuns(watched.parts.look_at_run, at_work, clock=clock)
+    observing = ObserveRuns(watched.use.look_at_run, at_work, clock=clock)
 
     def last_used() -> dict[tuple[str, str], float]:
         rounds.append(clock.now)
@@ -222,7 +222,7 @@ async def test_looking_takes_no_more_than_a_twentieth_of_the_time(watched: World
 async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.MonkeyPatch):
     parts = watched.parts
     known = parts.catch_up.newest_or_known
-    observing = ObserveRuns(parts.look_at_run, parts.at_work, every_s=0.001)
+    observing = ObserveRuns(watched.use.look_at_run, parts.at_work, every_s=0.001)
     wrong = [RuntimeError("a bug")]
 
     async def faulty(self, run) -> KnownState:

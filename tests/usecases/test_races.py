@@ -49,7 +49,7 @@ async def test_a_report_that_others_can_not_see_says_so_whatever_other_requests_
 ):
     here, _ = replicas
     await here.report(outcome("t1"))
-    states, leases = here.hot.states, here.hot.leases
+    states, leases = here.parts.states, here.parts.leases
     publish, release = states.publish, leases.release
 
     async def cut_off(run: RunRow, state: RunState, token: str) -> PublishResult:
@@ -73,7 +73,7 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
     here, there = replicas
     await here.report(outcome("t0"))
     await there.select(1)
-    publish, tries = here.hot.states.publish, list[int]()
+    publish, tries = here.parts.states.publish, list[int]()
 
     async def wiped_before(run: RunRow, state: RunState, token: str) -> PublishResult:
         tries.append(state.seq)
@@ -82,7 +82,7 @@ async def test_reports_are_acknowledged_although_the_shared_store_is_wiped_befor
         return await publish(run, state, token)
 
     with monkeypatch.context() as wiping:
-        wiping.setattr(here.hot.states, "publish", wiped_before)
+        wiping.setattr(here.parts.states, "publish", wiped_before)
         calls = (here.use.report_outcomes(ReportRequest(POOL, [outcome(f"t{task}")]), None) for task in range(1, 9))
         async with asyncio.timeout(30):
             reported = await asyncio.gather(*calls)
@@ -98,7 +98,7 @@ async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_
 ):
     here, _ = replicas
     receipt = await here.report(outcome("t0"))
-    take = here.hot.leases.acquire
+    take = here.parts.leases.acquire
 
     async def wiped_before(*arguments: Any, **options: Any) -> LeaseResult:
         with redis_server.client() as client:
@@ -107,7 +107,7 @@ async def test_a_selection_is_made_alone_where_the_shared_store_is_wiped_before_
 
     monkeypatch.setattr(select_module, "PATIENCE_S", 0.1)
     with monkeypatch.context() as wiping:
-        wiping.setattr(here.hot.leases, "acquire", wiped_before)
+        wiping.setattr(here.parts.leases, "acquire", wiped_before)
         async with asyncio.timeout(30):
             made = await asyncio.gather(*(here.select(4) for _ in range(3)))
     assert [(selection.seq, selection.degraded) for selection in made] == [(receipt.seq, True)] * 3

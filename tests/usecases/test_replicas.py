@@ -283,13 +283,13 @@ async def test_a_run_that_can_not_be_followed_keeps_no_other_from_being_followed
         await there.select(1, name)
         run = await here.opened(name)
         await here.parts.journal.append(run.row, _draft(here, run, 3))
-    newest = there.hot.states.newest
+    newest = there.parts.states.newest
 
     async def damaged(run: RunRow) -> PublishedState:
         if run.name == "default":
             raise DamagedStateError("damaged")
         return await newest(run)
 
-    monkeypatch.setattr(there.hot.states, "newest", damaged)
+    monkeypatch.setattr(there.parts.states, "newest", damaged)
     await there.follow()
     assert (await there.state("side")).seq == 1

@@ -16,19 +16,21 @@ from bots_service.core.entries import Entry, Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.engine.dataset_builder import DatasetHeader
+from bots_service.engine.engine import Engine
 from bots_service.engine.open_runs import OpenRun
 from bots_service.metrics.process import Metrics
 from bots_service.ports.records import IdempotencyKey, RunRow, Selection, TaskBlock
+from bots_service.ports.stores import HotStores
 from bots_service.settings import Settings
 from bots_service.storage.sql.codecs import decode_body
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sqlite import SqliteDatabase
-from bots_service.stores import HotStores, memory_stores, sql_stores
+from bots_service.stores import memory_stores, sql_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from bots_service.usecases.select_tasks import Wish
-from bots_service.wiring import Parts, use_cases
+from bots_service.wiring import build_engine, build_use_cases
 from tests.usecases.ports import Wrap
 
 POOL = "pool"
@@ -77,18 +79,18 @@ def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
 class World:
     """One service's worth of use cases over the database in a folder.
 
-    parts: what the use cases share. A test that looks inside a service looks here.
+    parts: what the use cases are made of. A test that looks inside a service looks here.
     """
 
     folder: Path
     settings: Settings
     database: Database
-    parts: Parts
+    parts: Engine
     registry: CollectorRegistry  # what the service counts
     use: UseCases = field(init=False)
 
     def __post_init__(self) -> None:
-        self.use = use_cases(self.parts)
+        self.use = build_use_cases(self.settings, self.parts)
 
     @classmethod
     def open(cls, folder: Path, **values: Any) -> Self:
@@ -106,7 +108,8 @@ class World:
                 hot = replace(hot, **{name: wrap(getattr(hot, name))})
             else:
                 stores = replace(stores, **{name: wrap(getattr(stores, name))})
-        return cls(folder, settings, database, Parts(settings, stores, hot, metrics.training), metrics.registry)
+        engine = build_engine(settings, stores, hot, metrics.training)
+        return cls(folder, settings, database, engine, metrics.registry)
 
     def beside(self, *, hot: HotStores | None = None, **wrapped: Wrap) -> Self:
         """Another process's memory over the same database."""

@@ -1,12 +1,8 @@
-"""What the service can do, one verb a file."""
+"""What the service can do, one verb or one family of verbs a file, and how all of them are made."""
 
-from dataclasses import dataclass
-
-from bots_service.engine.replicas import FollowReplicas
-from bots_service.ports.catalog import Answers, Datasets
-from bots_service.ports.keys import Keys
+from bots_service.engine.engine import Engine
 from bots_service.usecases.append_tasks import AppendTasks
-from bots_service.usecases.authenticate import Authenticate
+from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
 from bots_service.usecases.change_run import ChangeSettings, RewindRun, TakeSnapshot
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe import DescribeRun, ListDatasets
@@ -14,7 +10,7 @@ from bots_service.usecases.export_backup import ExportBackup
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
-from bots_service.usecases.observe_runs import ObserveRuns
+from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
 from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_run import (
@@ -32,39 +28,66 @@ from bots_service.usecases.retire_tasks import RetireTasks
 from bots_service.usecases.select_tasks import SelectTasks
 
 
-@dataclass(frozen=True, slots=True)
 class UseCases:
-    """All that the API may call, and what works beside it. datasets, answers and keys are read as they are."""
+    """All that the API may call, and what works in the background. datasets, answers and keys are read as they are."""
 
-    datasets: Datasets
-    answers: Answers
-    keys: Keys
-    readiness: Readiness
-    authenticate: Authenticate
-    create_key: CreateKey
-    revoke_key: RevokeKey
-    list_datasets: ListDatasets
-    import_dataset: ImportDataset
-    append_tasks: AppendTasks
-    retire_tasks: RetireTasks
-    delete_dataset: DeleteDataset
-    put_run: PutRun
-    change_settings: ChangeSettings
-    describe_run: DescribeRun
-    delete_run: DeleteRun
-    rewind_run: RewindRun
-    take_snapshot: TakeSnapshot
-    read_tasks: ReadTasks
-    read_history: ReadHistory
-    read_curve: ReadCurve
-    read_outlooks: ReadOutlooks
-    read_calibration: ReadCalibration
-    read_journal: ReadJournal
-    read_leases: ReadLeases
-    select_tasks: SelectTasks
-    report_outcomes: ReportOutcomes
-    follow_replicas: FollowReplicas
-    observe_runs: ObserveRuns
-    export_backup: ExportBackup
-    import_backup: ImportBackup
-    prune: Prune
+    def __init__(self, engine: Engine, *, admin_key: str | None = None, keep_journal_days: float | None = None) -> None:
+        """Make all use cases.
+
+        Args:
+            engine: what they are made of.
+            admin_key: the operator's own key, None without one.
+            keep_journal_days: the age at which journal entries are pruned; None keeps all.
+        """
+        self.datasets, self.answers, self.keys = engine.datasets, engine.answers, engine.keys
+        self._make_training(engine)
+        self._make_datasets(engine)
+        self._make_runs(engine)
+        self._make_reading(engine)
+        self._make_keys(engine, None if admin_key is None else digest_of(admin_key))
+        self._make_upkeep(engine, keep_journal_days)
+
+    def _make_training(self, e: Engine) -> None:
+        self.select_tasks = SelectTasks(e.open_runs, e.catch_up, e.leases, e.live, e.metrics)
+        self.report_outcomes = ReportOutcomes(e.open_runs, e.journal, e.catch_up, e.leases, e.metrics)
+
+    def _make_datasets(self, e: Engine) -> None:
+        self.list_datasets = ListDatasets(e.datasets)
+        self.import_dataset = ImportDataset(e.datasets, e.open_datasets, e.tell_replicas)
+        self.append_tasks = AppendTasks(e.datasets, e.open_datasets, e.tell_replicas)
+        self.retire_tasks = RetireTasks(e.datasets, e.open_datasets, e.tell_replicas)
+        self.delete_dataset = DeleteDataset(e.datasets, e.open_datasets, e.runs, e.states, e.leases, e.at_work)
+
+    def _make_runs(self, e: Engine) -> None:
+        self.describe_run = describe = DescribeRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.leases)
+        self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.states, e.leases, describe)
+        self.change_settings = ChangeSettings(e.open_runs, e.journal, e.catch_up, describe)
+        self.rewind_run = RewindRun(e.open_runs, e.journal, e.catch_up, e.leases, describe)
+        self.take_snapshot = TakeSnapshot(e.open_runs, e.catch_up, e.snapshots, e.save_snapshot)
+        self.delete_run = DeleteRun(e.runs, e.open_runs, e.states, e.leases, e.at_work)
+
+    def _make_reading(self, e: Engine) -> None:
+        self.read_tasks = ReadTasks(e.open_runs, e.catch_up)
+        self.read_history = ReadHistory(e.open_runs, e.catch_up, e.journal)
+        self.read_curve = ReadCurve(e.open_runs, e.catch_up, e.journal)
+        self.read_outlooks = ReadOutlooks(e.open_runs, e.catch_up, e.outlooks)
+        self.read_calibration = ReadCalibration(e.open_runs, e.catch_up, e.journal)
+        self.read_journal = ReadJournal(e.open_runs, e.catch_up, e.journal)
+        self.read_leases = ReadLeases(e.open_runs, e.catch_up, e.leases)
+
+    def _make_keys(self, e: Engine, admin_digest: bytes | None) -> None:
+        self.known_keys = known = KnownKeys(e.keys)
+        self.authenticate = Authenticate(known, e.limits, e.metrics.caches.keys, admin_digest)
+        self.create_key = CreateKey(e.keys, known)
+        self.revoke_key = RevokeKey(e.keys, known)
+
+    def _make_upkeep(self, e: Engine, keep_journal_days: float | None) -> None:
+        self.readiness = Readiness(e.health)
+        self.follow_replicas = e.follow_replicas
+        self.look_at_run = LookAtRun(e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.sizes, e.at_work)
+        self.observe_runs = ObserveRuns(self.look_at_run, e.at_work)
+        self.export_backup = ExportBackup(e.exports, e.datasets, e.snapshots)
+        self.import_backup = ImportBackup(e.imports, e.datasets, e.open_runs, e.states, e.leases, e.tell_replicas)
+        self.prune = Prune(
+            e.retention, e.datasets, e.runs, e.journal, e.snapshots, e.open_runs, e.catch_up, keep_journal_days
+        )

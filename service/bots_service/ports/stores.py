@@ -1,0 +1,39 @@
+"""The stores of one process, each behind its port."""
+
+from dataclasses import dataclass
+
+from bots_service.ports.backup import Exports, Imports
+from bots_service.ports.catalog import Answers, Datasets, Health, Runs
+from bots_service.ports.history import Outlooks, Retention, Sizes
+from bots_service.ports.hot import Leases, States
+from bots_service.ports.journal import Journal, Snapshots
+from bots_service.ports.keys import Keys, RateLimits
+
+
+@dataclass(frozen=True, slots=True)
+class DurableStores:
+    """What is kept in the database, a store for each port. health: of the database, by what is examined."""
+
+    answers: Answers
+    datasets: Datasets
+    runs: Runs
+    journal: Journal
+    snapshots: Snapshots
+    outlooks: Outlooks
+    sizes: Sizes
+    keys: Keys
+    retention: Retention
+    exports: Exports
+    imports: Imports
+    health: dict[str, Health]
+
+
+@dataclass(frozen=True, slots=True)
+class HotStores:
+    """What is live. is_shared: other processes see it too. health: of each server behind it, by name."""
+
+    states: States
+    leases: Leases
+    limits: RateLimits
+    is_shared: bool
+    health: dict[str, Health]
