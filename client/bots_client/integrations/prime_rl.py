@@ -36,11 +36,11 @@ class ServiceSampler(TaskSampler):
         self.tasks_per_step = tasks_per_step
         self.success = success
         self.observed = 0
-        self.buffer = TaskBuffer(selector, tasks_per_step)
+        self.task_buffer = TaskBuffer(selector, tasks_per_step)
 
     def __next__(self) -> vf.Task:
         """Return the task to roll out next."""
-        [(task, _)] = self.buffer.take(1)
+        [(task, _)] = self.task_buffer.take(1)
         return self.tasks[task]
 
     def observe(self, group: list[vf.Episode]) -> None:
@@ -64,7 +64,7 @@ class ServiceSampler(TaskSampler):
         """Rewind to a checkpoint; what was observed and not yet reported is forgotten."""
         self.selector.load_state_dict(state_dict)
         self.observed = 0
-        self.buffer.clear()
+        self.task_buffer.clear()
 
     def metrics(self) -> dict[str, float]:
         """Return what to draw over the training, such as bots/effective_task_ratio."""

@@ -53,7 +53,7 @@ class ServiceRows(RolloutDataSource):
         )
         self.selector.register()
         # slime's other rollouts ask for all groups at once; what they leave would wait for the next rollout.
-        self.buffer = TaskBuffer(
+        self.task_buffer = TaskBuffer(
             self.selector, args.rollout_batch_size if args.rollout_function_path == FULLY_ASYNC else 1
         )
         _sources.append(self)
@@ -62,7 +62,7 @@ class ServiceRows(RolloutDataSource):
 
     def get_samples(self, num_samples: int) -> list[list[Sample]]:
         """Return a group of samples for each of so many tasks; their metadata tell the task and its selection."""
-        return [self._group(task, selection.selection_id) for task, selection in self.buffer.take(num_samples)]
+        return [self._group(task, selection.selection_id) for task, selection in self.task_buffer.take(num_samples)]
 
     def _group(self, task: str, selection_id: str) -> list[Sample]:
         origin = {TASK_ID: task, SELECTION_ID: selection_id}
@@ -116,7 +116,7 @@ class ServiceRows(RolloutDataSource):
         super().load(rollout_id)
         if self.args.load is not None and (path := _state_file(self.args.load, rollout_id)).exists():
             self.selector.load_state_dict(json.loads(path.read_text(encoding="utf-8")), step=rollout_id)
-            self.buffer.clear()
+            self.task_buffer.clear()
 
 
 class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):

@@ -70,7 +70,7 @@ class BotsDataset(RLHFDataset):
         self._rows = rows_by_id(self.dataframe, wanted.columns)
         self.selector = wanted.selector(self._rows)
         _check_reach(self.selector.client.direct.url)
-        self._buffer = TaskBuffer(self.selector, self._prompts_per_step)
+        self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step)
         self._prompts = 0
         self._made_at: tuple[int, int, bool] | None = None
 
@@ -81,7 +81,9 @@ class BotsDataset(RLHFDataset):
         if self._prompts >= self._prompts_per_step:
             self._close_step(self.selector)
         self._prompts += len(positions)
-        return [self._chosen(task, selection, self.selector) for task, selection in self._buffer.take(len(positions))]
+        return [
+            self._chosen(task, selection, self.selector) for task, selection in self._task_buffer.take(len(positions))
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the run stands, for the checkpoint, after closing the step."""
@@ -94,7 +96,7 @@ class BotsDataset(RLHFDataset):
         """Take the run back to where it stood at the checkpoint."""
         if self.selector is not None:
             self.selector.load_state_dict(state)
-            self._buffer.clear()
+            self._task_buffer.clear()
             self._prompts = 0
 
     def _chosen(self, task: str, selection: Selection, selector: Selector) -> dict[str, Any]:
