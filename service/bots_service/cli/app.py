@@ -5,18 +5,15 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import backups, datasets, keys, runs, service, steps
-from bots_service.cli import history as beliefs
-from bots_service.cli import history as charts
+from bots_service.cli import backups, datasets, history, keys, runs, service, steps
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
-from bots_service.cli.history import journal
 
 app = typer.Typer(
     name="bots",
-    help="Tells LLM reinforcement-finetuning jobs which tasks to train on next. "
-    "BOTS_URL says where the service is, BOTS_API_KEY opens it.",
+    help="Select the RL tasks that a model can learn from right now. "
+    "BOTS_URL is the service's address, BOTS_API_KEY your API key.",
     cls=OneLineGroup,
     no_args_is_help=True,
     invoke_without_command=True,
@@ -27,10 +24,8 @@ app = typer.Typer(
 
 
 @app.callback()
-def bots(
-    *, version: Annotated[bool, typer.Option("--version", help="Show this program's version and leave.")] = False
-) -> None:
-    """Say the version where it is asked for; else the command that follows does its work."""
+def bots(*, version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    """Print the version with --version; otherwise do nothing."""
     if version:
         typer.echo(f"bots {__version__}")
         raise typer.Exit
@@ -42,13 +37,13 @@ app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
 app.command()(steps.select)
 app.command()(steps.report)
-app.command()(beliefs.tasks)
-app.command()(beliefs.history)
-app.command()(charts.curve)
-app.command()(charts.calibration)
-app.command()(journal)
-app.command()(beliefs.rewind)
-app.command()(beliefs.snapshot)
+app.command()(history.tasks)
+app.command()(history.history)
+app.command()(history.curve)
+app.command()(history.calibration)
+app.command()(history.journal)
+app.command()(history.rewind)
+app.command()(history.snapshot)
 app.command()(backups.export)
 app.command("import")(backups.import_)
 app.command()(backups.prune)

@@ -18,17 +18,17 @@ SUFFIX = ".botsbackup"
 def export(
     dataset: Dataset,
     run: Annotated[
-        str | None, typer.Option("--run", help="Only this run, without the tasks.", show_default=False)
+        str | None, typer.Option("--run", help="Export only this run, without the tasks.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write.", show_default=f"DATASET[.RUN]{SUFFIX}", dir_okay=False),
+        typer.Option("-o", "--output", help="Output file.", show_default=f"DATASET[.RUN]{SUFFIX}", dir_okay=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a dataset with all its runs, or one run of it, to one checksummed file."""
+    """Export a dataset with all its runs, or one run, to a checksummed file."""
     file = output or Path(f"{dataset}{SUFFIX}" if run is None else f"{dataset}.{run}{SUFFIX}")
     if file.exists() and not force:
         raise CommandError(f"{file} is there already; choose another with -o, or replace it with --force")
@@ -39,18 +39,20 @@ def export(
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(help="What `bots export` wrote.", exists=True, dir_okay=False, show_default=False)
+        Path,
+        typer.Argument(help="Backup file written by `bots export`.", exists=True, dir_okay=False, show_default=False),
     ],
     name: Annotated[
-        str | None, typer.Option("--as", help="Name of the dataset.", show_default="as it was", metavar="NAME")
+        str | None, typer.Option("--as", help="New name of the dataset.", show_default="as in the file", metavar="NAME")
     ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", help="Of a file with one run: its name.", show_default="as it was")
+        str | None,
+        typer.Option("--run", help="New name of the run, if the file holds one run.", show_default="as in the file"),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put back what `bots export` wrote, here or in another service: all of it, or nothing."""
+    """Import a file written by `bots export`, into this or another service: all of it or nothing."""
     from bots_service.cli.upload import progress_bar
 
     with connected(url) as client, progress_bar(file.name) as advance:
@@ -63,13 +65,14 @@ def import_(
 
 def prune(
     keep_days: Annotated[
-        float | None, typer.Option(help="Age up to which entries stay.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS")
+        float | None,
+        typer.Option(help="Keep entries younger than this many days.", min=0.0, show_default="BOTS_KEEP_JOURNAL_DAYS"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; tell what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove journal entries that are too old, as the service does by itself every hour."""
+    """Remove old journal entries now; the service does this every hour."""
     with connected(url) as client:
         done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
     rows = ((one.dataset, one.run, count(one.entries), count(one.seq)) for one in done.runs)
@@ -78,10 +81,10 @@ def prune(
 
 
 def write_whole(file: Path, chunks: Iterable[bytes]) -> int:
-    """Write the chunks beside the file, then put them in its place, so that half a file is never taken for one.
+    """Write the chunks to a temporary file, then rename it, so that a truncated file is never taken for a backup.
 
     Returns:
-        How many bytes it has.
+        size of the file in bytes.
     """
     from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 

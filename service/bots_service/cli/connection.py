@@ -1,4 +1,4 @@
-"""The way to the service, and the options that say where it is."""
+"""Connecting to the service, and the options that all commands share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", envvar="BOTS_URL", help="Where the service is; else http://127.0.0.1:8000.", show_default=False
+        "--url", envvar="BOTS_URL", help="Address of the service; default http://127.0.0.1:8000.", show_default=False
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
 
@@ -26,7 +26,7 @@ ATTEMPTS = 3  # a person waits: a service that is not there is told within half 
 
 @contextmanager
 def connected(url: str | None, *, attempts: int = ATTEMPTS) -> Iterator["Client"]:
-    """Open the way to the service; the key, if any, comes from BOTS_API_KEY."""
+    """Connect to the service; the API key comes from BOTS_API_KEY."""
     import httpx
 
     from bots_client import Client, Retries, UnreachableError

@@ -24,12 +24,12 @@ class IdSource(StrEnum):
     ROW = "row"
 
 
-app = typer.Typer(help="Make, list, change and delete datasets.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, change and delete datasets.", no_args_is_help=True)
 
 Files = Annotated[
     list[Path],
     typer.Argument(
-        help="CSV, JSON, JSON Lines or Parquet; a folder stands for its files by name.",
+        help="CSV, JSON, JSON Lines or Parquet; a folder means all its files, in name order.",
         metavar="FILE...",
         exists=True,
         show_default=False,
@@ -37,21 +37,29 @@ Files = Annotated[
 ]
 Id = Annotated[
     list[str] | None,
-    typer.Option("--id", help='Column of the id; several are joined by ":".', metavar="COLUMN", show_default="id"),
+    typer.Option(
+        "--id", help='ID column; repeat it to join several columns with ":".', metavar="COLUMN", show_default="id"
+    ),
 ]
 IdFrom = Annotated[
     IdSource,
-    typer.Option(help="The values of the --id columns, a hash of them, or the row's number from 0 over all files."),
+    typer.Option(
+        help="Make IDs from the --id columns' values, a hash of them, or row numbers (from 0, over all files)."
+    ),
 ]
 FileInId = Annotated[
-    bool, typer.Option("--file-in-id", help='Begin each id with its file\'s name, as in "math:17"; rows count anew.')
+    bool,
+    typer.Option(
+        "--file-in-id",
+        help='Prefix each ID with its file\'s name, as in "math:17"; row numbers start at 0 in each file.',
+    ),
 ]
-SkipRepeats = Annotated[bool, typer.Option("--skip-repeats", help="Leave out rows whose id came before.")]
+SkipRepeats = Annotated[bool, typer.Option("--skip-repeats", help="Skip rows with a repeated ID.")]
 References = Annotated[
     list[str] | None,
     typer.Option(
         "--reference",
-        help="Column with a reference model's pass rates, or lists of its rewards; weakest first.",
+        help="Column with a reference model's pass rates or reward lists; repeat it, weakest model first.",
         metavar="COLUMN",
     ),
 ]
@@ -67,21 +75,21 @@ TASKS_SHOWN = 5
 def import_(
     files: Files,
     *,
-    name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset.", show_default="the file's name")] = None,
     id_: Id = None,
     id_from: IdFrom = IdSource.COLUMNS,
     file_in_id: FileInId = False,
     skip_repeats: SkipRepeats = False,
     reference: References = None,
     tag: Tags = None,
-    description: Annotated[str, typer.Option(help="For people.", show_default=False)] = "",
+    description: Annotated[str, typer.Option(help="Description for readers.", show_default=False)] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read everything, show the first tasks, send none.")
+        bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a dataset of files, streamed.
+    """Create a dataset from files.
 
     COLUMN may lead into a column, as extra_info.index does. A .jsonl or .parquet file that is as the service reads it
     (id, reference_pass_rates, tags) needs no columns named.
@@ -114,7 +122,7 @@ def append(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add the tasks of files to a dataset: all, or none if one is refused."""
+    """Add the tasks in files to a dataset: all of them, or none if one is invalid."""
     from bots_service.cli.upload import append_source
 
     source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
@@ -153,11 +161,13 @@ def show_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
 @app.command()
 def retire(
     dataset: Dataset,
-    ids: Annotated[list[str], typer.Argument(help='Tasks; "-" reads them from stdin, one a line.', show_default=False)],
+    ids: Annotated[
+        list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.', show_default=False)
+    ],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take tasks out of all further selections."""
+    """Retire tasks: they are never selected again."""
     chosen = [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if ids == ["-"] else ids
     with connected(url) as client:
         change = client.retire_tasks(dataset, chosen)
@@ -168,11 +178,11 @@ def retire(
 @app.command()
 def delete(
     dataset: Dataset,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a dataset with its runs and all they learned, for ever."""
+    """Permanently delete a dataset with its runs and their history."""
     with connected(url) as client:
         found = client.dataset(dataset)
         confirm(f"Delete dataset {dataset} with {tasks_told(found.tasks)} and all its runs, for ever?", yes=yes)

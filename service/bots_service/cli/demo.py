@@ -22,18 +22,18 @@ LOGGED = 100  # steps between two lines where there is no terminal
 
 
 def demo(
-    steps: Annotated[int, typer.Option(help="The first so many steps of the run.", min=1, max=500)] = 500,
+    steps: Annotated[int, typer.Option(help="Number of steps to replay.", min=1, max=500)] = 500,
     count: Annotated[int, typer.Option(help="Tasks per step.", min=1, max=600)] = 32,
-    seed: Annotated[int, typer.Option(help="Of every draw.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     both_references: Annotated[
-        bool, typer.Option("--both-references", help="Only the problems with both references.")
+        bool, typer.Option("--both-references", help="Use only the problems with both references.")
     ] = False,
-    url: Annotated[str | None, typer.Option(help="Address of a service; else it starts one of its own.")] = None,
+    url: Annotated[str | None, typer.Option(help="Address of a service; by default the demo starts its own.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a real GRPO run: BOTS beside uniform choice.
+    """Replay a real GRPO run and compare BOTS with uniform sampling.
 
-    Twice: with all 890 problems, then with the 678 whose pass rates are known for both reference models.
+    It runs twice: with all 890 problems, then with the 678 that have pass rates of both reference models.
     """
     from bots_service.demo.display import closing_table
     from bots_service.demo.recording import recorded_run

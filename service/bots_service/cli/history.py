@@ -1,4 +1,4 @@
-"""`bots tasks`, `history`, `curve`, `calibration`, `journal`, `rewind`, `snapshot`: what a run believes, and why."""
+"""`bots tasks`, `history`, `curve`, `calibration`, `journal`, `rewind`, `snapshot`: a run's belief and history."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -22,21 +22,22 @@ def tasks(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these tasks.", show_default=False)] = None,
     *,
     run: RunName = "default",
-    tag: Annotated[str | None, typer.Option(help="Only tasks that bear it.", show_default=False)] = None,
+    tag: Annotated[str | None, typer.Option(help="Only tasks with this tag.", show_default=False)] = None,
     search: Annotated[
-        str | None, typer.Option(help="Only tasks whose id contains it; a and A are the same.", show_default=False)
+        str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.", show_default=False)
     ] = None,
     sort: Annotated[
         str | None,
         typer.Option(
-            help="index, mean, distance (to the target), evidence or last_step; -mean descends.", show_default="index"
+            help="index, mean, distance (to the target), evidence or last_step; -mean sorts descending.",
+            show_default="index",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run believes about its tasks."""
+    """Show a run's predicted success rate for each task."""
     with connected(url) as client:
         found = list(client.tasks(dataset, run, ids=ids or (), tag=tag, search=search, sort=sort, limit=limit))
         matching = len(found)
@@ -67,12 +68,14 @@ def _believed(task: "TaskBelief") -> tuple[str, ...]:
 def history(
     dataset: Dataset,
     run: RunName = "default",
-    after_step: Annotated[int | None, typer.Option(help="Only later steps.", min=0, show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = STEPS_SHOWN,
+    after_step: Annotated[
+        int | None, typer.Option(help="Only steps after this one.", min=0, show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of steps.", min=1)] = STEPS_SHOWN,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the closed steps of a run, the last ones unless told otherwise."""
+    """Show the last closed steps of a run, or those after --after-step."""
     with connected(url) as client:
         if after_step is None:
             after_step = max(client.run(dataset, run).step - limit, 0)
@@ -96,14 +99,14 @@ def history(
 
 def rewind(
     dataset: Dataset,
-    step: Annotated[int, typer.Argument(help="The step to go back to.", min=0, show_default=False)],
+    step: Annotated[int, typer.Argument(help="Step to go back to.", min=0, show_default=False)],
     run: RunName = "default",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a run back to a step, as a trainer to its checkpoint.
+    """Rewind a run to a step, for example to a trainer's checkpoint.
 
-    Its history stays. What was selected before counts for nothing afterwards.
+    Its journal is kept. Reports for selections made before the rewind are rejected.
     """
     with connected(url) as client:
         found = client.rewind(dataset, step, run)
@@ -114,11 +117,11 @@ def rewind(
 def snapshot(
     dataset: Dataset,
     run: RunName = "default",
-    list_: Annotated[bool, typer.Option("--list", help="List what is stored; store nothing.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the stored snapshots instead of storing one.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Store the state of a run, so recovery has less to do."""
+    """Store a snapshot of a run's state, so that recovery is faster."""
     with connected(url) as client:
         found = list(client.snapshots(dataset, run)) if list_ else [client.snapshot(dataset, run)]
     rows = (
@@ -140,11 +143,11 @@ STEPS_TOLD = 200
 def curve(
     dataset: Dataset,
     run: RunName = "default",
-    points: Annotated[int, typer.Option(help="At most so many.", min=1, max=2000)] = POINTS_SHOWN,
+    points: Annotated[int, typer.Option(help="Maximum number of points.", min=1, max=2000)] = POINTS_SHOWN,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's history in few points, each of them some steps taken together."""
+    """Show a run's history in a few points, each of which aggregates consecutive steps."""
     with connected(url) as client:
         found = client.curve(dataset, run, points=points)
     nothing = f"no step of run {run} is closed yet"
@@ -154,11 +157,13 @@ def curve(
 def calibration(
     dataset: Dataset,
     run: RunName = "default",
-    steps: Annotated[int, typer.Option(help="Of so many of the last steps.", min=1, max=1000)] = STEPS_TOLD,
+    steps: Annotated[
+        int, typer.Option(help="Number of steps to compare, counted from the last.", min=1, max=1000)
+    ] = STEPS_TOLD,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was predicted before the last steps beside what came."""
+    """Compare predicted and observed rewards."""
     with connected(url) as client:
         found = client.calibration(dataset, run, steps=steps)
     rows = (
@@ -179,7 +184,7 @@ def calibration(
 
 
 def _drawn(found: "Curve") -> "RenderableType":
-    """Return the points as a table, on a terminal with their effective task ratios as a line above it."""
+    """Return the points as a table; on a terminal, with a sparkline of the effective task ratios."""
     rows = (
         (
             f"{count(one.first_step)} to {count(one.last_step)}",
@@ -205,11 +210,11 @@ def _drawn(found: "Curve") -> "RenderableType":
 def journal(
     dataset: Dataset,
     run: RunName = "default",
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+    limit: Annotated[int, typer.Option(help="Maximum number of entries.", min=1)] = 50,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what changed a run, the newest first; what a rewind took out of its history too."""
+    """Show a run's journal, newest entry first, including entries undone by a rewind."""
     with connected(url) as client:
         found = list(client.journal(dataset, run, limit=limit))
     rows = (
@@ -221,7 +226,7 @@ def journal(
 
 
 def said(entry: "JournalEntry") -> str:
-    """Return what an entry did, to read."""
+    """Describe a journal entry in words."""
     if entry.tasks is not None:
         closes = ", closed a step" if entry.closed else ""
         return (

@@ -14,11 +14,11 @@ from bots_service.cli.output import moment, sheet, show, table
 if TYPE_CHECKING:
     from bots_client import ApiKey
 
-app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 
 
 class KeyScope(StrEnum):
-    """What a key may do; `ports.keys` has the same, and numpy on its heels."""
+    """What a key may do; repeats `ports.keys`, whose import would load numpy."""
 
     READ = "read"
     SELECT = "select"
@@ -44,24 +44,29 @@ def seconds(text: str) -> float:
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="For people.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the key.", show_default=False)],
     scope: Annotated[
         list[KeyScope],
-        typer.Option("--scope", help="What it may do; may be repeated.", show_default=False),
+        typer.Option("--scope", help="Scope of the key; may be repeated.", show_default=False),
     ],
     dataset: Annotated[
         list[str],
-        typer.Option("--dataset", help="Names it is good for, such as guru-*; may be repeated.", metavar="PATTERN"),
+        typer.Option(
+            "--dataset", help="Datasets it gives access to, such as guru-*; may be repeated.", metavar="PATTERN"
+        ),
     ],
-    rate: Annotated[float | None, typer.Option(help="Calls a second.", show_default="as many as it likes")] = None,
-    burst: Annotated[int | None, typer.Option(help="Calls at once.", show_default="those of one second")] = None,
+    rate: Annotated[float | None, typer.Option(help="Maximum requests per second.", show_default="unlimited")] = None,
+    burst: Annotated[
+        int | None, typer.Option(help="Maximum burst of requests.", show_default="those of one second")
+    ] = None,
     expires_in: Annotated[
-        float | None, typer.Option(help="Such as 30d or 12h.", parser=seconds, metavar="TIME", show_default="never")
+        float | None,
+        typer.Option(help="Lifetime, such as 30d or 12h.", parser=seconds, metavar="TIME", show_default="never"),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and show it, this once; the service keeps only what tells it from others."""
+    """Create an API key and show it once; the service stores only its digest."""
     if rate is None and burst is not None:
         raise typer.BadParameter("say --rate too", param_hint="--burst")
     with connected(url) as client:
@@ -75,7 +80,7 @@ def create(
 
 @app.command("list")
 def list_(url: Url = None, as_json: AsJson = False) -> None:
-    """List the keys, oldest first, without what makes them keys."""
+    """List the API keys, oldest first, without their secrets."""
     with connected(url) as client:
         found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
     rows = (described(one).values() for one in found)
@@ -89,20 +94,18 @@ def list_(url: Url = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def revoke(
-    id_: Annotated[
-        str, typer.Argument(metavar="ID", help="Of the key; `bots keys list` shows it.", show_default=False)
-    ],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Key ID, as shown by `bots keys list`.", show_default=False)],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a key back: within 5 seconds it opens nothing any more."""
+    """Revoke an API key; it stops working within 5 seconds."""
     with connected(url) as client:
         client.revoke_key(id_)
     show({"revoked": id_}, lambda: f"key {id_} is revoked", as_json=as_json)
 
 
 def whoami(url: Url = None, as_json: AsJson = False) -> None:
-    """Show what the key in BOTS_API_KEY is called, and what it may do."""
+    """Show the name, scopes and datasets of the key in BOTS_API_KEY."""
     with connected(url) as client:
         found = client.whoami()
     rows = {
@@ -116,7 +119,7 @@ def whoami(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def described(key: "ApiKey") -> dict[str, str]:
-    """Return what a key is, to read."""
+    """Return a key's fields as labelled text."""
     rate = key.rate_limit
     return {
         "id": key.id,
@@ -130,7 +133,7 @@ def described(key: "ApiKey") -> dict[str, str]:
 
 
 def state_of(key: "ApiKey", now: datetime) -> str:
-    """Return whether a key opens anything, and until when."""
+    """Return whether a key is valid, and until when."""
     if key.revoked_at is not None:
         return f"revoked {moment(key.revoked_at)}"
     if key.expires_at is None:

@@ -23,42 +23,48 @@ R = TypeVar("R")
 def _settings(
     *,
     belief: Annotated[str | None, typer.Option(help="Kind of belief: bots.")] = None,
-    forgetting: Annotated[float | None, typer.Option(help="Share of the past that each step drops: lambda.")] = None,
-    implicit_weight: Annotated[float | None, typer.Option(help="Trust in what other tasks imply: rho.")] = None,
-    rollouts_per_task: Annotated[
-        float | None, typer.Option(help="Rollouts that one implied observation stands for: m; 0: learned.", min=0)
+    forgetting: Annotated[
+        float | None, typer.Option(help="Forgetting factor lambda: share of past evidence dropped at each step.")
     ] = None,
-    target: Annotated[float | None, typer.Option(help="Success probability to look for.")] = None,
+    implicit_weight: Annotated[
+        float | None, typer.Option(help="Weight rho of evidence implied by other tasks.")
+    ] = None,
+    rollouts_per_task: Annotated[
+        float | None,
+        typer.Option(help="Rollouts m that one implied observation counts for; 0: learned from reports.", min=0),
+    ] = None,
+    target: Annotated[float | None, typer.Option(help="Target success rate.")] = None,
     prior: Annotated[
-        tuple[float, float] | None, typer.Option(help="Belief about an unknown task.", metavar="ALPHA BETA")
+        tuple[float, float] | None, typer.Option(help="Beta prior of a task without evidence.", metavar="ALPHA BETA")
     ] = None,
     capability: Annotated[
-        CapabilityRule | None, typer.Option(help="How the model's place along the references is found.")
+        CapabilityRule | None, typer.Option(help="How the model's capability relative to the references is estimated.")
     ] = None,
     capability_momentum: Annotated[
-        float | None, typer.Option(help="How much each step keeps of what earlier ones say of capability: gamma.")
+        float | None, typer.Option(help="Momentum gamma of the capability estimate.")
     ] = None,
-    strategy: Annotated[Strategy | None, typer.Option(help="How tasks are chosen.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of the softmax strategy.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of every draw.")] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help="Selection strategy.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     tasks_per_step: Annotated[
-        int | None, typer.Option(help="A step closes with so many tasks; 0: with each report.", min=0)
+        int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
     ] = None,
     reward_range: Annotated[
         tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.", metavar="LOW HIGH")
     ] = None,
     lease_seconds: Annotated[
-        float | None, typer.Option(help="How long a selected task is kept from other selections.")
+        float | None,
+        typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
     ] = None,
 ) -> None:
-    """Hold the options; never called."""
+    """Declare the options of all settings; never called."""
 
 
 _NONE_AT_0 = ("rollouts_per_task", "tasks_per_step")
 
 
 def with_settings(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command, in place of its `**settings`, an option for each; it gets those that are given."""
+    """Replace a command's `**settings` by one option for each setting; the command gets those that are given."""
     own = inspect.signature(command)
     kept = [parameter for parameter in own.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     options = inspect.signature(_settings).parameters
@@ -78,7 +84,7 @@ def with_settings(command: Callable[P, R]) -> Callable[P, R]:
 Settings = Any  # what `**settings` holds: names of `bots_client.GivenSettings` with their values
 
 
-app = typer.Typer(help="Make, list, change and delete runs.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, change and delete runs.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the run.")]
 
@@ -108,13 +114,13 @@ def show_(dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJ
 def create(
     dataset: Dataset,
     run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
-    fork: Annotated[str | None, typer.Option(help="Begin with the belief of this run.", metavar="RUN")] = None,
-    fork_step: Annotated[int | None, typer.Option(help="As it was after this step.", metavar="STEP")] = None,
+    fork: Annotated[str | None, typer.Option(help="Start from the belief of this run.", metavar="RUN")] = None,
+    fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
     url: Url = None,
     as_json: AsJson = False,
     **settings: Settings,
 ) -> None:
-    """Make a run, or set all settings of one that has seen nothing yet; what is left out takes its default."""
+    """Create a run, or set all settings of an empty one; settings left out take their defaults."""
     if fork is None and fork_step is not None:
         raise typer.BadParameter("name the run to fork with --fork", param_hint="--fork-step")
     with connected(url) as client:
@@ -127,7 +133,7 @@ def create(
 def set_(
     dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJson = False, **settings: Settings
 ) -> None:
-    """Change settings of a run from the next step on; what is left out stays."""
+    """Change settings of a run from the next step on; settings left out keep their values."""
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
     with connected(url) as client:
@@ -139,11 +145,11 @@ def set_(
 def delete(
     dataset: Dataset,
     run: Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.', show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a run with all it learned, for ever."""
+    """Permanently delete a run and its history."""
     with connected(url) as client:
         found = client.run(dataset, run)
         confirm(f"Delete run {run} of {dataset} at step {count(found.step)}, for ever?", yes=yes)
@@ -152,12 +158,12 @@ def delete(
 
 
 def ratio(run: "Run") -> str:
-    """Return a run's effective task ratio, to read."""
+    """Format a run's effective task ratio."""
     return number(run.totals.effective / run.totals.reported if run.totals.reported else None)
 
 
 def described(run: "Run") -> dict[str, str]:
-    """Return what a run is and has seen, to read."""
+    """Return a run's state and totals as labelled text."""
     totals, fork = run.totals, run.forked_from
     settings = {
         name: " ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)

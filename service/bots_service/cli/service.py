@@ -16,7 +16,7 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(
         "--database-url",
-        help="sqlite:/// and a path, or postgresql://; else BOTS_DATABASE_URL, else a file in ./data. "
+        help="sqlite:/// and a path, or postgresql://; default: BOTS_DATABASE_URL, then a file in ./data. "
         "Others on this machine see a command's options: a password belongs into the variable.",
     ),
 ]
@@ -25,24 +25,26 @@ DatabaseUrl = Annotated[
 def serve(
     *,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one.", show_default="8000")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where the database file lies if none is named.", show_default="data")
+        Path | None, typer.Option(help="Folder of the database file, if no database is named.", show_default="data")
     ] = None,
     database_url: DatabaseUrl = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL).", show_default="1"),
+        typer.Option(
+            help="Number of processes; more than one needs PostgreSQL and Redis (BOTS_REDIS_URL).", show_default="1"
+        ),
     ] = None,
     insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Listen beyond loopback although the service has no API keys.")
+        bool | None, typer.Option("--insecure", help="Allow other machines to connect although there are no API keys.")
     ] = None,
     log_format: Annotated[
-        Literal["console", "json"] | None, typer.Option(help="How log lines are written.", show_default="console")
+        Literal["console", "json"] | None, typer.Option(help="Log format.", show_default="console")
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(help="Lowest level to log.", show_default="info"),
+        typer.Option(help="Minimum log level.", show_default="info"),
     ] = None,
 ) -> None:
     """Start the service.
@@ -67,10 +69,10 @@ def serve(
 
 def migrate(
     database_url: DatabaseUrl = None,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if there is something to do.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Fail if a migration is pending; change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the database's tables to the newest revision."""
+    """Migrate the database to the newest revision."""
     settings = settings_with(database_url=database_url)
     file = database_file(settings)
     from bots_service.storage.sql.migrate import current, head, is_new_enough, upgrade

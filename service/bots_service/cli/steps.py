@@ -88,27 +88,34 @@ def _outcome_in(file: str, place: int, row: Any) -> Outcome:
 
 
 Key = Annotated[
-    str | None, typer.Option("--key", help="Idempotency key: the same one does not count twice.", show_default=False)
+    str | None,
+    typer.Option(
+        "--key", help="Idempotency key: a repeated request with it has no further effect.", show_default=False
+    ),
 ]
 
 
 def select(
     dataset: Dataset,
-    number_of_tasks: Annotated[int, typer.Argument(metavar="COUNT", help="How many tasks.", min=1, show_default=False)],
+    number_of_tasks: Annotated[
+        int, typer.Argument(metavar="COUNT", help="Number of tasks.", min=1, show_default=False)
+    ],
     *,
     run: RunName = "default",
-    tag: Annotated[list[str] | None, typer.Option(help="Only tasks that bear one of these.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only tasks with one of these tags.")] = None,
     quota: Annotated[
         list[str] | None,
-        typer.Option(help="How many of a tag (math=24), or which share (math=0.75).", metavar="TAG=COUNT"),
+        typer.Option(help="Number (math=24) or share (math=0.75) of tasks with a tag.", metavar="TAG=COUNT"),
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Task that is not wanted.", metavar="TASK")] = None,
-    uniform_share: Annotated[float | None, typer.Option(help="Share chosen by chance.", min=0, max=1)] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Task ID to exclude.", metavar="TASK")] = None,
+    uniform_share: Annotated[
+        float | None, typer.Option(help="Share of tasks selected uniformly at random.", min=0, max=1)
+    ] = None,
     key: Key = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose the tasks to train on next."""
+    """Select the tasks to train on next."""
     quotas = dict(map(quota_of, quota or ()))
     with connected(url) as client:
         selection = client.select(
@@ -132,20 +139,24 @@ def report(
     ] = None,
     *,
     file: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help='JSON with outcomes; "-" is stdin.', show_default=False)
+        str | None,
+        typer.Option("--from", metavar="FILE", help='JSON file with outcomes; "-" reads stdin.', show_default=False),
     ] = None,
     run: RunName = "default",
     selection: Annotated[
-        str | None, typer.Option(help="Id of the selection the tasks came from.", show_default=False)
+        str | None, typer.Option(help="ID of the selection that these tasks belong to.", show_default=False)
     ] = None,
     close: Annotated[
-        bool | None, typer.Option("--close/--keep-open", help="Whether the step ends.", show_default="as the run says")
+        bool | None,
+        typer.Option(
+            "--close/--keep-open", help="Close the training step or not.", show_default="as the run's settings say"
+        ),
     ] = None,
     key: Key = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record what the rollouts showed."""
+    """Report rollout outcomes."""
     outcomes = [outcome_of(text) for text in outcome or ()]
     if file is not None:
         read, said = read_report(file)
@@ -169,7 +180,7 @@ def quota_of(text: str) -> tuple[str, int | float]:
 
 
 def readable(selection: "Selection") -> "RenderableType":
-    """Return a selection, to read."""
+    """Return a selection as a table."""
     from rich.console import Group
 
     rows = ((task.id, number(task.draw), number(task.mean), number(task.evidence, 1)) for task in selection.tasks)
@@ -179,7 +190,7 @@ def readable(selection: "Selection") -> "RenderableType":
 
 
 def told(receipt: "Receipt") -> str:
-    """Return a receipt, to read."""
+    """Describe a receipt in words."""
     if receipt.duplicate:
         return f"counted before, as entry {receipt.seq}; nothing changed"
     after = count(receipt.step)
