@@ -28,7 +28,7 @@ def test_the_variables_that_are_named_exist(path):
 
 def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"at most {CONNECTIONS} for each process" in DEPLOYMENT
-    assert f"at most {FINISH_S:g} s for requests under way" in DEPLOYMENT
+    assert f"at most {FINISH_S:g} s for requests in progress" in DEPLOYMENT
 
 
 def test_the_names_of_the_page_are_those_of_the_files():
