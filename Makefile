@@ -14,13 +14,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PAGE := service/bots_service/api/page/files
 PINS := constraints.txt pyproject.toml client/pyproject.toml
+# What `make check-words` reads. Decisions are dated records, and stay as they were written.
+PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \
+	tools benchmarks deploy examples migrations service/bots_service/*.py $(addprefix service/bots_service/,api/page demo \
+	doctor metrics serving storage/postgres.py storage/sql storage/sqlite.py)
 
-# Images often set it. Python would then compile all anew at each start, and the tests start hundreds of processes.
+# Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench clean \
 	setup test-tools toolchains chromium constraints \
-	check-format check-lint check-types check-imports check-names check-seams check-sizes check-migrations check-api
+	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {split($$1, name, ":"); printf "make %-18s %s\n", name[1], $$2}' Makefile
@@ -28,10 +32,10 @@ help:
 serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
 	@$(BIN)/bots serve $(ARGS)
 
-demo: $(VENV)/.run ## Replay a real training run: BOTS beside uniform choice
+demo: $(VENV)/.run ## Replay a real training run, and compare BOTS with uniform sampling
 	@$(BIN)/bots demo $(ARGS)
 
-finetune: $(VENV)/.trainers ## Finetune a small model by GRPO: BOTS beside uniform choice, 40 minutes; ARGS="--small" for a minute or two
+finetune: $(VENV)/.trainers ## Finetune a small model by GRPO, with BOTS and with uniform sampling: 40 minutes; ARGS="--small" takes a minute or two
 	@$(BIN)/python -m examples.grpo_cpu $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
@@ -54,7 +58,7 @@ build/prometheus/usr/bin/prometheus:
 test-browser: $(VENV)/.dev chromium ## Run the tests of the page in a real browser (Debian's Chromium)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
 
-# One process: their packages take a while to import, and torch uses all cores by itself.
+# One process: their packages take a while to import, and torch uses all cores already.
 test-trainers: $(VENV)/.trainers ## Run the tests of the trainers' integrations, against the real packages
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/trainers)
 
@@ -73,13 +77,13 @@ toolchains:
 screenshots: $(VENV)/.dev chromium ## Make the README's pictures of the page, from the real replay
 	$(BIN)/python -m tests.browser.screenshots
 
-# It has too many libraries to be unpacked beside us.
+# It has too many libraries to be unpacked into a folder of ours.
 chromium:
 	@command -v chromium >/dev/null || { echo "Installing Chromium"; apt-get -qq update && \
 		apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || { \
 		echo "Chromium is needed, and root to install it: apt-get install chromium" >&2; exit 1; }
 
-# Whatever else a machine has, our lower bounds are tried as they stand: an environment of its own, made anew each time.
+# A fresh environment each time, so that the tests run with exactly our lower bounds.
 LOWEST := build/lowest
 LOWEST_TESTS := tests/core tests/storage tests/metrics tests/api tests/client tests/cli/test_cli_service.py
 
@@ -98,9 +102,9 @@ soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for min
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-check: check-format check-lint check-types check-imports check-names check-seams check-sizes check-migrations check-api ## Check format, style, types, imports, names, seams, sizes, migrations, the API
+check: check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api ## Check format, style, types, imports, names, seams, sizes, words, migrations, the API
 
-bench: $(VENV)/.bench ## Measure speed, beside the published selector
+bench: $(VENV)/.bench ## Measure speed, with the published selector as the baseline
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## Remove the environment and all caches; your data stays
@@ -135,6 +139,10 @@ check-seams: $(VENV)/.dev
 check-sizes: $(VENV)/.dev
 	$(BIN)/python -m tools.check_sizes
 
+# Does our prose avoid the words of .blocklint? That file says what to write instead.
+check-words: $(VENV)/.dev
+	@git ls-files -- $(PROSE) | grep -vE '\.(png|svg|npz|json|ndjson)$$' | xargs $(BIN)/blocklint
+
 # Do the migrations make exactly the tables that the code declares? (what `alembic check` asks, on a fresh database)
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
@@ -156,7 +164,7 @@ $(VENV)/.made:
 		echo "Python 3.11 or later is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
 			"Name a newer one: make PYTHON=python3.13"; exit 1; } >&2
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo "This Python lacks its 'venv' module." \
+		echo "This Python has no 'venv' module." \
 			"On Debian and Ubuntu: apt install python3-venv. Or name another: make PYTHON=python3.13"; exit 1; } >&2
 	@echo "Making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)

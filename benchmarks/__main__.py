@@ -92,7 +92,7 @@ def published_selector(progress: Progress, options: argparse.Namespace) -> trini
 
 
 def measure_kernels(results: Results, progress: Progress, published: trinity.PublishedState | None) -> None:
-    """Measure the kernels, beside the published selector if there is one."""
+    """Measure the kernels, and the published selector if there is one."""
     grid = kernels.QUICK if results.quick else kernels.FULL
     results.topk = published.topk if published else None
     bar = progress.add_task("kernels", total=kernels.cells(grid))
@@ -112,7 +112,7 @@ async def measure_service(results: Results, progress: Progress, *, loads: bool) 
 
 
 async def measure_cluster(results: Results, progress: Progress) -> None:
-    """Measure services that share PostgreSQL and Redis, beside the embedded default."""
+    """Measure services that share PostgreSQL and Redis, and the embedded default."""
     grid = cluster.QUICK if results.quick else cluster.FULL
     bar = progress.add_task("cluster", total=cluster.loads_of(grid))
     with cluster.running_places() as places:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.load import Ask
 
-BODIES = 32  # different reports of each size; making each anew would take this process's time
+BODIES = 32  # different reports of each size; making each again would take this process's time
 
 
 class Asks:

@@ -18,7 +18,7 @@ EMBEDDED, SERVICES, STAYING, WORKERS = "embedded", "2 services", "2 services, ru
 APART = "2 embedded, apart"  # what the machine does at most with two services: they share nothing
 DATASET = "pool"
 COUNT = 32
-LEASE_S = 600.0  # longer than a load, as it is in life: replicas ask anew for leases that they saw end
+LEASE_S = 600.0  # longer than a load, as it is in life: replicas ask again for leases that they saw end
 
 Load = Callable[[Bench], Awaitable[LoadRow]]
 
@@ -27,7 +27,7 @@ Load = Callable[[Bench], Awaitable[LoadRow]]
 class ClusterGrid:
     """Which loads are measured, and for how long each.
 
-    steps: reports of each run before anything is timed; a run's state grows with what it learned lately.
+    steps: reports of each run before anything is timed; a run's state grows with what it learned recently.
     pace: requests a second of the load that does not ask for all it can get.
     """
 

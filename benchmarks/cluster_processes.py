@@ -28,7 +28,7 @@ class Cluster:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of all that runs here, but for their children."""
+        """Process ids of all that runs here, without their children."""
         own = [service.process.pid for service in self.services]
         return [self.postgres.process.pid, self.redis.process.pid, *own]
 
@@ -41,7 +41,7 @@ class Cluster:
         all_at_once(service.start for service in self.services)
 
     def kill(self) -> None:
-        """End everything at once, as losing the machine would, but for what the system has not written yet."""
+        """End everything at once, as losing the machine would; the system still writes its buffers."""
         all_at_once([*(service.kill for service in self.services), self.postgres.kill, self.redis.kill])
 
     def versions(self) -> str:

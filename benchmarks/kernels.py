@@ -1,4 +1,4 @@
-"""One select and one update, beside the published selector, in one process and in turn.
+"""One select and one update, compared with the published selector, in one process and in turn.
 
 Both start from the same posterior, which ours learned (the reference traces in tests/ show that theirs would learn the
 same). What the service builds once per dataset is built before the clock starts; so are their arrays.

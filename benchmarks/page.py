@@ -19,7 +19,7 @@ Written by `make bench` at commit {commit}, on one machine in one run: {machine}
 
 ![Median times of select and update by pool size, and requests a second](../benchmarks/results/latest.svg)
 
-Beside it runs the selector of trinity-rft 0.6.0, the reference implementation of BOTS, in the same process on the same
+The baseline is the selector of trinity-rft 0.6.0, the reference implementation of BOTS, in the same process on the same
 arrays, five calls in turn (its topk by {topk}; its logger, ray, reader and config imports are stubbed). An update of
 ours includes what theirs does not: the tally of effective tasks, and the Brier score and log loss of the belief.
 """
@@ -57,8 +57,8 @@ services can't do on this machine.
 A report is answered once PostgreSQL has it on stable storage (fsync and synchronous_commit are on); Redis keeps its
 append-only file (appendfsync everysec). All places run side by side and are asked in turn; services, PostgreSQL, Redis
 and callers share the machine's cores. The pool has {tasks:,} tasks, and each run had closed {steps} steps before.
-`times`: beside the embedded default. `processor`: milliseconds of processor time that services, stores and callers
-took for each request. It says what bounds the rest: {cores} cores have {cores},000 a second to give.
+`times`: compared with the embedded default. `processor`: milliseconds of processor time that services, stores and
+callers took for each request. It says what bounds the rest: {cores} cores have {cores},000 a second to give.
 
 | request | runs | callers | place | p50 ms | p99 ms | a second | p50, times | a second, times | processor ms |
 |---|---|---|---|---|---|---|---|---|---|
@@ -67,7 +67,7 @@ RECOVERY = """
 ### After a crash
 
 Two services, PostgreSQL and Redis are killed at once with -9 under load, and started again. Seconds from the start of
-the first server. `lost`: acknowledged reports that a selection made afterwards lacked.
+the first server. `lost`: acknowledged reports that a later selection did not see.
 
 | tasks | runs | reports each | reports under load | lost | stores answer | services ready | all runs selected |
 |---|---|---|---|---|---|---|---|

@@ -41,7 +41,7 @@ QUICK = RecoveryGrid(10**4, runs=3, steps=3, callers=4, load_s=0.3, repetitions=
 class RecoveryRow:
     """One kill of everything. The times are counted from the first start of a server.
 
-    reports: acknowledged under load, until the kill. lost: of those, how many a selection made afterwards lacked.
+    reports: acknowledged under load, until the kill. lost: of those, how many a later selection did not see.
     stores_s: until PostgreSQL and Redis answered; ready_s: until all services were ready; answered_s: until a
     selection of every run was answered.
     """

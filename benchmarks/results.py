@@ -36,7 +36,7 @@ class Results:
         return check_targets(self.kernels, self.service, self.cluster, self.recovery)
 
     def save(self, folder: Path) -> Path:
-        """Write the figures to <commit>.json, beside the parts of that file that were not measured now."""
+        """Write the figures to <commit>.json, and keep the parts of that file that were not measured now."""
         name, dirty = commit()
         path = folder / f"{name}.json"
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class Results:
         parts: dict[str, dict[str, Any]] = {}
         if self.kernels:
             rows = [{**asdict(row), "times_faster": row.times_faster} for row in self.kernels]
-            parts["kernels"] = {"beside": "trinity-rft 0.6.0", "topk": self.topk, "rows": rows}
+            parts["kernels"] = {"baseline": "trinity-rft 0.6.0", "topk": self.topk, "rows": rows}
         loads = [row for row in self.service if isinstance(row, LoadRow)]
         shares = [row for row in self.service if isinstance(row, ShareRow)]
         imports = [row for row in self.service if isinstance(row, ImportRow)]

@@ -13,10 +13,10 @@ from benchmarks.timing import Timing
 
 
 def print_kernels(console: Console, rows: list[KernelRow], topk: str | None) -> None:
-    """Print the kernels beside the published selector."""
-    beside = "trinity-rft was not fetched" if topk is None else f"beside trinity-rft 0.6.0, its topk by {topk}"
+    """Print the kernels and the published selector."""
+    baseline = "trinity-rft was not fetched" if topk is None else f"and trinity-rft 0.6.0, its topk by {topk}"
     table = _table(
-        f"Kernels {beside}; medians in ms (least to most)",
+        f"Kernels {baseline}; medians in ms (least to most)",
         ["operation", "references"],
         ["tasks", "profiles", "history", "tried", "bots", "trinity-rft", "times faster"],
     )
@@ -65,7 +65,7 @@ def print_service(console: Console, rows: list[Row]) -> None:
 def print_cluster(console: Console, rows: list[ClusterRow], stores: str | None) -> None:
     """Print what sharing costs."""
     table = _table(
-        f"Cluster: {stores}, beside the embedded default (one process, SQLite)",
+        f"Cluster: {stores}, compared with the embedded default (one process, SQLite)",
         ["operation", "place"],
         [
             "tasks",

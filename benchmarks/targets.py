@@ -72,7 +72,7 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
         if selects(large, 10 * MILLION) and selects(small, MILLION // 10) and large.batch == small.batch
     ]
     measured, where = max(growth, default=(None, ""))
-    yield Target("select at 1e7 beside 1e5", 3, False, "x the cost", measured, where)
+    yield Target("select at 1e7 compared with 1e5", 3, False, "x the cost", measured, where)
 
 
 def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:

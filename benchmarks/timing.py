@@ -18,7 +18,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one comparison may go on: until `seconds` are over, but `fewest` to `most` rounds."""
+    """How long one comparison may take: until `seconds` are over, but `fewest` to `most` rounds."""
 
     seconds: float
     fewest: int

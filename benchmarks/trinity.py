@@ -1,4 +1,4 @@
-"""The published selector of BOTS, trinity-rft 0.6.0, as it came from PyPI.
+"""The published selector of BOTS, trinity-rft 0.6.0, unchanged from PyPI.
 
 Fetched into build/bench (never committed) without what its trainer needs. Its selector and its estimator run
 untouched; what stands around them and is never timed is replaced: its logger (which wants ray), its reader of data

@@ -47,7 +47,7 @@ ARMS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of an arm: the share of effective tasks in the last quarter, and how many tasks were ever selected."""
+    """The result of an arm: the share of effective tasks in the last quarter, and how many tasks were ever selected."""
 
     arm: Arm
     effective_task_ratio: float

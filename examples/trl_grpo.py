@@ -57,7 +57,7 @@ def begins_well(completions: list[str], wanted: list[str], **_columns: object) -
 
 
 def config(folder: str, **settings: object) -> GRPOConfig:
-    """Return the settings of a quick run on a CPU, but for those given."""
+    """Return the settings of a quick run on a CPU, with those given instead of the defaults."""
     quick = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": [], "disable_tqdm": True}
     data = {"per_device_train_batch_size": 8 * GENERATIONS, "num_generations": GENERATIONS, "max_completion_length": 2}
     return GRPOConfig(folder, **{**quick, **data, "save_strategy": "no", "logging_steps": 10, **settings})
@@ -89,5 +89,5 @@ def main(*, url: str | None = None, dataset: str = "letters", steps: int = 100) 
 if __name__ == "__main__":
     for entry in main().state.log_history:
         if "reward" in entry:
-            told = {"step": entry["step"], "reward": entry["reward"], "effective": entry["bots/effective_task_ratio"]}
-            print(", ".join(f"{name} {value:.3g}" for name, value in told.items()))
+            shown = {"step": entry["step"], "reward": entry["reward"], "effective": entry["bots/effective_task_ratio"]}
+            print(", ".join(f"{name} {value:.3g}" for name, value in shown.items()))

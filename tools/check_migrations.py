@@ -28,7 +28,7 @@ def differences(url: str) -> list[str]:
         if context.get_current_revision() is None:
             return ["there is no revision at all"]
         product = connection.dialect.name
-        return [f"{product}: migrations lack: {change}" for change in compare_metadata(context, metadata)]
+        return [f"{product}: missing in the migrations: {change}" for change in compare_metadata(context, metadata)]
 
 
 def misnumbered() -> list[str]:

@@ -1,4 +1,4 @@
-"""What came of one training run, as plain values."""
+"""The result of one training run, as plain values."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -16,7 +16,7 @@ LIBRARIES = ("torch", "transformers", "trl", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What was run, where, and what came of it."""
+    """What was run, where, and the results."""
 
     machine: dict[str, Any]
     plan: Plan

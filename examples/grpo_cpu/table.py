@@ -1,4 +1,4 @@
-"""The results as Markdown: `python -m examples.grpo_cpu.table results.json`; several files are told together, too."""
+"""The results as Markdown: `python -m examples.grpo_cpu.table results.json`; several files make one table."""
 
 import math
 import sys

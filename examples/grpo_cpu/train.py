@@ -77,7 +77,7 @@ class Watch(TrainerCallback):
 def train(
     plan: Plan, seed: int, arm: str, *, url: str, dataset: str, folder: Path, on_step: Callable[[int], object]
 ) -> Course:
-    """Train from the weak model; return what came of it.
+    """Train from the weak model; return the result.
 
     Args:
         plan: how long, on how many tasks.

@@ -3,7 +3,7 @@
 //	BOTS_URL=http://127.0.0.1:8000 go run trainer.go 45 checkpoint.json
 //
 // Trains to step 45 and keeps where it stands in checkpoint.json. Stop it at any moment, even with kill -9, and start
-// it again: it goes on from its checkpoint, and takes the service's belief back to the same step. BOTS_API_KEY is sent
+// it again: it resumes from its checkpoint, and rewinds the service's belief to the same step. BOTS_API_KEY is sent
 // if set.
 package main
 
@@ -191,7 +191,7 @@ func save(file string, step int) error {
 	return os.Rename(file+".new", file)
 }
 
-// start returns the step to go on from, with the service at the same one.
+// start returns the step to resume from, with the service at the same step.
 func (s *service) start(file string) (int, error) {
 	var ignored any
 	// The same pool again changes nothing.

@@ -3,7 +3,7 @@
 //     BOTS_URL=http://127.0.0.1:8000 node trainer.mjs 45 checkpoint.json
 //
 // Trains to step 45 and keeps where it stands in checkpoint.json. Stop it at any moment, even with kill -9, and start it
-// again: it goes on from its checkpoint, and takes the service's belief back to the same step. BOTS_API_KEY is sent if set.
+// again: it resumes from its checkpoint, and rewinds the service's belief to the same step. BOTS_API_KEY is sent if set.
 // The types stand in comments, so that no build is needed; `tsc --checkJs` checks them.
 // @ts-check
 import { randomUUID } from "node:crypto";
@@ -85,7 +85,7 @@ function save(step) {
   renameSync(`${CHECKPOINT}.new`, CHECKPOINT);
 }
 
-/** Return the step to go on from, with the service at the same one. */
+/** Return the step to resume from, with the service at the same step. */
 async function start() {
   await call("PUT", "/datasets/levels", pool()); // the same pool again changes nothing
   if (existsSync(CHECKPOINT)) {

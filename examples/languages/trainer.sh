@@ -4,7 +4,7 @@
 #     BOTS_URL=http://127.0.0.1:8000 ./trainer.sh 45 checkpoint.json
 #
 # Trains to step 45 and keeps where it stands in checkpoint.json. Stop it at any moment, even with kill -9, and start it
-# again: it goes on from its checkpoint, and takes the service's belief back to the same step. BOTS_API_KEY is sent if set.
+# again: it resumes from its checkpoint, and rewinds the service's belief to the same step. BOTS_API_KEY is sent if set.
 set -euo pipefail
 
 url=${BOTS_URL:-http://127.0.0.1:8000}

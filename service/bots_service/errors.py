@@ -151,7 +151,7 @@ class UnauthenticatedError(BotsError):
 
 
 class ForbiddenError(BotsError):
-    """The API key lacks a scope, or does not reach this dataset."""
+    """The API key has no scope for this, or no access to this dataset."""
 
 
 class MalformedBodyError(BotsError):

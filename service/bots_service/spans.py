@@ -36,7 +36,7 @@ class Tracer(Protocol):
 
         Args:
             name: what is done.
-            facts: told of it.
+            facts: its attributes.
             is_parent: whether spans that are begun here until it ends are below it.
         """
         ...
@@ -55,7 +55,7 @@ class Work:
 
     tracer: makes its spans; None: it is not traced.
     seconds: of the parts, by name; parts of the same name add up, and a part counts in the one around it, too.
-    facts: told of the request as a whole.
+    facts: attributes of the whole request.
     """
 
     __slots__ = ("facts", "seconds", "tracer")
@@ -100,8 +100,8 @@ class Span:
 
         Args:
             name: what is done.
-            histogram: told how long it took.
-            facts: told of the span.
+            histogram: observes the duration in seconds.
+            facts: attributes of the span.
         """
         self._name = name
         self._histogram = histogram

@@ -91,7 +91,7 @@ async def open_hot_stores(settings: Settings) -> AsyncIterator[HotStores]:
     if settings.redis_url is None:
         if not is_sqlite(settings):
             log.warning(
-                "no_redis", means="each process leases by itself; every answer is degraded", set="BOTS_REDIS_URL"
+                "no_redis", means="each process has its own leases; every response is degraded", set="BOTS_REDIS_URL"
             )
         yield memory_stores(settings)
         return

@@ -55,7 +55,7 @@ class OtlpSpan:
         self._span.set_attributes(_named(facts))
 
     def end(self, error: str | None) -> None:
-        """End it. Of an error only the kind is told: its message may hold what users sent."""
+        """End it. Only the type of an error is recorded: its message may contain user input."""
         if error is not None:
             self._span.set_attribute("error.type", error)
             self._span.set_status(Status(StatusCode.ERROR))
@@ -87,7 +87,7 @@ class OtlpTracer:
 
     def request(self, method: str, headers: Mapping[str, str]) -> OtlpSpan:
         """Begin the span of a request, in its caller's trace if the headers name one."""
-        # No more of the headers: the library logs a broken tracestate as it came, from callers without a key, too.
+        # No more of the headers: the library logs a broken tracestate unchanged, also from callers without a key.
         above = self._propagator.extract({"traceparent": headers.get("traceparent", "")}, context=Context())
         return OtlpSpan(self._tracer.start_span(method, above, kind=SpanKind.SERVER), is_parent=True)
 

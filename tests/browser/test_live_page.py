@@ -101,7 +101,7 @@ def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: 
         page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")
         figure = page.locator("figure", has=page.get_by_role("heading", name="Calibration", exact=True))
         titles = [figure.locator(f".{axis}title").text_content() for axis in "xy"]
-    assert titles == ["predicted success rate", "success rate"]
+    assert titles == ["predicted success rate", "observed success rate"]
 
 
 def course(first: int, last: int, width: int, ratio: float) -> list[dict]:

@@ -10,7 +10,7 @@ from tools.dashboards.panels import SOURCE, Json, Panel, panel_json
 
 SCHEMA_VERSION = 42
 COLUMNS = 24
-LABEL_VALUES = 1  # Grafana's number for such a question
+LABEL_VALUES = 1  # Grafana's number for this kind of query
 PROVISIONED = {"text": "Prometheus", "value": "bots-prometheus"}  # deploy/grafana/provisioning names it so
 
 

@@ -30,7 +30,7 @@ WELL = Row(
         Panel(
             "Stores",
             {"{{store}}": f"min by (store) (bots_store_up{{{AT}}})"},
-            "Down for any replica. sql: reports get 503; redis: replicas go on by themselves. bots doctor says more.",
+            "Down for any replica. sql: reports get 503; redis: each replica continues alone. Run bots doctor.",
             "none",
             kind="stat",
             width=6,

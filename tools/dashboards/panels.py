@@ -39,7 +39,7 @@ class Panel:
 
 
 def panel_json(panel: Panel) -> Json:
-    """Return a panel's JSON but for its number and its place."""
+    """Return a panel's JSON without its number and its place."""
     defaults: Json = {
         "unit": panel.unit,
         "color": {"mode": "palette-classic" if panel.kind in _BY_SERIES else "thresholds"},

@@ -59,13 +59,13 @@ STORES = Row(
         Panel(
             "Number of snapshots",
             {"{{dataset}}/{{run}}": of_runs("snapshots")},
-            "Grows without end: somebody stores them on demand; those are kept for ever.",
+            "Grows without end: somebody stores them on demand; those are kept forever.",
             "short",
         ),
         Panel(
             "Age of the last snapshot",
             {"{{dataset}}/{{run}}": f"time() - {of_runs('last_snapshot_timestamp_seconds')}"},
-            "A run at work stores one every BOTS_SNAPSHOT_EVERY entries. Grows for such a run: look for"
+            "An active run stores one every BOTS_SNAPSHOT_EVERY entries. Grows for an active run: look for"
             " snapshot_not_saved in the log.",
             "s",
         ),
@@ -84,7 +84,7 @@ PROCESSES = Row(
         Panel(
             "Memory",
             {"{{instance}}": f"sum by (instance) (process_resident_memory_bytes{{{JOB}}})"},
-            "Twice BOTS_CACHE_BYTES and about 1 GiB beside is usual. More: fewer bytes for the cache, or more memory.",
+            "Twice BOTS_CACHE_BYTES plus about 1 GiB is usual. More: fewer bytes for the cache, or more memory.",
             "bytes",
         ),
         Panel(

@@ -67,8 +67,8 @@ GAINS = Row(
         Panel(
             "Effective task ratio over time",
             {"{{run}}": RATIO, "{{run}}, uniform": UNIFORM},
-            "What came, beside what uniform choice could expect. The two draw near when the pool is used up: add tasks"
-            " of the difficulty that lacks.",
+            "Observed ratio, and the estimate for uniform sampling. If they approach each other, the pool is used up:"
+            " add tasks of the missing difficulty.",
             "percentunit",
             width=12,
             most=1,
@@ -105,7 +105,7 @@ STANDING = Row(
         Panel(
             "Capability",
             {"{{run}}": newest("capability")},
-            "Where the model stands along the reference models, fitted to the tasks reported lately: 0 the weakest, 1"
+            "The model's place along the reference models, fitted to recently reported tasks: 0 the weakest, 1"
             " the strongest of two. Outside by more than 0.5: the references no longer describe this model. Empty: the"
             " dataset has none.",
             "percentunit",
@@ -143,7 +143,7 @@ SPEED = Row(
         Panel(
             "Tasks a minute",
             {"{{run}}": a_minute("reported_tasks")},
-            "Tasks of closed steps. Stands still while selections go on: the trainer stalls between them, or its"
+            "Tasks of closed steps. Stalls while selections continue: the trainer stalls between them, or its"
             " reports are lost.",
             "cpm",
         ),

@@ -51,7 +51,7 @@ def details(replay: ReplayedRun) -> Table:
     table.add_row("uniform", sparkline(replay.uniform, replay.plan.steps, UNIFORM_COLOR))
     table.add_row("times uniform's", Text(number(replay.ratio), style="bold"))
     table.add_row("capability", f"{number(replay.bots.capability)}  (0: before training, 1: the 7B model)")
-    table.add_row("rollouts saved", f"{count(replay.rollouts_saved)} beside {count(replay.rollouts_spent)} spent")
+    table.add_row("rollouts saved", f"{count(replay.rollouts_saved)} of {count(replay.rollouts_spent)}")
     return table
 
 
@@ -75,7 +75,7 @@ def mark(level: float) -> str:
 
 
 def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
-    """Return what came out, a column for each replay."""
+    """Return the results, a column for each replay."""
     replays = list(replays)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
     table.title = f"{replays[0].plan.steps} steps of a real GRPO run, {replays[0].plan.count} tasks a step"

@@ -29,7 +29,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Course:
-    """What came of the steps of one run so far.
+    """The results of the steps of one run so far.
 
     run: its name; reported, effective: tasks of each step; capabilities: after each step, None where not known.
     """
@@ -144,7 +144,7 @@ def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, i
 
 
 def summary(replay: ReplayedRun) -> dict[str, Any]:
-    """Return what came out of a replay."""
+    """Return the results of a replay."""
     return {
         "problems": replay.problems,
         "with_both_references": replay.referenced,

@@ -43,7 +43,7 @@ def problem(about: str, said: str, advice: str) -> Finding:
     return Finding(about, Grade.PROBLEM, said, advice)
 
 
-def told(error: Exception, *secrets: str | None) -> str:
+def without_secrets(error: Exception, *secrets: str | None) -> str:
     """Return what an error says, in one line and without the secrets."""
     line = " ".join(str(error).split()) or type(error).__name__
     for secret in filter(None, secrets):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import URL
 
 from bots_service.doctor import finding as clock
-from bots_service.doctor.finding import Finding, ok, problem, told, warning
+from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
 
 LEAST_VERSION = 140_000  # older ones get no security fixes any more
 
@@ -60,7 +60,8 @@ def examine(url: URL, *, timeout_s: float, connections: int) -> Iterator[Finding
         facts = ask(url, timeout_s=timeout_s)
     except psycopg.Error as error:
         advice = "start it, or correct BOTS_DATABASE_URL: check the host, port, user, password and database name"
-        yield problem("database", f"PostgreSQL at {where} can't be used: {told(error, url.password)}", advice)
+        said = without_secrets(error, url.password)
+        yield problem("database", f"PostgreSQL at {where} can't be used: {said}", advice)
         return
     after = time.time()
     yield version(facts, where)

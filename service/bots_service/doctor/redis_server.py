@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from bots_service.doctor import finding as clock
-from bots_service.doctor.finding import Finding, ok, problem, told, warning
+from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
 from bots_service.storage.redis.connection import LEAST_VERSION, PROBE, probe_key
 
 NEARLY_FULL = 0.8
@@ -41,7 +41,7 @@ def examine(url: str, *, timeout_s: float) -> Iterator[Finding]:
             with redis.RedisCluster.from_url(plain, protocol=2, **waits) as cluster:
                 yield scripts(cluster)
     except (redis.RedisError, RedisClusterException, TypeError, ValueError) as error:
-        said = told(error, parts.password, unquote(parts.password or ""))
+        said = without_secrets(error, parts.password, unquote(parts.password or ""))
         advice = "start it, or correct BOTS_REDIS_URL: check the host, port, user and password"
         yield problem("redis", f"Redis at {where} can't be used: {said}", advice)
 

@@ -43,7 +43,7 @@ def version(found: tuple[int, ...]) -> Finding:
 
 
 def folder(path: Path) -> Finding:
-    """Judge whether a file, and the write-ahead log beside it, can be made in the folder."""
+    """Check that the database file and its write-ahead log can be created in the folder."""
     nearest = existing(path)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         return problem(

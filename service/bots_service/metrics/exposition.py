@@ -1,4 +1,4 @@
-"""Metrics as text: of this process, or of all workers of a service, told apart by a label."""
+"""Metrics as text: of this process, or of all workers of a service, with a label for each."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -19,7 +19,7 @@ KNOWN_LABELS = (
 def exposition(registry: CollectorRegistry) -> bytes:
     """Return one process's metrics in Prometheus's text format.
 
-    The same text as prometheus_client's own, which writes each sample's labels anew and so holds up other requests for
+    The same text as prometheus_client's own, which writes each sample's labels again and so holds up other requests for
     longer; without the time at which each series began. Knows counters, gauges, histograms and infos.
     """
     lines = []

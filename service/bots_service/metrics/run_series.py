@@ -33,7 +33,7 @@ class RunCounts:
 
     Each metric is called after its field, and carries what it says of itself and its label besides dataset and run.
 
-    tags: that are told apart, in the order of what is counted of them.
+    tags: with their own series, in the order of their counts.
     """
 
     reports: Annotated[float, "Reports that were taken, each once."] = 0.0
@@ -107,7 +107,7 @@ class RunCounts:
         self.tags = tags
 
     def series(self, metric: str) -> Iterable[tuple[Sequence[str], float]]:
-        """Return a metric's values, each with its label besides dataset and run; bins that nothing fell into lack."""
+        """Return a metric's values, each with its label in addition to dataset and run; empty bins are left out."""
         value = getattr(self, metric)
         match LABELS[metric]:
             case ("bin",):
@@ -126,7 +126,7 @@ LABELS = {name: hint.__metadata__[1:] for name, hint in _HINTS.items() if name i
 
 
 class CountedRuns(Collector):
-    """The counts of all runs that have series, told whenever Prometheus asks."""
+    """The counts of all runs that have series, for each scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Know no run yet."""
@@ -134,7 +134,7 @@ class CountedRuns(Collector):
         registry.register(self)
 
     def begin(self, dataset: str, run: str) -> RunCounts:
-        """Return the counts of a run that begins, or begins anew: all 0."""
+        """Return the counts of a new run, or of one that begins again: all 0."""
         counts = self._counts[dataset, run] = RunCounts()
         return counts
 
@@ -165,7 +165,7 @@ OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """What is told of one run; or, without names, of all of them.
+    """The metrics of one run; or, without names, of all of them.
 
     Each metric is called after its field, and carries what it says of itself and its labels besides dataset and run.
 
@@ -178,7 +178,7 @@ class RunSeries:
     last_selection_timestamp_seconds: Annotated[Gauge, "When the last selection was made."]
     capability: Annotated[Gauge, "Where the model stands along the reference models."]
     step: Annotated[Gauge, "Closed steps of the present history."]
-    unfolded_entries: Annotated[Gauge, "Committed entries that the newest state lacks."]
+    unfolded_entries: Annotated[Gauge, "Committed entries that are not in the newest state."]
     leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
         Gauge, "Effective task ratio that uniform choice can expect, by the evidence."
@@ -214,7 +214,7 @@ class RunSeries:
             self.belief_share.labels(*self.names, place / len(shares)).set(share)
 
     def set_strategy(self, strategy: str) -> None:
-        """Tell how a run chooses tasks now; how it did before is told no longer."""
+        """Set the run's selection strategy, and remove the series of the one before."""
         dataset, run = self.names
         self.run_info.remove_by_labels({"dataset": dataset, "run": run})
         self.run_info.labels(dataset, run, strategy).set(1)
@@ -233,7 +233,7 @@ LABELLED = {name for name, hint in METRICS.items() if len(hint.__metadata__) > 1
 
 
 def run_series(registry: CollectorRegistry) -> RunSeries:
-    """Return what is told of runs, on this registry."""
+    """Return the metrics of runs, on this registry."""
     made = {}
     for name, hint in METRICS.items():
         says, *labels = hint.__metadata__

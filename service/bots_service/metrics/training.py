@@ -42,7 +42,7 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 class TrainingMetrics:
     """What selects and reports leave behind in this process.
 
-    runs: what is told of each run; caches: how often they had what was asked for.
+    runs: the metrics of each run; caches: their hits and misses.
     draw_seconds, fold_seconds, catch_up_seconds: how long the parts of the work took.
     """
 

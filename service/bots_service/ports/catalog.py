@@ -146,7 +146,7 @@ class Runs(Protocol):
         ...
 
     async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
-        """Delete the run with its journal and snapshots; a `default` run is made anew, empty."""
+        """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
         ...
 
 
@@ -158,7 +158,7 @@ class Answers(Protocol):
         ...
 
     async def keep(self, scope: str, key: str, answer: Answer) -> Answer:
-        """Keep the answer to a write that happened, before anybody is told; return the one that is kept by then.
+        """Store the answer to a committed write before anybody gets it; return the one that is stored.
 
         For writes that happen once without this. Of several callers at once all get the answer of the first.
         """

@@ -1,4 +1,4 @@
-"""Runs the application until it is told to end: in this process, or in several that share one socket."""
+"""Runs the application until a signal ends it: in this process, or in several that share one socket."""
 
 from bots_service.serving.listening import CannotListenError
 from bots_service.serving.supervisor import serve

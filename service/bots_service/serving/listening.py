@@ -15,14 +15,14 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of a packet fil
 
 
 class CannotListenError(BotsError):
-    """The service can't listen where it was told to."""
+    """The service can't listen on the configured address."""
 
 
 def reserve(settings: Settings) -> socket.socket:
     """Return a socket that has its address; the kernel refuses connections to it until a process listens on it.
 
     Raises:
-        CannotListenError: the address is taken, or beyond loopback without keys and without being told so.
+        CannotListenError: the address is in use, or it is beyond loopback without keys and without --insecure.
         StorageUnavailableError: the database can't be asked for keys.
     """
     if not settings.insecure and not is_loopback(settings.host) and not is_guarded(settings):

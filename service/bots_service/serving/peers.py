@@ -42,10 +42,10 @@ class Peers:
             yield
 
     async def all_of_them(self, own: Callable[[], bytes]) -> bytes:
-        """Return what all workers counted, but for those that do not answer."""
+        """Return the counts of all workers that answer."""
         others = [number for number in range(self.count) if number != self.number]
-        told = await asyncio.gather(*map(self._ask, others))
-        texts = {number: text for number, text in zip(others, told, strict=True) if text}
+        replies = await asyncio.gather(*map(self._ask, others))
+        texts = {number: text for number, text in zip(others, replies, strict=True) if text}
         return merged({**texts, self.number: own()})
 
     async def _ask(self, number: int) -> bytes:

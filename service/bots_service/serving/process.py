@@ -18,7 +18,7 @@ MALLOC = ((-1, 128 * MIB), (-2, 64 * MIB), (-3, 32 * MIB))  # M_TRIM_THRESHOLD, 
 
 
 def calm_garbage_collection() -> None:
-    """Collect seldom: imported modules live for ever, and requests leave few cycles behind.
+    """Run the garbage collector rarely: imported modules live forever, and requests leave few cycles.
 
     Seen by hand on report(32), on a noisy machine: 7 to 20 % less processor time a request.
     """

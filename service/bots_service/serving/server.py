@@ -54,7 +54,7 @@ class HttpConnection(HttpToolsProtocol):
     when_left: list[Callable[[], None]]  # what the newest request wants called when its client leaves
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came, unless this end is closed: then it can't be answered, so it must not be done."""
+        """Accept received data, unless this end is closed: a request without a response must not be processed."""
         if not self.has_left:
             self.heard = self.loop.time()
             super().data_received(data)
@@ -172,7 +172,7 @@ class DrainingServer(uvicorn.Server):
             config: uvicorn's.
             drain_s: how long it is a lame duck.
             when_serving: called once requests are accepted.
-            when_draining: called at once when it is told to end.
+            when_draining: called as soon as the service is asked to stop.
         """
         super().__init__(config)
         self.server_state = Connections()
@@ -266,7 +266,7 @@ class DrainingServer(uvicorn.Server):
         """Close the listeners, but serve whoever the kernel has let in already: closing would reset them."""
         let_in = []
         for listener in listeners:
-            if self._supervisor is None:  # else others go on with the same socket
+            if self._supervisor is None:  # otherwise others still use the same socket
                 let_nobody_in(listener)
             with contextlib.suppress(BlockingIOError):
                 while True:

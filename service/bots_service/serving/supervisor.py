@@ -32,7 +32,7 @@ LOOK_S = 0.2  # how soon a signal is seen
 FIRST_WAIT_S = 0.5  # before a dead worker is replaced; doubles with each death
 LONGEST_WAIT_S = 30.0
 PROVEN_S = 60.0  # a worker that served this long has earned a quick replacement
-FINISH_S = 30.0  # workers finish by themselves; this long after the drain they are killed
+FINISH_S = 30.0  # workers that still run this long after the drain are killed
 
 # Spawned, not forked: numpy and pyarrow have threads, and a fork would copy their locks without them.
 _processes = multiprocessing.get_context("spawn")
@@ -99,7 +99,7 @@ class Worker:
 
 @dataclass
 class Orders:
-    """What this process was told by a signal."""
+    """The signals that this process received."""
 
     number: int | None = None
     hurry: bool = field(default=False)
@@ -214,10 +214,10 @@ def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; requests that were sent are answered first.
 
     Raises:
-        CannotListenError: the address is taken, or beyond loopback without being told so.
+        CannotListenError: the address is in use, or it is beyond loopback without keys and without --insecure.
         CannotShareError: several workers, without a database and a Redis that they can share.
         StorageUnavailableError: the database can't be opened, or another process has it.
-        SystemExit: it was told to end.
+        SystemExit: a signal ended it.
     """
     require_shared(settings)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -42,7 +42,7 @@ def work(
         settings: the service's.
         listener: a socket with its address; this listens on it once it can answer, and closes it at the end.
         when_serving: called once requests are accepted.
-        supervisor: the process that started this one, if it is one of several: it is told when this could answer and
+        supervisor: the process that started this one, if it is one of several: it is notified when this can answer, and
             says when to accept; its end is this one's too.
         peers: the others, if it is one of several.
 

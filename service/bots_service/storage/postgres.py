@@ -38,7 +38,7 @@ def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: C
         address: `postgresql://` and so on; what it says of waiting counts more than `timeout_s`.
         pool_size: how many connections there are at most.
         timeout_s: longest wait for an answer, for a lock, and for the next statement of a transaction.
-        opened: told of each new connection, in the thread that opened it, before anything is asked of it.
+        opened: called with each new connection before its first use, in the thread that opened it.
     """
     url = sql_url(address)
     engine = create_engine(
@@ -89,7 +89,7 @@ LOOKS = 20  # for jobs whose time is over, within the time that a job has
 
 # Errors by SQLSTATE after which a job is run again, and how often: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _AGAIN = {
-    "40P01": 5,  # a deadlock: the other one goes on
+    "40P01": 5,  # a deadlock: the other transaction continues
     "40001": 5,  # no serial order
     "23505": 1,  # a unique key is taken: the second look finds whose it is, and answers properly
 }

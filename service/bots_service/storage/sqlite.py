@@ -1,4 +1,4 @@
-"""SQLite as the database: one process, one writer, a few readers. Nothing to install, nothing to run beside."""
+"""SQLite as the database: one process, one writer, a few readers. Nothing else to install or to run."""
 
 import asyncio
 import fcntl
@@ -20,7 +20,7 @@ class FileLock:
     """Keeps a second process off a database file."""
 
     def __init__(self, database: Path) -> None:
-        """Take the lock: a file beside the database, `<name>.lock`, that holds the process's number.
+        """Take the lock: a file next to the database, `<name>.lock`, with the process's id.
 
         Raises:
             StorageUnavailableError: another process has it.

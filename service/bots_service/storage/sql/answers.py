@@ -46,7 +46,7 @@ class SqlAnswers:
         return await self._database.read(lambda connection: _found(connection, scope, key))
 
     async def keep(self, scope: str, key: str, answer: Answer) -> Answer:
-        """Keep the answer to a write that happened, before anybody is told; return the one that is kept by then."""
+        """Store the answer to a committed write before anybody gets it; return the one that is stored."""
 
         def job(connection: Connection) -> Answer:
             connection.execute(insert_missing(connection, answers), _row(scope, key, answer, self._clock()))

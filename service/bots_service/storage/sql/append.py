@@ -56,7 +56,7 @@ class Gathering(Generic[Item, Outcome]):
         Args:
             database: where the work is done.
             work: does all items in one go and returns, for each, its outcome or why it was refused.
-            committed: called with each batch's items and outcomes in the order of commits, before any caller goes on.
+            committed: called with each batch's items and outcomes in the order of commits, before any caller continues.
         """
         self._database = database
         self._work = work
@@ -100,7 +100,7 @@ class Gathering(Generic[Item, Outcome]):
         if error is not None:
             batch.outcomes.set_exception(error)
             return
-        batch.outcomes.set_result(written.result())  # the callers go on in the event loop's next turn
+        batch.outcomes.set_result(written.result())  # the callers continue in the event loop's next turn
         if self._committed is not None:
             self._committed(batch.items, written.result())
 

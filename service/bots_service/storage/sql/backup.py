@@ -289,7 +289,7 @@ def _taken(connection: Connection, uids: list[str]) -> set[str]:
 
 
 def _set_uids(connection: Connection, uids: dict[int, str]) -> None:
-    """Give the runs their uids back, but for those that another run has: two must not be taken for one."""
+    """Restore the runs' uids, except those that another run has: a uid identifies one run."""
     taken = _taken(connection, list(uids.values()))
     for run_id, uid in uids.items():
         if uid not in taken:

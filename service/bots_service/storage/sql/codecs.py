@@ -31,7 +31,7 @@ def encode_block(block: TaskBlock) -> bytes:
 
 
 def checksum(body: bytes) -> int:
-    """Return the CRC-32 that is kept beside a block."""
+    """Return the CRC-32 that is stored with a block."""
     return zlib.crc32(body)
 
 

@@ -33,7 +33,7 @@ class SqlHealth:
 
         Raises:
             OutdatedTablesError: its tables are older than this version of the service needs. Newer ones are no reason:
-                while versions are exchanged one by one, the old ones go on.
+                during a rolling update the old versions continue.
             StorageUnavailableError: it can't be read.
         """
         revision = await _within(self._timeout_s, self._database.read, revision_of)

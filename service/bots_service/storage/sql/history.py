@@ -107,7 +107,7 @@ _WITHOUT = (
     .order_by(journal.c.seq)
     .limit(bindparam("most"))
 )
-_TAIL = 1000  # entries: about 1 ms to look through; what lacks is mostly the receipts of the last few
+_TAIL = 1000  # entries: about 1 ms to search; missing receipts are mostly those of the last few
 _TALLY = tuple(Tally.__slots__)
 
 
@@ -140,7 +140,7 @@ def receipt_at(connection: Connection, run_id: int, seq: int) -> Receipt | None:
 def first_without_receipt(connection: Connection, run_id: int, up_to: int) -> int | None:
     """Return the first seq up to `up_to` that has no receipt.
 
-    Counting them is quick and mostly enough; else the tail is, where as many lack as in all.
+    Counting them is quick and mostly enough; otherwise the tail is, if it has all the missing ones.
     """
     values = {"run": run_id, "up_to": up_to}
     lacking = up_to - (connection.scalar(_KEPT, values) or 0)

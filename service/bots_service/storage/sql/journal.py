@@ -39,7 +39,7 @@ class Tail:
         self._runs: OrderedDict[int, OrderedDict[int, Entry]] = OrderedDict()
 
     def add(self, run_id: int, entry: Entry) -> None:
-        """Add the run's next entry; where some between are missing, what came before them is dropped."""
+        """Add the run's next entry; if some in between are missing, earlier ones are dropped."""
         entries = self._runs.setdefault(run_id, OrderedDict())
         newest = next(reversed(entries), 0)
         if entry.seq <= newest:

@@ -1,8 +1,8 @@
 """Brings a database's tables to the newest revision.
 
-Revisions are numbered 0001, 0002, ..., and each only adds: what stood before goes on working. So a service may run on
+Revisions are numbered 0001, 0002, ..., and each only adds: older code still works. So a service may run on
 tables that are newer than itself, as the older replicas do while a newer one migrates; a number that this version has
-not heard of and that is greater than its own newest is such a revision.
+doesn't know and that is greater than its own newest is one of these.
 """
 
 from collections.abc import Iterator

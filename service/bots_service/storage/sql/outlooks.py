@@ -21,7 +21,7 @@ _STANDING = (
     .where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("uid"))
     .with_for_update(key_share=True, read=True)
 )
-# Several looks at one step tell the same: replicas look by themselves, and a rewind leads to a step that was seen.
+# Several looks at one step give the same outlook: each replica looks, and a rewind leads to a step that was seen.
 _steps = (
     select(outlooks.c.step, func.min(outlooks.c.seq).label("seq"))
     .where(

@@ -132,7 +132,7 @@ class SqlRuns:
         return await self._database.write(keeping_answer(job, keep, self._clock))
 
     async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
-        """Delete the run with its journal and snapshots; a `default` run is made anew, empty."""
+        """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
 
         def job(connection: Connection) -> None:
             gone = connection.execute(_DELETE, {"run": row.id, "old_uid": row.uid})

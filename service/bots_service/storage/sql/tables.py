@@ -28,7 +28,7 @@ metadata = MetaData(
     }
 )
 
-# Only a column of type INTEGER numbers its rows by itself on SQLite.
+# Only a column of type INTEGER numbers its rows automatically on SQLite.
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
 

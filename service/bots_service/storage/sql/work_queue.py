@@ -70,7 +70,7 @@ class WaitingJob:
 
         Args:
             job: what to do.
-            promise: told what came of it.
+            promise: gets the result.
             deadline: when its time is over, on the monotonic clock.
             is_read: whether it only reads.
             lane: of one lane, one job is done at a time; None: of none.
