@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from bots_service.doctor import configuration, examine, machine, sqlite_file, tables
 from bots_service.doctor import finding as clock
-from bots_service.doctor.finding import Grade, told
+from bots_service.doctor.finding import Grade, without_secrets
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import head, upgrade
 
@@ -200,6 +200,7 @@ def test_a_clock_may_differ_by_two_seconds_beyond_the_time_that_asking_took(thei
 
 def test_an_error_is_told_in_one_line_without_secrets():
     assert (
-        told(ValueError("user a,\n password  hunter2 is wrong"), "hunter2", None, "") == "user a, password *** is wrong"
+        without_secrets(ValueError("user a,\n password  hunter2 is wrong"), "hunter2", None, "")
+        == "user a, password *** is wrong"
     )
-    assert told(TimeoutError()) == "TimeoutError"
+    assert without_secrets(TimeoutError()) == "TimeoutError"
