@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from bots_service.retention import DOCS_CACHED_S
 from tests.api.pools import RUN, make_dataset, require_problem, solved
 
 
@@ -20,7 +21,7 @@ async def test_no_answer_may_be_kept_or_taken_for_something_else(http, path):
 
 
 async def test_what_is_the_same_for_all_may_be_kept(http):
-    for path, said in (("/", "no-cache"), ("/docs/swagger-ui.css", "max-age=86400")):
+    for path, said in (("/", "no-cache"), ("/docs/swagger-ui.css", f"max-age={DOCS_CACHED_S:.0f}")):
         answer = await http.get(path)
         assert (answer.headers["Cache-Control"], answer.headers["X-Content-Type-Options"]) == (said, "nosniff")
 

@@ -13,6 +13,7 @@ from bots_service.core.task_ids import TaskIds
 from bots_service.errors import UnknownRunError
 from bots_service.ports.hot import LeaseTtls
 from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset
+from bots_service.retention import LEASE_S
 from bots_service.usecases.read_run import TOLD, LeaseGroup, grouped
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -51,7 +52,7 @@ async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_th
     assert (count, [group.tasks for group in groups]) == (10, [7, 3])
     chosen = [sorted(selection.tasks.tolist()) for selection in (first, second)]
     assert [group.first for group in groups] == [[f"t{task}" for task in tasks[:TOLD]] for tasks in chosen]
-    assert [group.expires_at for group in groups] == pytest.approx([NOW + 3600] * 2, abs=60)
+    assert [group.expires_at for group in groups] == pytest.approx([NOW + LEASE_S] * 2, abs=60)
     assert groups[0].expires_at < groups[1].expires_at
     count, groups = await in_flight(world, 1)
     assert (count, [group.tasks for group in groups]) == (10, [7])
@@ -72,7 +73,7 @@ async def test_what_another_replica_leased_is_told_here(replicas: tuple[Replica,
     count, (group,) = await in_flight(other)
 
     assert (count, group.tasks, group.first) == (2, 2, ["t40", "t41"])
-    assert group.expires_at == pytest.approx(NOW + 3600, abs=60)
+    assert group.expires_at == pytest.approx(NOW + LEASE_S, abs=60)
 
 
 async def test_a_run_that_another_replica_replaced_has_its_new_leases_only(replicas: tuple[Replica, Replica]):

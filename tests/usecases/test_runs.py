@@ -294,7 +294,7 @@ async def test_a_snapshot_on_demand_stays_and_is_listed(world: World):
         seqs += [row.seq for row in page]
         after = page[-1].seq
     assert seqs[0] == 3
-    assert seqs[-NEWEST_SNAPSHOTS:] == [105, 110, 115, 120]
+    assert seqs[-NEWEST_SNAPSHOTS:] == [120 - 5 * back for back in reversed(range(NEWEST_SNAPSHOTS))]
 
 
 async def test_a_snapshot_of_a_run_that_was_deleted_meanwhile_is_refused(world: World):

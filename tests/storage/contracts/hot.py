@@ -9,6 +9,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
 from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket, PublishResult, States
 from bots_service.ports.records import RunRow, Selection
+from bots_service.retention import SELECTIONS_S
 
 
 def run_row(number: int = 1) -> RunRow:
@@ -264,10 +265,10 @@ class LeasesContract:
 
     async def test_a_selection_is_forgotten_after_a_while(self, hot: Hot):
         await hot.publish(state_at(1))
-        await hot.select(1, seconds=10_000, key="k")
-        hot.clock.advance(600)
+        await hot.select(1, seconds=10 * SELECTIONS_S, key="k")
+        hot.clock.advance(0.7 * SELECTIONS_S)
         assert await self.previous(hot, "k") is not None
-        hot.clock.advance(600)
+        hot.clock.advance(0.6 * SELECTIONS_S)
         assert (await hot.select(2, key="k")).selection is not None
 
     async def test_a_key_is_remembered_once(self, hot: Hot):
