@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from bots_service.api import bodies as pace_module
 from bots_service.api import overload as line_module
 from bots_service.api.app import every_route
+from bots_service.api.app_state import state_of
 from bots_service.api.overload import Admission, Buffer, Limits, Line, Refusal
 from bots_service.api.route_kinds import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
@@ -42,7 +43,7 @@ def waits_s(answer: httpx.Response) -> int:
 
 
 def has_waiting(http: httpx.AsyncClient, count: int) -> bool:
-    line: Line = http._transport.app.state.line  # type: ignore[attr-defined]  # httpx keeps it there
+    line = state_of(http._transport.app).line  # type: ignore[attr-defined]  # httpx keeps it there
     return line.waiting == count
 
 

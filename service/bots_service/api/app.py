@@ -13,6 +13,7 @@ from starlette.routing import Match
 
 from bots_service import __version__
 from bots_service.api import openapi
+from bots_service.api.app_state import AppState, state_of
 from bots_service.api.middleware import RequestScope, RequestTracer
 from bots_service.api.overload import Admission, Limits, Line, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
@@ -71,7 +72,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_use_cases() as use_cases:
-            app.state.use_cases = use_cases
+            state_of(app).use_cases = use_cases
             yield
 
     app = FastAPI(
@@ -86,11 +87,11 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
         telemetry=NO_TELEMETRY,
     )
-    app.state.uploads, app.state.schema = uploads, schema
+    line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
+    AppState(uploads, schema, metrics, line).attach(app)
     for module in ROUTES:
         app.include_router(module.router)
-    app.state.metrics, app.state.metrics_of_all = metrics, None
-    _surround(app, limits, metrics.requests, tracer)
+    _surround(app, line, limits, metrics.requests, tracer)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -104,9 +105,8 @@ def every_route() -> list[GuardedRoute]:
     return [route for module in ROUTES for route in guarded(module.router)]
 
 
-def _surround(app: FastAPI, limits: Limits, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
+def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
     """Put what happens around every request in front of the routes; the last one added is the outermost."""
-    app.state.line = line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     metrics.watch_line(lambda: line.working, lambda: line.waiting)
     kinds = RouteKinds(every_route())
     app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)

@@ -7,6 +7,7 @@ from fastapi import Path, Query
 from msgspec import Meta
 from starlette.requests import Request
 
+from bots_service.api.app_state import state_of
 from bots_service.errors import Flaw, InvalidInputError
 from bots_service.ports.records import NAME
 from bots_service.usecases import UseCases
@@ -46,8 +47,7 @@ MAX_IDS = 100_000  # in a list of them
 
 def use_cases_of(request: Request) -> UseCases:
     """Return what the application can do."""
-    use_cases: UseCases = request.app.state.use_cases
-    return use_cases
+    return state_of(request.app).use_cases
 
 
 def key_of(request: Request) -> str | None:

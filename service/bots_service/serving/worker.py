@@ -11,13 +11,12 @@ from multiprocessing.connection import Connection as Pipe
 import uvicorn
 from fastapi import FastAPI
 
-from bots_service.metrics.process import Metrics
+from bots_service.api.app_state import state_of
 from bots_service.serving.listening import BACKLOG
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
 from bots_service.serving.server import DrainingServer, HttpConnection
 from bots_service.settings import Settings
-from bots_service.usecases.readiness import Readiness
 from bots_service.wiring import build_app
 
 # Threads for draws and large folds. They hold the interpreter's lock most of the time, so more would only pass it to
@@ -82,12 +81,13 @@ async def run(
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="bots-worker"))
     async with app.router.lifespan_context(app), AsyncExitStack() as stack:
-        readiness: Readiness = app.state.use_cases.readiness
-        server = DrainingServer(config, drain_s=drain_s, when_serving=when_serving, when_draining=readiness.drain)
+        state = state_of(app)
+        server = DrainingServer(
+            config, drain_s=drain_s, when_serving=when_serving, when_draining=state.use_cases.readiness.drain
+        )
         if supervisor is not None:
             server.obey(supervisor)
         if peers is not None:
-            metrics: Metrics = app.state.metrics
-            await stack.enter_async_context(peers.telling(metrics.text))
-            app.state.metrics_of_all = partial(peers.all_of_them, metrics.text)
+            await stack.enter_async_context(peers.telling(state.metrics.text))
+            state.metrics_of_all = partial(peers.all_of_them, state.metrics.text)
         await server.serve(sockets=[listener])

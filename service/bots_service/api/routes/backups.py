@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from bots_service.api.app_state import state_of
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept
@@ -147,7 +148,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
 @allowed(Scope.ADMIN, about=About.EVERY, kind=RouteKind.UPLOAD, audited=True)
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
     """Put a dataset with its runs, or one run, back as an export wrote it: all of it, or nothing."""
-    use_cases, most = use_cases_of(request), request.app.state.uploads.max_bytes
+    use_cases, most = use_cases_of(request), state_of(request.app).uploads.max_bytes
     body, scope = Body(request, {MEDIA_TYPE: most, OCTETS: most}), "POST /imports"
 
     async def act() -> Response:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bots_service.api.app_state import state_of
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
@@ -148,11 +149,11 @@ async def put_dataset(
 ) -> Response:
     """Create a dataset, with its run `default`, from JSON, NDJSON (one task a line) or Parquet."""
     use_cases = use_cases_of(request)
-    body = Body(request, request.app.state.uploads.by_media_type)
+    body = Body(request, state_of(request.app).uploads.by_media_type)
     scope = f"PUT /datasets/{dataset}"
 
     async def act() -> Response:
-        async with open_tasks(body, max_tasks=request.app.state.uploads.max_tasks) as file:
+        async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
             header = header_of(file.header, UploadHeader(tuple(reference_model), description))
             blocks = file.blocks(len(header.reference_models))
             row, created = await use_cases.import_dataset(
@@ -233,7 +234,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset; those that were there keep their beliefs."""
     use_cases = use_cases_of(request)
-    body = Body(request, request.app.state.uploads.by_media_type)
+    body = Body(request, state_of(request.app).uploads.by_media_type)
     scope, count = f"POST /datasets/{dataset}/tasks", Count()
 
     def answer(row: DatasetRow) -> AppendResponse:
@@ -241,7 +242,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 
     async def act() -> Response:
         models = (await use_cases.datasets.get(dataset)).facts.reference_models
-        async with open_tasks(body, max_tasks=request.app.state.uploads.max_tasks, append=True) as file:
+        async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks, append=True) as file:
             require_models(file.header, models)
             row = await use_cases.append_tasks(
                 dataset,

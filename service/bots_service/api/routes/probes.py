@@ -1,7 +1,6 @@
 """Probes, metrics for Prometheus, and what the service runs on."""
 
 import platform
-from collections.abc import Awaitable, Callable
 
 import numpy as np
 from msgspec import Struct
@@ -9,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bots_service import __version__
+from bots_service.api.app_state import state_of
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, guarded_router, open_to_all
 from bots_service.metrics.exposition import MEDIA_TYPE
-from bots_service.metrics.process import Metrics
 from bots_service.ports.keys import Scope
 from bots_service.usecases.readiness import Status
 
@@ -98,7 +97,7 @@ async def tell_ready(request: Request) -> Response:
 async def tell_version(request: Request) -> Response:
     """Return the versions; draws can be repeated on the same version of numpy."""
     return json_response(
-        VersionResponse(__version__, platform.python_version(), np.__version__, request.app.state.schema)
+        VersionResponse(__version__, platform.python_version(), np.__version__, state_of(request.app).schema)
     )
 
 
@@ -116,6 +115,6 @@ async def tell_version(request: Request) -> Response:
 @allowed(Scope.READ, about=About.EVERY, kind=RouteKind.METRICS)
 async def tell_metrics(request: Request) -> Response:
     """Return what was counted, by all workers of this service. Asks no store."""
-    of_all: Callable[[], Awaitable[bytes]] | None = request.app.state.metrics_of_all
-    metrics: Metrics = request.app.state.metrics
-    return Response(metrics.text() if of_all is None else await of_all(), media_type=MEDIA_TYPE)
+    state = state_of(request.app)
+    text = state.metrics.text() if state.metrics_of_all is None else await state.metrics_of_all()
+    return Response(text, media_type=MEDIA_TYPE)
