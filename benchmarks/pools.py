@@ -6,7 +6,8 @@ from typing import Literal
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.draw.selection import SelectionRequest, select_tasks
+from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
+from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
@@ -59,8 +60,13 @@ def outcomes(grounds: Grounds, tasks: Tasks, step: int, rng: np.random.Generator
 
 def select(state: RunState, grounds: Grounds, count: int, rng: np.random.Generator) -> Tasks:
     """Select by Thompson sampling, nothing leased."""
-    request = SelectionRequest(count, target=state.settings.target)
-    return select_tasks(state.belief, grounds.pool, request, leased=NO_TASKS, position=0, rng=rng).tasks
+    return drawn(state, grounds.pool, SelectRequest("pool", count), rng)
+
+
+def drawn(state: RunState, pool: Pool, request: SelectRequest, rng: np.random.Generator) -> Tasks:
+    """Select as the run's settings say, nothing leased."""
+    context = DrawContext(state.settings, 0, rng)
+    return select_tasks(state.belief, pool, request, context, named=NamedTasks(), leased=NO_TASKS).tasks
 
 
 def report(state: RunState, evidence: Evidence, grounds: Grounds) -> RunState:

@@ -11,9 +11,9 @@ from statistics import fmean
 import numpy as np
 from scipy.special import expit, logit
 
-from benchmarks.pools import NO_TASKS
+from benchmarks.pools import drawn
 from bots_service.core.arrays import Floats
-from bots_service.core.draw.selection import SelectionRequest, select_tasks
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
@@ -67,11 +67,11 @@ def simulated(arm: Arm, seed: int) -> tuple[float, int]:
     probability = rng.beta(SHAPE, SHAPE, TASKS)
     pool = Pool(*number_profiles(references_of(probability, rng) if arm.has_references else np.empty((TASKS, 0))))
     state = fresh_state(arm.settings, pool.profiles)
-    request = SelectionRequest(arm.batch, strategy=arm.settings.strategy, target=arm.settings.target)
+    request = SelectRequest("pool", arm.batch)
     tried: set[int] = set()
     effective = []
     for step in range(STEPS):
-        tasks = np.sort(select_tasks(state.belief, pool, request, leased=NO_TASKS, position=0, rng=rng).tasks)
+        tasks = np.sort(drawn(state, pool, request, rng))
         solved = rng.binomial(ROLLOUTS, probability[tasks]).astype(float)
         is_effective = (solved > 0) & (solved < ROLLOUTS)
         evidence = Evidence(tasks, solved, ROLLOUTS - solved, is_effective)

@@ -9,8 +9,10 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
-from bots_service.core.draw.selection import SelectionRequest
+from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
 
 LEVEL = 1e-3  # of each statistical test; all have fixed seeds, so they pass always or never
@@ -103,16 +105,30 @@ def requests(draw, about):
     for tag in draw(st.lists(st.sampled_from(TAGS), unique=True)):
         quotas[tag] = draw(st.integers(0, rest))
         rest -= quotas[tag]
-    return SelectionRequest(
+    return a_request(
         count,
         tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))),
         quotas=quotas,
-        exclude=draw(some_tasks(about)),
         uniform_share=draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
+    )
+
+
+def a_request(count, **wanted):
+    return SelectRequest("pool", count, **wanted)
+
+
+@st.composite
+def some_settings(draw):
+    return RunSettings(
         strategy=draw(st.sampled_from(["thompson", "mean", "softmax", "uniform", "easy_to_hard", "shuffle"])),
         target=draw(st.sampled_from([0.0, 0.5, 0.8, 1.0])),
         seed=draw(st.integers(0, 5)),
     )
+
+
+def context_of(rng=0, position=0, **settings):
+    """What a strategy may look at; `rng` is a generator or a seed."""
+    return DrawContext(RunSettings(**settings), position, np.random.default_rng(rng))
 
 
 def candidates(about, tags=(), also=None, barred=()):

@@ -5,19 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.draw.selection import SelectionRequest, portions, select_tasks
-from bots_service.errors import InvalidSelectionError, PoolTooSmallError
+from bots_service.core.draw.selection import NamedTasks, select_tasks, tag_quotas
+from bots_service.core.draw.strategies import DrawContext
+from bots_service.errors import PoolTooSmallError
 from tests.core.like_dense import always_windows
 from tests.core.pools import (
+    a_request,
     assert_same_shares,
     assert_same_values,
     belief,
     beliefs,
     candidates,
+    context_of,
     dense_thompson,
     pool,
     pools,
     requests,
+    some_settings,
     some_tasks,
     tasks,
 )
@@ -31,19 +35,22 @@ POOL = pool(
 BELIEF = belief([2, 6, 1], [5, 4, 1], own_tasks=[1, 13, 14, 35], alpha=[9, 40, 3, 0.2], beta=[9, 44, 30, 0.1])
 
 
-def selected(request, leased=NONE, seed=0, position=0, about=POOL, of=BELIEF):
-    return select_tasks(of, about, request, leased=leased, position=position, rng=np.random.default_rng(seed))
+def selected(request, leased=NONE, exclude=NONE, first=NONE, about=POOL, of=BELIEF, context=None):
+    named = NamedTasks(np.unique(exclude), first)
+    return select_tasks(of, about, request, context or context_of(), named=named, leased=leased)
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_selection_keeps_every_promise(data):
     about = data.draw(pools())
-    request, leased = data.draw(requests(about)), data.draw(some_tasks(about))
+    request, run = data.draw(requests(about)), data.draw(some_settings())
+    leased, exclude = data.draw(some_tasks(about)), data.draw(some_tasks(about))
     of = data.draw(beliefs(about))
-    allowed = candidates(about, request.tags, barred=request.exclude)
+    allowed = candidates(about, request.tags, barred=exclude)
+    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0))
     try:
-        got = selected(request, leased, position=data.draw(st.integers(0, 99)), about=about, of=of)
+        got = selected(request, leased, exclude, about=about, of=of, context=context)
     except PoolTooSmallError:
         assert len(allowed) < request.count or any(request.quotas.values())
         return
@@ -58,7 +65,7 @@ def test_a_selection_keeps_every_promise(data):
         assert got.reused == max(0, request.count - free)
     drawn = int((~np.isnan(got.draws)).sum())
     by_chance = round(request.count * request.uniform_share)
-    expected = request.count - by_chance if request.strategy == "thompson" else 0
+    expected = request.count - by_chance if run.strategy == "thompson" else 0
     assert drawn >= expected if got.reused else drawn == expected
 
 
@@ -67,30 +74,34 @@ def test_a_selection_keeps_every_promise(data):
 def test_the_same_seed_gives_the_same_selection(data):
     about = data.draw(pools())
     of, leased = data.draw(beliefs(about)), data.draw(some_tasks(about))
-    request = data.draw(requests(about))
+    request, run = data.draw(requests(about)), data.draw(some_settings())
+
+    def again():
+        return selected(request, leased, about=about, of=of, context=DrawContext(run, 0, np.random.default_rng(0)))
+
     try:
-        one = selected(request, leased, about=about, of=of)
+        one = again()
     except PoolTooSmallError:
         return
-    other = selected(request, leased, about=about, of=of)
+    other = again()
     assert one.tasks.tolist() == other.tasks.tolist()
     np.testing.assert_array_equal(one.draws, other.draws)
 
 
-def dense_selection(request, leased, rng):
+def dense_selection(request, leased, exclude, target, rng):
     """Quota by quota, then the rest, each a draw of every eligible task."""
     chosen: list[int] = []
     draws: list[float] = []
     rest = request.count - sum(request.quotas.values())
     for tag, count in [*request.quotas.items(), (None, rest)]:
-        barred = {*request.exclude.tolist(), *leased.tolist(), *chosen}
+        barred = {*exclude.tolist(), *leased.tolist(), *chosen}
         among = candidates(POOL, request.tags, tag, barred)
-        got, values = dense_thompson(BELIEF, POOL, among, min(count, len(among)), request.target, rng)
+        got, values = dense_thompson(BELIEF, POOL, among, min(count, len(among)), target, rng)
         chosen += got.tolist()
         draws += values.tolist()
         if len(got) < count:
-            busy = [task for task in candidates(POOL, request.tags, tag, request.exclude) if task in leased]
-            got, values = dense_thompson(BELIEF, POOL, busy, count - len(got), request.target, rng)
+            busy = [task for task in candidates(POOL, request.tags, tag, exclude) if task in leased]
+            got, values = dense_thompson(BELIEF, POOL, busy, count - len(got), target, rng)
             chosen += got.tolist()
             draws += values.tolist()
     return chosen, draws
@@ -98,23 +109,23 @@ def dense_selection(request, leased, rng):
 
 @pytest.mark.parametrize("windowed", [True, False])
 @pytest.mark.parametrize(
-    ("request_", "leased"),
+    ("request_", "target", "exclude", "leased"),
     [
-        (SelectionRequest(5), NONE),
-        (SelectionRequest(5, tags=("math",), target=0.7), tasks(12, 1)),
-        (SelectionRequest(6, quotas={"math": 3, "code": 2}, exclude=tasks(31, 0)), tasks(14, 4)),
-        (SelectionRequest(4, tags=("code",)), tasks(3, 4, 5, 16, 17, 18)),
+        (a_request(5), 0.5, NONE, NONE),
+        (a_request(5, tags=("math",)), 0.7, NONE, tasks(12, 1)),
+        (a_request(6, quotas={"math": 3, "code": 2}), 0.5, tasks(31, 0), tasks(14, 4)),
+        (a_request(4, tags=("code",)), 0.5, NONE, tasks(3, 4, 5, 16, 17, 18)),
     ],
     ids=["all", "tag", "quotas", "reused"],
 )
-def test_thompson_selects_like_one_draw_per_task(request_, leased, windowed, monkeypatch):
+def test_thompson_selects_like_one_draw_per_task(request_, target, exclude, leased, windowed, monkeypatch):
     if windowed:
         always_windows(monkeypatch)
     rng = np.random.default_rng(17)
     rows = []
     for _ in range(700):
-        ours = select_tasks(BELIEF, POOL, request_, leased=leased, position=0, rng=rng)
-        theirs, values = dense_selection(request_, leased, rng)
+        ours = selected(request_, leased, exclude, context=context_of(rng, target=target))
+        theirs, values = dense_selection(request_, leased, exclude, target, rng)
         place = rng.integers(request_.count)
         rows.append((ours.tasks[place], theirs[place], ours.draws[place], values[place]))
     our_tasks, their_tasks, our_draws, their_draws = (np.array(column) for column in zip(*rows, strict=True))
@@ -124,18 +135,19 @@ def test_thompson_selects_like_one_draw_per_task(request_, leased, windowed, mon
 
 def test_leased_tasks_come_only_when_the_others_are_used_up():
     leased = tasks(*range(30))
-    got = selected(SelectionRequest(8), leased)
+    got = selected(a_request(8), leased)
     assert got.reused == 2
     assert set(got.tasks[:6].tolist()) == {30, 31, 32, 33, 34, 35}
     assert set(got.tasks[6:].tolist()) <= set(range(30))
-    everything = selected(SelectionRequest(3), tasks(*range(36)))
+    everything = selected(a_request(3), tasks(*range(36)))
     assert everything.reused == 3
     assert not np.isnan(everything.draws).any()
 
 
 def test_chance_takes_its_share_of_every_quota():
-    request = SelectionRequest(10, quotas={"math": 4, "code": 4}, uniform_share=0.5)
-    assert [(one.tag, one.count, one.by_chance) for one in portions(request, {"math": 4, "code": 4}, 10)] == [
+    request = a_request(10, quotas={"math": 4, "code": 4}, uniform_share=0.5)
+    split = tag_quotas({"math": 4, "code": 4}, 10, 0.5)
+    assert [(one.tag, one.count, one.uniform_count) for one in split] == [
         ("math", 4, 2),
         ("code", 4, 2),
         (None, 2, 1),
@@ -146,40 +158,16 @@ def test_chance_takes_its_share_of_every_quota():
 
 def test_a_pool_that_is_too_small_is_refused_with_the_numbers():
     with pytest.raises(PoolTooSmallError, match="asked for 35 tasks, but of 34 such tasks 0 are"):
-        selected(SelectionRequest(35))
+        selected(a_request(35))
     with pytest.raises(PoolTooSmallError, match="9 tasks tagged math, but of 10 such tasks 2 are excluded"):
-        selected(SelectionRequest(9, tags=("math",), exclude=tasks(0, 1)))
+        selected(a_request(9, tags=("math",)), exclude=tasks(0, 1))
     with pytest.raises(PoolTooSmallError, match="9 of them tagged code, but of 8 such tasks"):
-        selected(SelectionRequest(12, quotas={"code": 9}))
-
-
-@pytest.mark.parametrize("quotas", [{"math": 3, "code": 2}, {"math": -1}, {"math": 3, "code": 0.5}])
-def test_impossible_quotas_are_refused(quotas):
-    with pytest.raises(InvalidSelectionError, match="quota"):
-        SelectionRequest(4, quotas=quotas)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"count": 0},
-        {"seed": -1},
-        {"temperature": 0.0},
-        {"temperature": np.inf},
-        {"uniform_share": 1.1},
-        {"uniform_share": np.nan},
-        {"target": -0.1},
-        {"target": np.nan},
-    ],
-)
-def test_numbers_out_of_range_are_our_own_mistake(wrong):
-    with pytest.raises(ValueError, match=r"\d|nan"):
-        SelectionRequest(**{"count": 4, **wrong})
+        selected(a_request(12, quotas={"code": 9}))
 
 
 def test_unknown_tags_are_our_own_mistake():
     with pytest.raises(ValueError, match="no task is tagged \\['art', 'law'\\]"):
-        selected(SelectionRequest(1, tags=("law", "math"), quotas={"art": 1}))
+        selected(a_request(1, tags=("law", "math"), quotas={"art": 1}))
 
 
 def test_parts_are_kept_and_bounded():
@@ -192,7 +180,7 @@ def test_parts_are_kept_and_bounded():
 
 def test_tasks_wanted_first_lead_even_if_in_flight_and_the_rest_is_chosen_as_ever():
     first = tasks(30, 5, 17)
-    got = selected(SelectionRequest(6, first=first), leased=tasks(17, 2))
+    got = selected(a_request(6), first=first, leased=tasks(17, 2))
 
     assert got.tasks[:3].tolist() == [30, 5, 17]
     assert np.isnan(got.draws[:3]).all()
@@ -204,19 +192,19 @@ def test_tasks_wanted_first_lead_even_if_in_flight_and_the_rest_is_chosen_as_eve
 
 def test_of_tasks_wanted_first_those_that_may_not_be_chosen_are_passed_over():
     first = tasks(7, 3, 9, 16, 30)  # 7 is retired, 3 excluded, 9 has no such tag
-    got = selected(SelectionRequest(4, first=first, tags=("math",), exclude=tasks(3)))
+    got = selected(a_request(4, tags=("math",)), first=first, exclude=tasks(3))
 
     assert got.tasks[:2].tolist() == [16, 30]
-    assert selected(SelectionRequest(2, first=tasks(31, 5, 17))).tasks.tolist() == [31, 5]
+    assert selected(a_request(2), first=tasks(31, 5, 17)).tasks.tolist() == [31, 5]
 
 
 def test_tasks_wanted_first_count_towards_the_quotas():
     math, code = set(POOL.tags["math"].tolist()), set(POOL.tags["code"].tolist())
-    got = selected(SelectionRequest(8, first=tasks(0, 1, 31), quotas={"math": 4, "code": 0.5})).tasks.tolist()
+    got = selected(a_request(8, quotas={"math": 4, "code": 0.5}), first=tasks(0, 1, 31)).tasks.tolist()
 
     assert got[:3] == [0, 1, 31]
     assert len(math & set(got[3:5])) == 2
     assert len(code & set(got[5:])) == 3
-    crowded = selected(SelectionRequest(4, first=tasks(0, 1, 2), quotas={"code": 3})).tasks.tolist()
+    crowded = selected(a_request(4, quotas={"code": 3}), first=tasks(0, 1, 2)).tasks.tolist()
     assert crowded[:3] == [0, 1, 2]
     assert crowded[3] in code

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from bots_service.core.draw import eligible as eligible_module
 from bots_service.core.draw.eligible import Eligible, pick_members
-from bots_service.core.draw.strategies import STRATEGIES, Aim, easy_to_hard, mean, shuffle, softmax, thompson, uniform
-from tests.core.pools import assert_same_shares, belief, beliefs, candidates, pool, pools, some_tasks, tasks
-
-AIM = Aim(target=0.5, temperature=0.1, seed=7, position=0)
+from bots_service.core.draw.strategies import STRATEGIES, easy_to_hard, mean, shuffle, softmax, thompson, uniform
+from tests.core.pools import assert_same_shares, belief, beliefs, candidates, context_of, pool, pools, some_tasks, tasks
 
 
 def offered(beliefs_of, about, barred=()):
@@ -37,9 +35,9 @@ def test_every_strategy_gives_exactly_the_count_of_distinct_eligible_tasks(data)
     if not allowed:
         return
     count = data.draw(st.integers(1, len(allowed)))
-    aim = Aim(data.draw(st.sampled_from([0.0, 0.3, 1.0])), 0.1, 3, data.draw(st.integers(0, 200)))
+    target, position = data.draw(st.sampled_from([0.0, 0.3, 1.0])), data.draw(st.integers(0, 200))
     for strategy in STRATEGIES.values():
-        chosen = strategy(among, count, aim, np.random.default_rng(data.draw(st.integers(0, 99))))
+        chosen = strategy(among, count, context_of(data.draw(st.integers(0, 99)), position, target=target, seed=3))
         assert len(set(chosen.tasks.tolist())) == len(chosen.draws) == count
         assert set(chosen.tasks.tolist()) <= set(allowed)
         assert np.isnan(chosen.draws).all() == (strategy is not thompson)
@@ -48,14 +46,14 @@ def test_every_strategy_gives_exactly_the_count_of_distinct_eligible_tasks(data)
 def test_mean_takes_the_nearest_posterior_means():
     means = {0: 1 / 3, 1: 1 / 3, 2: 0.1, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.9, 9: 0.4}
     for count in range(1, 9):
-        chosen = mean(OFFERED, count, AIM, np.random.default_rng(count)).tasks.tolist()
+        chosen = mean(OFFERED, count, context_of(count)).tasks.tolist()
         distances = sorted(abs(value - 0.5) for value in means.values())[:count]
         assert [abs(means[task] - 0.5) for task in chosen] == pytest.approx(distances)
 
 
 def test_mean_chooses_among_equals_at_random():
     rng = np.random.default_rng(1)
-    chosen = np.concatenate([mean(OFFERED, 2, AIM, rng).tasks for _ in range(600)])
+    chosen = np.concatenate([mean(OFFERED, 2, context_of(rng)).tasks for _ in range(600)])
     assert_same_shares(chosen, np.array([4, 5, 6] * 400))
 
 
@@ -72,8 +70,8 @@ def first_by_softmax(temperature, count, rng):
 
 @pytest.mark.parametrize("temperature", [0.05, 0.3])
 def test_softmax_samples_without_replacement(temperature):
-    rng, aim = np.random.default_rng(4), Aim(0.5, temperature, 0, 0)
-    ours = np.array([softmax(OFFERED, 4, aim, rng).tasks for _ in range(1500)])
+    rng = np.random.default_rng(4)
+    ours = np.array([softmax(OFFERED, 4, context_of(rng, temperature=temperature)).tasks for _ in range(1500)])
     theirs = np.array([first_by_softmax(temperature, 4, rng) for _ in range(1500)])
     for place in range(4):
         assert_same_shares(ours[:, place], theirs[:, place])
@@ -81,22 +79,21 @@ def test_softmax_samples_without_replacement(temperature):
 
 def test_softmax_hardly_leaves_the_nearest_at_a_low_temperature():
     for seed in range(20):
-        chosen = softmax(OFFERED, 4, Aim(0.5, 1e-6, 0, 0), np.random.default_rng(seed)).tasks
+        chosen = softmax(OFFERED, 4, context_of(seed, temperature=1e-6)).tasks
         assert set(chosen.tolist()) == {4, 5, 6, 9}
 
 
 def test_uniform_takes_every_pair_equally_often():
     rng = np.random.default_rng(8)
     pairs = {pair: place for place, pair in enumerate(itertools.combinations([0, 1, 2, 4, 5, 6, 7, 9], 2))}
-    drawn = [pairs[tuple(sorted(uniform(OFFERED, 2, AIM, rng).tasks.tolist()))] for _ in range(2800)]
+    drawn = [pairs[tuple(sorted(uniform(OFFERED, 2, context_of(rng)).tasks.tolist()))] for _ in range(2800)]
     assert_same_shares(np.array(drawn), np.arange(2800) % 28)
 
 
 def walked(strategy, among, counts, position=0):
     """Select and report at once, step by step."""
     for count in counts:
-        aim = Aim(0.5, 0.1, seed=7, position=position)
-        yield strategy(among, count, aim, np.random.default_rng()).tasks.tolist()
+        yield strategy(among, count, context_of(position=position, seed=7)).tasks.tolist()
         position += count
 
 
@@ -121,7 +118,7 @@ def test_a_walk_skips_barred_tasks_and_goes_round(strategy):
 
 def test_a_shuffle_is_fixed_by_its_seed():
     among = offered(BELIEF, pool([0, 1, 2] * 4))
-    orders = [shuffle(among, 12, Aim(0.5, 0.1, seed, 0), np.random.default_rng()).tasks.tolist() for seed in (1, 1, 2)]
+    orders = [shuffle(among, 12, context_of(seed=seed)).tasks.tolist() for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.receipt import Receipt
 from bots_service.errors import (
     InvalidTasksError,
@@ -18,7 +19,6 @@ from bots_service.ports.records import IdempotencyKey, Selection
 from bots_service.usecases import UseCases
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
-from bots_service.usecases.select_tasks import Wish
 from tests.simulator.world import POOL, TASKS, World, block, stream
 
 MOST_CHANGES = TASKS - 6  # of the dataset, so that enough tasks are left to select
@@ -68,11 +68,13 @@ class Client:
         world, rng = self.world, self.world.rng
         run, count = world.a_run(), rng.randint(1, 5)
         known = sorted(world.appended)
-        wish = Wish(POOL, run, count, exclude=tuple(f"t{task}" for task in rng.sample(known, min(1, len(known)))))
+        request = SelectRequest(
+            POOL, count, run, exclude=tuple(f"t{task}" for task in rng.sample(known, min(1, len(known))))
+        )
         call = f"select-{world.number()}"
-        once = IdempotencyKey(call, repr(wish)) if rng.random() < 0.6 else None
+        once = IdempotencyKey(call, repr(request)) if rng.random() < 0.6 else None
         floor, retired, began = world.of(run).floor, set(world.retired), world.now
-        answer = await self._ask(wish, once)
+        answer = await self._ask(request, once)
         if answer is None:
             return
         selection = answer[0]
@@ -87,15 +89,15 @@ class Client:
         self._check_shared(run, selection, began)
         self.selections.append((run, selection))
         if once is not None and rng.random() < 0.3:
-            await self._select_again(wish, once, selection, began)
+            await self._select_again(request, once, selection, began)
 
-    async def _ask(self, wish: Wish, once: IdempotencyKey | None) -> Any:
+    async def _ask(self, request: SelectRequest, once: IdempotencyKey | None) -> Any:
         world = self.world
         return await world.patiently(
-            f"{self.name} selects {wish.count} of {wish.run} under {once and once.key}",
-            lambda use: use.select_tasks(wish, once),
+            f"{self.name} selects {request.count} of {request.run} under {once and once.key}",
+            lambda use: use.select_tasks(request, once),
             attempts=6,
-            selects=wish.run,
+            selects=request.run,
         )
 
     def _check(self, run: str, selection: Selection, count: int, floor: int) -> None:
@@ -129,15 +131,15 @@ class Client:
                 ), f"{run}: task {task} is in selections {other.id} and {selection.id} at the same time"
         held.append((began, world.now, selection))
 
-    async def _select_again(self, wish: Wish, once: IdempotencyKey, first: Selection, began: float) -> None:
+    async def _select_again(self, request: SelectRequest, once: IdempotencyKey, first: Selection, began: float) -> None:
         world = self.world
         await asyncio.sleep(world.rng.uniform(0.0, 2.0))
-        answer = await self._ask(wish, once)
+        answer = await self._ask(request, once)
         if answer is None:
             return
         again: Selection = answer[0]
         forgotten = any(
-            span.run in (None, wish.run) and span.tasks is None and span.end >= began for span in world.lost
+            span.run in (None, request.run) and span.tasks is None and span.end >= began for span in world.lost
         )
         is_alone = world.hot.local & {first.id, again.id}
         if not (is_alone or forgotten or world.now - began > 800):

@@ -6,8 +6,8 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.errors import BotsError
-from bots_service.usecases.select_tasks import Wish
 from tests.simulator.client import Client, present
 from tests.simulator.fake_hot import InFlight
 from tests.simulator.replica import Replica
@@ -154,11 +154,11 @@ class Schedule:
     async def _agrees(self, replica: Replica, name: str) -> None:
         """A replica comes to the truth by itself, in a run's state, its history, and what it selects from."""
         world, replay = self.world, self.world.truth.replay(name)
-        last, wish = len(replay.states) - 1, Wish(POOL, name, 2)
+        last, request = len(replay.states) - 1, SelectRequest(POOL, 2, name)
         for wait_s in range(PATIENCE_S):
             await asyncio.sleep(wait_s)
             told = await replica.call(lambda use: use.describe_run(POOL, name), 60)
-            chosen, _, _ = await replica.call(lambda use: use.select_tasks(wish, None), 60)
+            chosen, _, _ = await replica.call(lambda use: use.select_tasks(request, None), 60)
             world.network.note(f"{replica.name} says {name} is at {told.state.seq}, selects from {chosen.seq}")
             row = world.sql.runs[name].row
             is_whole = chosen.degraded == world.hot.has_lost(row, told.state.settings.lease_seconds)

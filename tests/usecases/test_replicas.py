@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bots_service.core.codec import encode_state
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
 from bots_service.engine.open_runs import OpenRun
@@ -19,7 +20,6 @@ from bots_service.ports.hot import PublishedState
 from bots_service.ports.records import Head, IdempotencyKey, NewEntry, RunRow
 from bots_service.stores import memory_stores
 from bots_service.usecases.report_outcomes import Outcome
-from bots_service.usecases.select_tasks import Wish
 from tests.servers import RedisServer
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -196,7 +196,7 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
     first = await here.select(45, key="again")
     assert first.tasks.max() >= 40
     selection, dataset, again = await there.use.select_tasks(
-        Wish(POOL, "default", 45), IdempotencyKey("again", _asked(45))
+        SelectRequest(POOL, 45), IdempotencyKey("again", _asked(45))
     )
     assert again
     assert dataset.ids.take(selection.tasks) == [f"t{task}" for task in first.tasks.tolist()]
@@ -204,7 +204,7 @@ async def test_a_selection_made_there_of_tasks_appended_since_is_given_again_her
 
 def _asked(count: int) -> str:
     """The fingerprint that `World.select` gives."""
-    return repr(Wish(POOL, "default", count))
+    return repr(SelectRequest(POOL, count))
 
 
 async def test_evidence_of_a_replica_that_could_not_publish_is_taken_here(

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import Strategy, settings_from
+from bots_service.core.run_settings import StrategyName, settings_from
 from bots_service.errors import (
     InvalidSelectionError,
     KeyReusedError,
@@ -20,7 +21,7 @@ from bots_service.ports.records import IdempotencyKey
 from bots_service.storage.memory import MemoryLeases
 from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
-from bots_service.usecases.select_tasks import QUICK_NUMBERS, Wish, is_quick
+from bots_service.usecases.select_tasks import QUICK_NUMBERS, is_quick
 from bots_service.usecases.selection_id import Origin, read_id, write_id
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
@@ -40,7 +41,7 @@ async def in_flight(world: World) -> int:
 
 
 @pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"])
-async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strategy: Strategy):
+async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strategy: StrategyName):
     told = []
     for name in ("one", "other"):
         world = World.open(folder(name))
@@ -111,17 +112,21 @@ async def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(wo
     state, nothing = await world.state(), np.empty(0, np.int32)
     dataset = (await world.opened()).dataset
     fresh = Pool(dataset.pool.references, dataset.pool.profile_of, dataset.pool.tags)
-    wish = Wish(POOL, "default", 5)
-    assert not is_quick(wish, state, fresh, nothing)  # the first draw groups the whole pool
+    request = SelectRequest(POOL, 5)
+    assert not is_quick(request, state, fresh, nothing)  # the first draw groups the whole pool
     fresh.part()
     _ = fresh.members
-    assert is_quick(wish, state, fresh, nothing)
+    assert is_quick(request, state, fresh, nothing)
     tag = next(iter(fresh.tags))
-    for longer in (replace(wish, tags=(tag,)), replace(wish, quotas={tag: 1}), replace(wish, count=5000)):
+    for longer in (
+        SelectRequest(POOL, 5, tags=(tag,)),
+        SelectRequest(POOL, 5, quotas={tag: 1}),
+        SelectRequest(POOL, 5000),
+    ):
         assert not is_quick(longer, state, fresh, nothing)
-    assert not is_quick(wish, state, fresh, np.arange(QUICK_NUMBERS, dtype=np.int32))
-    assert not is_quick(wish, replace(state, settings=settings_from({"strategy": "shuffle"})), fresh, nothing)
-    assert not is_quick(wish, state, replace(fresh, retired=np.array([1], np.int32)), nothing)
+    assert not is_quick(request, state, fresh, np.arange(QUICK_NUMBERS, dtype=np.int32))
+    assert not is_quick(request, replace(state, settings=settings_from({"strategy": "shuffle"})), fresh, nothing)
+    assert not is_quick(request, state, replace(fresh, retired=np.array([1], np.int32)), nothing)
 
 
 async def test_selections_at_once_share_no_task_while_others_are_free(world: World):
@@ -187,15 +192,15 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
 
 
 async def test_the_same_key_gives_the_same_selection_and_another_request_is_refused(world: World):
-    wish, once = Wish(POOL, "default", 4), IdempotencyKey("key", "four")
-    first, dataset, again = await world.use.select_tasks(wish, once)
-    second, _, repeated = await world.use.select_tasks(wish, once)
+    request, once = SelectRequest(POOL, 4), IdempotencyKey("key", "four")
+    first, dataset, again = await world.use.select_tasks(request, once)
+    second, _, repeated = await world.use.select_tasks(request, once)
     assert (again, repeated) == (False, True)
     assert second is first
     assert dataset.row.name == POOL
     assert await in_flight(world) == 4
     with pytest.raises(KeyReusedError):
-        await world.use.select_tasks(Wish(POOL, "default", 5), IdempotencyKey("key", "five"))
+        await world.use.select_tasks(SelectRequest(POOL, 5), IdempotencyKey("key", "five"))
     other = await world.select(4)
     assert not set(other.tasks.tolist()) & set(first.tasks.tolist())
     alike = await asyncio.gather(*(world.select(3, key="at once") for _ in range(5)))
@@ -203,19 +208,18 @@ async def test_the_same_key_gives_the_same_selection_and_another_request_is_refu
 
 
 @pytest.mark.parametrize(
-    ("wish", "places"),
+    ("asked", "places"),
     [
         ({"tags": ("odd", "none")}, [("body", "tags", 1)]),
         ({"quotas": {"none": 1}}, [("body", "quotas", "none")]),
         ({"quotas": {"odd": 3, "even": 2}}, [("body", "quotas")]),
         ({"exclude": ("t1", "x", "t2", "y")}, [("body", "exclude", 1), ("body", "exclude", 3)]),
         ({"first": ("t1", "x", "t1", "y")}, [("body", "first", 1), ("body", "first", 2)]),
-        ({"quotas": {"odd": -1}}, []),
     ],
 )
-async def test_a_wish_that_can_not_be_is_refused_and_leases_nothing(world: World, wish, places):
+async def test_a_request_that_can_not_be_is_refused_and_leases_nothing(world: World, asked, places):
     with pytest.raises(InvalidSelectionError) as refused:
-        await world.select(4, **wish)
+        await world.select(4, **asked)
     assert [flaw.where for flaw in refused.value.flaws] == places
     assert await in_flight(world) == 0
 
@@ -228,9 +232,9 @@ async def test_more_tasks_than_there_are_is_refused(world: World):
         (40, {"exclude": ("t1",)}),
         (5, {"quotas": {"rare": 5}}),
     ]
-    for count, wish in wishes:
+    for count, request in wishes:
         with pytest.raises(PoolTooSmallError):
-            await world.select(count, **wish)
+            await world.select(count, **request)
     assert len((await world.select(4, tags=("rare",))).tasks) == 4
     with pytest.raises(UnknownRunError):
         await world.select(4, "none")

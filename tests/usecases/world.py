@@ -12,6 +12,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Entry, Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -29,7 +30,6 @@ from bots_service.stores import memory_stores, sql_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
-from bots_service.usecases.select_tasks import Wish
 from bots_service.wiring import build_engine, build_use_cases
 from tests.usecases.ports import Wrap
 
@@ -142,9 +142,9 @@ class World:
     async def put_run(self, run: str, dataset: str = POOL, **values: Any) -> RunDescription:
         return (await self.use.put_run(dataset, run, values, None, None))[0]
 
-    async def select(self, count: int, run: str = "default", *, key: str | None = None, **wish: Any) -> Selection:
-        wished = Wish(wish.pop("dataset", POOL), run, count, **wish)
-        return (await self.use.select_tasks(wished, None if key is None else IdempotencyKey(key, repr(wished))))[0]
+    async def select(self, count: int, run: str = "default", *, key: str | None = None, **request: Any) -> Selection:
+        wanted = SelectRequest(request.pop("dataset", POOL), count, run, **request)
+        return (await self.use.select_tasks(wanted, None if key is None else IdempotencyKey(key, repr(wanted))))[0]
 
     async def report(
         self, *outcomes: Outcome, run: str = "default", key: str | None = None, dataset: str = POOL, **news: Any

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bots_service.api.parameters import whole
+from bots_service.core.checks import NAME
 from bots_service.errors import Flaw, InvalidInputError
-from bots_service.ports.records import NAME
 
 # JSON numbers of this size are exact everywhere, and no index, step or seq comes near.
 Number = Annotated[int, Meta(ge=0, le=2**53)]

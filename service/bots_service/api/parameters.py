@@ -8,8 +8,8 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from bots_service.api.app_state import state_of
+from bots_service.core.checks import NAME
 from bots_service.errors import Flaw, InvalidInputError
-from bots_service.ports.records import NAME
 from bots_service.usecases import UseCases
 
 DatasetName = Annotated[str, Path(pattern=NAME, description="The dataset's name.")]
@@ -37,9 +37,6 @@ _KEY = re.compile(KEY_PATTERN.removesuffix("$"))
 def whole(pattern: str) -> Meta:
     """Return a pattern that a text must match to its very end: Python's "$" lets a last line feed pass."""
     return Meta(pattern=pattern.removesuffix("$") + r"\Z")
-
-
-MAX_IDS = 100_000  # in a list of them
 
 
 # Read by hand, both of them: FastAPI's dependencies would cost the hot routes more than all the rest of the API code.

@@ -10,7 +10,7 @@ import typer
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
 from bots_service.cli.output import confirm, count, moment, number, plain, sheet, show, table, tasks_told
 from bots_service.core.belief.capability import CapabilityRule
-from bots_service.core.run_settings import Strategy
+from bots_service.core.run_settings import StrategyName
 
 if TYPE_CHECKING:
     from bots_client import Run
@@ -43,7 +43,7 @@ def _settings(
     capability_momentum: Annotated[
         float | None, typer.Option(help="Momentum gamma of the capability estimate.")
     ] = None,
-    strategy: Annotated[Strategy | None, typer.Option(help="Selection strategy.")] = None,
+    strategy: Annotated[StrategyName | None, typer.Option(help="Selection strategy.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     tasks_per_step: Annotated[

@@ -1,10 +1,19 @@
-"""Checks of values that come from outside: of decoded headers and arrays, and of what an import may hold."""
+"""Checks of values that come from outside: names, decoded headers and arrays, and what an import may contain."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from numpy.typing import NDArray
+
+NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+# Fields of requests. "\Z", for Python's "$" lets a last line feed pass.
+Name = Annotated[str, Meta(pattern=NAME.removesuffix("$") + r"\Z")]
+TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
+Tag = Annotated[str, Meta(min_length=1, max_length=64)]
+MAX_IDS = 100_000  # in a list of them
 
 ROUNDING = 1e-9  # relative: sums and differences of counts may be off by less
 LARGEST_SUM = 1e18  # rollouts, all in all: no service sees as many, and sums of their squares are still numbers

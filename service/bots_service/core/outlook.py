@@ -9,7 +9,7 @@ from bots_service.core.arrays import Floats, frozen
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import Strategy
+from bots_service.core.run_settings import StrategyName
 from bots_service.core.state import RunState
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -67,7 +67,7 @@ def _shares(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
     return tuple((sums / sums.sum()).tolist())
 
 
-BELIEVING: tuple[Strategy, ...] = ("thompson", "mean", "softmax")  # strategies that look at the belief
+BELIEVING: tuple[StrategyName, ...] = ("thompson", "mean", "softmax")  # strategies that look at the belief
 
 
 def advice(state: RunState, pool: Pool) -> tuple[str, ...]:

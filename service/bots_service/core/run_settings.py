@@ -9,7 +9,7 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
-Strategy = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
+StrategyName = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RunSettings:
     prior: tuple[float, float] = (1.0, 1.0)
     capability: CapabilityRule = "least_squares"
     capability_momentum: float = 0.9
-    strategy: Strategy = "thompson"
+    strategy: StrategyName = "thompson"
     temperature: float = 0.05
     seed: int = 0
     tasks_per_step: int | None = None
@@ -103,7 +103,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
 _INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
-_CHOICES = {"strategy": get_args(Strategy), "capability": get_args(CapabilityRule)}
+_CHOICES = {"strategy": get_args(StrategyName), "capability": get_args(CapabilityRule)}
 _OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 
 

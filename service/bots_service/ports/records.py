@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Generic, TypeVar
-
-from msgspec import Meta
+from typing import Generic, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry
@@ -13,13 +11,6 @@ from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.task_ids import TaskIds
-
-NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-
-# Fields of requests. "\Z", for Python's "$" lets a last line feed pass.
-Name = Annotated[str, Meta(pattern=NAME.removesuffix("$") + r"\Z")]
-TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
-Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 
 Row = TypeVar("Row")
 

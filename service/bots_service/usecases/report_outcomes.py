@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.checks import Name, TaskId
 from bots_service.core.entries import Report
 from bots_service.core.evidence import MAX_TRIALS, Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
@@ -17,7 +18,7 @@ from bots_service.errors import Flaw, InvalidInputError, InvalidOutcomesError, S
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
-from bots_service.ports.records import IdempotencyKey, Name, NewEntry, TaskId
+from bots_service.ports.records import IdempotencyKey, NewEntry
 from bots_service.spans import Span
 from bots_service.usecases.selection_id import Origin, read_id
 

@@ -1,12 +1,13 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, united
-from bots_service.core.draw.selection import Quotas, Selected, SelectionRequest, fit, select_tasks, wanted_in_all
+from bots_service.core.draw.selection import NamedTasks, SelectRequest, fit, select_tasks, wanted_in_all
+from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -14,7 +15,7 @@ from bots_service.engine.live_runs import LiveRuns
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import Flaw, InvalidInputError, InvalidSelectionError, KeyReusedError
 from bots_service.metrics.training import TrainingMetrics
-from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases
+from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket
 from bots_service.ports.records import IdempotencyKey, OpenDataset, Selection
 from bots_service.spans import Span
 from bots_service.usecases.selection_id import Origin, write_id
@@ -30,28 +31,6 @@ QUICK_PER_WANTED = 10  # a task that is chosen costs as much as so many that are
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a trainer asks for.
-
-    count: how many tasks.
-    tags: only tasks that carry one of these; empty for all.
-    quotas: tag -> how many of the tasks must carry it, or (a float) which share of them.
-    exclude: ids of tasks that are not wanted.
-    first: ids of tasks that are wanted before any others, in flight or not.
-    uniform_share: the share of the tasks that is chosen uniformly, in [0, 1].
-    """
-
-    dataset: str
-    run: str
-    count: int
-    tags: tuple[str, ...] = ()
-    quotas: Quotas = field(default_factory=dict)
-    exclude: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-    uniform_share: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class SelectTasks:
     """Newest state, one draw, lease, answer."""
 
@@ -61,7 +40,9 @@ class SelectTasks:
     live: LiveRuns
     metrics: TrainingMetrics
 
-    async def __call__(self, wish: Wish, once: IdempotencyKey | None) -> tuple[Selection, OpenDataset, bool]:
+    async def __call__(
+        self, request: SelectRequest, once: IdempotencyKey | None
+    ) -> tuple[Selection, OpenDataset, bool]:
         """Return the selection, its dataset, and whether it is the first answer to the same key, given again.
 
         Raises:
@@ -71,12 +52,12 @@ class SelectTasks:
             KeyReusedError: the key came with another request before.
         """
         selection, dataset, again = await self.open_runs.using(
-            wish.dataset, wish.run, lambda run: self._select(run, wish, once)
+            request.dataset, request.run, lambda run: self._select(run, request, once)
         )
         if not again:
             self.metrics.selected(
-                wish.dataset,
-                wish.run,
+                request.dataset,
+                request.run,
                 tasks=len(selection.tasks),
                 reused=selection.reused,
                 degraded=selection.degraded,
@@ -84,7 +65,7 @@ class SelectTasks:
         return selection, dataset, again
 
     async def _select(
-        self, run: OpenRun, wish: Wish, once: IdempotencyKey | None
+        self, run: OpenRun, request: SelectRequest, once: IdempotencyKey | None
     ) -> tuple[Selection, OpenDataset, bool]:
         live = self.live(run.row.id)
         give_up, pause_s = asyncio.get_running_loop().time() + PATIENCE_S, 0.0
@@ -102,7 +83,7 @@ class SelectTasks:
                 # This state may know of tasks that were appended meanwhile. The dataset is looked at after the state:
                 # where another replica changes it in between, `acquire` refuses the state's token.
                 run = await self.open_runs.fitting(run, known.state)
-                taken = await self._attempt(run, known, wish, once, is_sure=is_sure)
+                taken = await self._attempt(run, known, request, once, is_sure=is_sure)
                 if taken.previous is not None and once is not None:
                     selection = _again(taken.previous, once)
                     return selection, (await self.open_runs.knowing(run, selection.tasks)).dataset, True
@@ -116,7 +97,7 @@ class SelectTasks:
                 pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
 
     async def _attempt(
-        self, run: OpenRun, known: KnownState, wish: Wish, once: IdempotencyKey | None, *, is_sure: bool
+        self, run: OpenRun, known: KnownState, request: SelectRequest, once: IdempotencyKey | None, *, is_sure: bool
     ) -> LeaseResult:
         state = known.state
         key, fingerprint = (once.key, once.fingerprint) if once else (None, "")
@@ -125,13 +106,10 @@ class SelectTasks:
             return LeaseResult(previous=ticket.previous)
         if ticket.local and not is_sure:
             return LeaseResult(stale=True)  # nobody would refuse the selection, so the state must be asked for
-        # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
-        leased = ticket.leased[ticket.leased < len(run.dataset.pool)]
         try:
-            named = check_wish(wish, run.dataset)
-            origin = Origin(state.epoch, state.step, state.seq, ticket.ordinal)
-            with Span("draw", self.metrics.draw_seconds, count=wish.count, seq=state.seq):
-                drawn = await _drawn(wish, state, run.dataset.pool, leased, named, origin)
+            named = named_tasks(request, run.dataset)
+            with Span("draw", self.metrics.draw_seconds, count=request.count, seq=state.seq):
+                selection = await _drawn(request, run, state, ticket, named)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
                 # What can't be done now may have been done, and its answer lost, before the dataset changed.
@@ -140,15 +118,15 @@ class SelectTasks:
                     raise
                 return LeaseResult(previous=previous)
             return LeaseResult(stale=True)  # another replica may have changed the dataset
-        with Span("lease", count=len(drawn.tasks)):
+        with Span("lease", count=len(selection.tasks)):
             return await self.leases.acquire(
                 run.row,
-                _selection(run, state, origin, drawn, degraded=ticket.degraded),
+                selection,
                 ticket,
                 seconds=state.settings.lease_seconds,
                 key=key,
                 fingerprint=fingerprint,
-                reuse=drawn.reused > 0,
+                reuse=selection.reused > 0,
             )
 
     async def _is_current(self, run: OpenRun, known: KnownState) -> bool:
@@ -162,84 +140,53 @@ class SelectTasks:
         return (await self.open_runs.again(run)).dataset is run.dataset
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Tasks that a wish names. excluded: sorted; first: distinct, in the wish's order."""
-
-    excluded: Tasks
-    first: Tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A draw, with what is believed of each drawn task."""
-
-    tasks: Tasks
-    draws: np.ndarray
-    means: np.ndarray
-    evidence: np.ndarray
-    reused: int
+async def _drawn(
+    request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTicket, named: NamedTasks
+) -> Selection:
+    """Return a selection, drawn in a thread where that takes longer than the event loop may be held up."""
+    if is_quick(request, state, run.dataset.pool, ticket.leased):
+        return draw(request, run, state, ticket, named)
+    return await asyncio.to_thread(draw, request, run, state, ticket, named)
 
 
-async def _drawn(wish: Wish, state: RunState, pool: Pool, leased: Tasks, named: Named, origin: Origin) -> Drawn:
-    """Return a draw, made in a thread where it takes longer than the event loop may be held up."""
-    if is_quick(wish, state, pool, leased):
-        return draw(wish, state, pool, leased, named, origin)
-    return await asyncio.to_thread(draw, wish, state, pool, leased, named, origin)
-
-
-def is_quick(wish: Wish, state: RunState, pool: Pool, leased: Tasks) -> bool:
+def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
     if not pool.is_grouped:
         return False
-    is_ordinary = state.settings.strategy == "thompson" and not (wish.tags or wish.quotas or len(pool.retired))
-    looked_at = pool.profiles + len(state.belief.own_tasks) + len(leased) + QUICK_PER_WANTED * wish.count
+    is_ordinary = state.settings.strategy == "thompson" and not (request.tags or request.quotas or len(pool.retired))
+    looked_at = pool.profiles + len(state.belief.own_tasks) + len(leased) + QUICK_PER_WANTED * request.count
     return is_ordinary and looked_at <= QUICK_NUMBERS
 
 
-def draw(wish: Wish, state: RunState, pool: Pool, leased: Tasks, named: Named, origin: Origin) -> Drawn:
-    """Return a draw that follows from its arguments alone.
+def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTicket, named: NamedTasks) -> Selection:
+    """Return a selection that follows from its arguments alone.
 
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
     give the same tasks.
     """
-    settings = state.settings
-    request = SelectionRequest(
-        count=wish.count,
-        tags=wish.tags,
-        quotas=wish.quotas,
-        exclude=named.excluded,
-        first=named.first,
-        uniform_share=wish.uniform_share,
-        strategy=settings.strategy,
-        target=settings.target,
-        temperature=settings.temperature,
-        seed=settings.seed,
-    )
-    rng = np.random.default_rng([settings.seed, origin.epoch, origin.seq, origin.ordinal])
-    position = state.totals.reported
-    selected: Selected = select_tasks(state.belief, pool, request, leased=leased, position=position, rng=rng)
-    believed = state.belief.distributions(pool, selected.tasks)
-    return Drawn(selected.tasks, selected.draws, believed.mean, believed.evidence, selected.reused)
-
-
-def _selection(run: OpenRun, state: RunState, origin: Origin, drawn: Drawn, *, degraded: bool) -> Selection:
+    pool, origin = run.dataset.pool, Origin(state.epoch, state.step, state.seq, ticket.ordinal)
+    # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
+    leased = ticket.leased[ticket.leased < len(pool)]
+    rng = np.random.default_rng([state.settings.seed, origin.epoch, origin.seq, origin.ordinal])
+    context = DrawContext(state.settings, state.totals.reported, rng)
+    drawn = select_tasks(state.belief, pool, request, context, named=named, leased=leased)
+    believed = state.belief.distributions(pool, drawn.tasks)
     return Selection(
         id=write_id(run.row, origin),
         epoch=state.epoch,
         step=state.step,
         seq=state.seq,
-        degraded=degraded,
+        degraded=ticket.degraded,
         reused=drawn.reused,
         tasks=drawn.tasks,
         draws=drawn.draws,
-        means=drawn.means,
-        evidence=drawn.evidence,
+        means=believed.mean,
+        evidence=believed.evidence,
     )
 
 
-def check_wish(wish: Wish, dataset: OpenDataset) -> Named:
-    """Return the tasks that the wish names, once it is possible for this dataset.
+def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
+    """Return the tasks that the request names, once it is possible for this dataset.
 
     Raises:
         InvalidSelectionError: a tag or a task is unknown, or the quotas exceed the count.
@@ -247,22 +194,24 @@ def check_wish(wish: Wish, dataset: OpenDataset) -> Named:
     known = dataset.pool.tags
     flaws = [
         Flaw(("body", "tags", place), f"no task has the tag {tag!r}")
-        for place, tag in enumerate(wish.tags)
+        for place, tag in enumerate(request.tags)
         if tag not in known
     ]
-    flaws += [Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in wish.quotas if tag not in known]
-    if not fit(wish.quotas, wish.count):
-        asked = f"{wanted_in_all(wish.quotas, wish.count):g}"
-        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {wish.count}"))
-    wanted = tuple(dict.fromkeys(wish.first))
-    excluded, first = dataset.ids.find(wish.exclude), dataset.ids.find(wanted)
-    for name, ids, found in (("exclude", wish.exclude, excluded), ("first", wanted, first)):
+    flaws += [
+        Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in request.quotas if tag not in known
+    ]
+    if not fit(request.quotas, request.count):
+        asked = f"{wanted_in_all(request.quotas, request.count):g}"
+        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {request.count}"))
+    wanted = tuple(dict.fromkeys(request.first))
+    excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
+    for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):
         flaws += [
             Flaw(("body", name, place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(found < 0).tolist()
         ]
     if flaws:
         raise InvalidSelectionError("the selection is not possible", tuple(flaws[:20]))
-    return Named(united(excluded), first)
+    return NamedTasks(united(excluded), first)
 
 
 def _again(previous: tuple[str, Selection], once: IdempotencyKey) -> Selection:

@@ -18,10 +18,10 @@ from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documente
 from bots_service.api.responses import encode, json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router
+from bots_service.core.checks import NAME
 from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, LimitReachedError, RunHasHistoryError
 from bots_service.ports.backup import Imported
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import NAME
 from bots_service.usecases.backup_format import MEDIA_TYPE
 from bots_service.usecases.prune import PrunedRun
 

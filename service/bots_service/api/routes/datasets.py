@@ -15,16 +15,17 @@ from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once, kept, kept_after
 from bots_service.api.openapi import Media, answers_with, reads
-from bots_service.api.parameters import KEYED, MAX_IDS, Cursor, DatasetName, Limit, use_cases_of
+from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest
 from bots_service.api.uploads import NDJSON, PARQUET, Count, UploadHeader, header_of, open_tasks, require_models
+from bots_service.core.checks import MAX_IDS, TaskId
 from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import DatasetRow, TaskId
+from bots_service.ports.records import DatasetRow
 
 router = guarded_router(tags=["datasets"])
 

@@ -19,11 +19,12 @@ from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documente
 from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.belief.capability import CapabilityRule
-from bots_service.core.run_settings import RunSettings, Strategy
+from bots_service.core.checks import Name
+from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import Name, Parent, RunPut
+from bots_service.ports.records import Parent, RunPut
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.read_run import TOLD, LeaseGroup
@@ -44,7 +45,7 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     prior: tuple[float, float] | UnsetType = UNSET
     capability: CapabilityRule | UnsetType = UNSET
     capability_momentum: float | UnsetType = UNSET
-    strategy: Strategy | UnsetType = UNSET
+    strategy: StrategyName | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     tasks_per_step: int | UnsetType | None = UNSET

@@ -1,11 +1,10 @@
 """POST /select and /report: which tasks to try next, and what rollouts showed."""
 
 import math
-from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,47 +12,21 @@ from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body
 from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.overload import while_client_waits
-from bots_service.api.parameters import MAX_IDS, use_cases_of
+from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import BODY, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, require_dataset, tell_names
+from bots_service.core.draw.selection import SelectRequest
 from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, PoolTooSmallError, StaleEpochError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import Name, OpenDataset, Selection, Tag, TaskId
+from bots_service.ports.records import OpenDataset, Selection
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest, ReportResult
-from bots_service.usecases.select_tasks import Wish
 
 router = guarded_router(tags=["training"])
 
 # To look for names that are given twice costs a report of 160 outcomes 0.1 of its 3 ms; one of 4096, 3 of its 10 ms.
 PLAIN_BYTES = 8 * 1024
-
-Share = Annotated[float, Meta(gt=0, le=1)]
-Count = Annotated[int, Meta(ge=1, le=100_000)]
-
-
-class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which tasks are wanted.
-
-    count: how many tasks.
-    tags: only tasks that carry one of these.
-    quotas: for a tag, how many of the tasks must carry it (a whole number), or which share of them (a number with a
-        fraction: 0.75, 1.0).
-    exclude: tasks that are not wanted.
-    first: tasks that are wanted before any others, in flight or not; those that are excluded or retired, or lack the
-        tags, are passed over.
-    uniform_share: the share of the others that is chosen uniformly.
-    """
-
-    dataset: Name
-    count: Count
-    run: Name = "default"
-    tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
-    quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
-    exclude: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
-    first: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
-    uniform_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
 class SelectedTask(Struct, frozen=True, gc=False):
@@ -205,19 +178,9 @@ async def select_tasks(request: Request) -> Response:
     wanted = decode_plain(_SELECT, await body.whole())
     tell_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     require_dataset(request, wanted.dataset)
-    wish = Wish(
-        dataset=wanted.dataset,
-        run=wanted.run,
-        count=wanted.count,
-        tags=wanted.tags,
-        quotas=wanted.quotas,
-        exclude=wanted.exclude,
-        first=wanted.first,
-        uniform_share=wanted.uniform_share,
-    )
 
     async def answered() -> Response:
-        selection, dataset, again = await use_cases.select_tasks(wish, body.idempotency_key())
+        selection, dataset, again = await use_cases.select_tasks(wanted, body.idempotency_key())
         return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
     # A report goes on when its client has left: once it is durable, the client's retry is answered at once.

@@ -3,17 +3,46 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Floats, Tasks, contained, united, without
 from bots_service.core.belief.protocol import Belief
+from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
 from bots_service.core.draw.eligible import Eligible
-from bots_service.core.draw.strategies import STRATEGIES, Aim, Chosen, StrategyName, uniform
+from bots_service.core.draw.strategies import STRATEGIES, DrawContext, StrategyResult, uniform
 from bots_service.core.pool import Pool
-from bots_service.errors import InvalidSelectionError, PoolTooSmallError
+from bots_service.errors import PoolTooSmallError
 
+Share = Annotated[float, Meta(gt=0, le=1)]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
 Quotas = Mapping[str, int | float]  # an int is a number of tasks, a float in (0, 1] a share of the selection
+
+
+class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which tasks are wanted.
+
+    count: how many tasks.
+    tags: only tasks that carry one of these.
+    quotas: for a tag, how many of the tasks must carry it (a whole number), or which share of them (a number with a
+        fraction: 0.75, 1.0).
+    exclude: tasks that are not wanted.
+    first: tasks that are wanted before any others, in flight or not; those that are excluded or retired, or lack the
+        tags, are passed over.
+    uniform_share: the share of the others that is chosen uniformly.
+    """
+
+    dataset: Name
+    count: Count
+    run: Name = "default"
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
+    quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
+    exclude: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
+    first: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
+    uniform_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
 
 SLACK = 1e-6  # by which shares may add up to more than 1, as numbers that a program computed do
 DIGITS = 9  # of a number of tasks; 0.29 * 100 is 28.999999999999996
@@ -57,49 +86,20 @@ NO_TASKS: Tasks = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionRequest:
-    """What is asked for.
+class NamedTasks:
+    """The tasks that a request names by id.
 
-    count: how many tasks, >= 1.
-    tags: tasks carrying any of these; none of them: all tasks.
-    quotas: so many tasks, or this share of them, carry this tag; each is chosen on its own, in this order; the rest
-        come from all.
-    exclude: tasks that may not be chosen, in any order.
-    first: distinct tasks that are handed out before any others, in this order, in flight or not; those that may not be
-        chosen are passed over. They count towards the quotas.
-    uniform_share: share of the tasks that are chosen at random, in [0, 1].
-    temperature: of `softmax`, > 0.
-    seed: of `shuffle`, >= 0.
-
-    Raises:
-        InvalidSelectionError: the quotas add up to more than `count`, or one is negative.
-        ValueError: another number is out of its range.
+    excluded: sorted; they may not be chosen.
+    first: distinct, in the request's order; they are handed out before any others, in flight or not, unless they may
+        not be chosen. They count towards the quotas.
     """
 
-    count: int
-    tags: tuple[str, ...] = ()
-    quotas: Quotas = field(default_factory=dict)
-    exclude: Tasks = field(default_factory=lambda: NO_TASKS)
+    excluded: Tasks = field(default_factory=lambda: NO_TASKS)
     first: Tasks = field(default_factory=lambda: NO_TASKS)
-    uniform_share: float = 0.0
-    strategy: StrategyName = "thompson"
-    target: float = 0.5
-    temperature: float = 0.1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.seed < 0 or not 0 < self.temperature < np.inf:
-            raise ValueError(f"{self.count} tasks, seed {self.seed}, temperature {self.temperature}")
-        if not 0 <= self.uniform_share <= 1 or not 0 <= self.target <= 1:
-            raise ValueError(f"share {self.uniform_share} or target {self.target} is not in [0, 1]")
-        if any(quota < 0 for quota in self.quotas.values()):
-            raise InvalidSelectionError(f"a quota is negative: {dict(self.quotas)}")
-        if not fit(self.quotas, self.count):
-            raise InvalidSelectionError(f"quotas {dict(self.quotas)} add up to more than {self.count} tasks")
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class DrawnTasks:
     """What is handed out.
 
     tasks: [n] distinct; those wanted first, then quota by quota, each nearest first where the strategy knows distances.
@@ -113,127 +113,123 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """So many tasks that carry a tag (None: any), of which `by_chance` are chosen at random."""
+class TagQuota:
+    """This many tasks that carry a tag (None: any), of which `uniform_count` are chosen uniformly."""
 
     tag: str | None
     count: int
-    by_chance: int
+    uniform_count: int
 
 
 def select_tasks(
-    belief: Belief,
-    pool: Pool,
-    request: SelectionRequest,
-    *,
-    leased: Tasks,
-    position: int,
-    rng: np.random.Generator,
-) -> Selected:
+    belief: Belief, pool: Pool, request: SelectRequest, context: DrawContext, *, named: NamedTasks, leased: Tasks
+) -> DrawnTasks:
     """Return exactly `request.count` distinct tasks.
 
     Leased tasks are left out unless too few others are eligible; then the strategy chooses among them too. Quotas are
     filled in order, each without regard to those that follow.
 
     Args:
+        belief: of the run.
+        pool: its tasks.
+        request: one that the pool can meet: its tags are known, its quotas fit.
+        context: settings, position and random numbers of the run.
+        named: the tasks that the request names.
         leased: tasks in flight, in any order.
-        position: how many tasks were reported so far, >= 0.
 
     Raises:
         PoolTooSmallError: fewer tasks than asked for may be handed out, even with the leased ones.
         ValueError: a tag is unknown.
     """
-    aim = Aim(request.target, request.temperature, request.seed, position)
-    gone, in_flight = united(request.exclude), united(leased)
-    quotas = in_tasks(request.quotas, request.count, rng)
-    ahead = foremost(pool, request, gone)
-    chosen = [Chosen(ahead, np.full(len(ahead), np.nan))]
-    reused = len(ahead) - len(without(united(ahead), in_flight))
-    gone, quotas = united(gone, ahead), less(quotas, pool, ahead, request.count - len(ahead))
-    for portion in portions(request, quotas, request.count - len(ahead)):
-        parts, again = fill(belief, pool, request, portion, gone=gone, leased=in_flight, aim=aim, rng=rng)
-        gone = united(gone, *(one.tasks for one in parts))
-        chosen += parts
+    gone, in_flight = named.excluded, united(leased)
+    quotas = in_tasks(request.quotas, request.count, context.rng)
+    first = first_tasks(pool, request, named)
+    chosen = [StrategyResult(first, np.full(len(first), np.nan))]
+    reused = len(first) - len(without(united(first), in_flight))
+    gone, quotas = united(gone, first), quotas_left(quotas, pool, first, request.count - len(first))
+    for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share):
+        results, again = fill_quota(belief, pool, request, quota, context, gone=gone, leased=in_flight)
+        gone = united(gone, *(one.tasks for one in results))
+        chosen += results
         reused += again
     tasks = np.concatenate([one.tasks for one in chosen])
-    return Selected(tasks, np.concatenate([one.draws for one in chosen]), reused)
+    return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), reused)
 
 
-def foremost(pool: Pool, request: SelectionRequest, gone: Tasks) -> Tasks:
+def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
     """Return the tasks that are wanted first and may be handed out, as many as are asked for."""
-    if not len(request.first):
-        return request.first
-    may_be = request.first[pool.part(request.tags).holds(request.first) & ~contained(request.first, (gone,))]
+    if not len(named.first):
+        return named.first
+    may_be = named.first[pool.part(request.tags).holds(named.first) & ~contained(named.first, (named.excluded,))]
     return may_be[: request.count]
 
 
-def less(quotas: dict[str, int], pool: Pool, ahead: Tasks, room: int) -> dict[str, int]:
-    """Return what is left of the quotas when some tasks are handed out ahead, and so many more in all."""
-    if not len(ahead):
+def quotas_left(quotas: dict[str, int], pool: Pool, first: Tasks, room: int) -> dict[str, int]:
+    """Return what is left of the quotas when some tasks are handed out first, and `room` more in all."""
+    if not len(first):
         return quotas
     left: dict[str, int] = {}
     for tag, wanted in quotas.items():
-        left[tag] = min(max(wanted - int(pool.part((), tag).holds(ahead).sum()), 0), room)
+        left[tag] = min(max(wanted - int(pool.part((), tag).holds(first).sum()), 0), room)
         room -= left[tag]
     return left
 
 
-def portions(request: SelectionRequest, quotas: Mapping[str, int], in_all: int) -> Iterator[Portion]:
-    """Yield the quotas and the rest; round(count * uniform_share) tasks by chance are spread over them evenly."""
-    rest = in_all - sum(quotas.values())
-    through = chance_before = 0
-    for tag, count in [*quotas.items(), (None, rest)]:
-        through += count
-        chance_through = round(through * request.uniform_share)
-        if count:
-            yield Portion(tag, count, chance_through - chance_before)
-        chance_before = chance_through
+def tag_quotas(quotas: Mapping[str, int], count: int, uniform_share: float) -> Iterator[TagQuota]:
+    """Yield the quotas and the rest of `count` tasks; round(count * uniform_share) uniform ones spread evenly."""
+    rest = count - sum(quotas.values())
+    through = uniform_before = 0
+    for tag, wanted in [*quotas.items(), (None, rest)]:
+        through += wanted
+        uniform_through = round(through * uniform_share)
+        if wanted:
+            yield TagQuota(tag, wanted, uniform_through - uniform_before)
+        uniform_before = uniform_through
 
 
-def fill(
+def fill_quota(
     belief: Belief,
     pool: Pool,
-    request: SelectionRequest,
-    portion: Portion,
+    request: SelectRequest,
+    quota: TagQuota,
+    context: DrawContext,
     *,
     gone: Tasks,
     leased: Tasks,
-    aim: Aim,
-    rng: np.random.Generator,
-) -> tuple[list[Chosen], int]:
-    """Choose one portion; return the choices and how many of their tasks are leased.
+) -> tuple[list[StrategyResult], int]:
+    """Choose the tasks of one quota; return the choices and how many of their tasks are leased.
 
     Args:
         gone: sorted tasks that are excluded or chosen already.
         leased: sorted tasks in flight.
     """
-    part = pool.part(request.tags, portion.tag)
+    part = pool.part(request.tags, quota.tag)
     gone = part.keep(gone)
     busy = without(part.keep(leased), gone)
     free = len(part) - len(gone) - len(busy)
-    if free + len(busy) < portion.count:
-        raise PoolTooSmallError(too_small(request, portion, tasks=len(part), gone=len(gone)))
-    strategy = STRATEGIES[request.strategy]
+    if free + len(busy) < quota.count:
+        raise PoolTooSmallError(too_small(request, quota, tasks=len(part), gone=len(gone)))
+    strategy = STRATEGIES[context.settings.strategy]
     barred = united(gone, busy)
-    by_merit = min(portion.count - portion.by_chance, free)
-    by_chance = min(portion.by_chance, free - by_merit)
-    again = portion.count - by_merit - by_chance
-    chosen = []
-    if by_merit:
-        chosen.append(strategy(Eligible(pool, belief, part, barred), by_merit, aim, rng))
-    if by_chance:
+    by_strategy = min(quota.count - quota.uniform_count, free)
+    uniform_count = min(quota.uniform_count, free - by_strategy)
+    again = quota.count - by_strategy - uniform_count
+    chosen: list[StrategyResult] = []
+    if by_strategy:
+        chosen.append(strategy(Eligible(pool, belief, part, barred), by_strategy, context))
+    if uniform_count:
         barred = united(barred, *(one.tasks for one in chosen))
-        chosen.append(uniform(Eligible(pool, belief, part, barred), by_chance, aim, rng))
+        chosen.append(uniform(Eligible(pool, belief, part, barred), uniform_count, context))
     if again:
-        chosen.append(strategy(Eligible(pool, belief, pool.listed(busy), NO_TASKS), again, aim, rng))
+        chosen.append(strategy(Eligible(pool, belief, pool.listed(busy), NO_TASKS), again, context))
     return chosen, again
 
 
-def too_small(request: SelectionRequest, portion: Portion, *, tasks: int, gone: int) -> str:
+def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, gone: int) -> str:
     """Say what was asked for and what there is."""
     among = f" tagged {' or '.join(request.tags)}" if request.tags else ""
-    quota = "" if portion.tag is None else f", {portion.count} of them tagged {portion.tag}"
+    tagged = "" if quota.tag is None else f", {quota.count} of them tagged {quota.tag}"
     return (
-        f"asked for {request.count} tasks{among}{quota}, but of {tasks} such tasks {gone} are excluded or chosen "
+        f"asked for {request.count} tasks{among}{tagged}, but of {tasks} such tasks {gone} are excluded or chosen "
         "already; ask for fewer, or append tasks"
     )

@@ -5,7 +5,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -13,28 +12,25 @@ from bots_service.core.arrays import Counts, Floats, Tasks, first_places
 from bots_service.core.draw.draws import TINY
 from bots_service.core.draw.eligible import Eligible, Split
 from bots_service.core.draw.thompson import draw_nearest
-
-StrategyName = Literal["thompson", "mean", "softmax", "uniform", "easy_to_hard", "shuffle"]
+from bots_service.core.run_settings import RunSettings, StrategyName
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """What a choice is after.
+class DrawContext:
+    """What a strategy may look at besides the eligible tasks and their belief.
 
-    target: wanted success probability, in [0, 1]; BOTS uses 0.5.
-    temperature: of `softmax`, > 0.
-    seed: of `shuffle`, >= 0.
+    settings: of the run; a parameter of a strategy is one of them.
     position: how many tasks were reported so far: where `shuffle` and `easy_to_hard` go on.
+    rng: the only source of random numbers.
     """
 
-    target: float
-    temperature: float
-    seed: int
+    settings: RunSettings
     position: int
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class StrategyResult:
     """tasks: [n] distinct; draws: [n] the success probability drawn for each, NaN where nothing was drawn."""
 
     tasks: Tasks
@@ -42,34 +38,36 @@ class Chosen:
 
 
 # Called with at least one task wanted, and no more than are eligible.
-Strategy = Callable[[Eligible, int, Aim, np.random.Generator], Chosen]
+Strategy = Callable[[Eligible, int, DrawContext], StrategyResult]
 
 
-def thompson(eligible: Eligible, count: int, aim: Aim, rng: np.random.Generator) -> Chosen:
+def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Draw p_k of every task from the belief; take the smallest |p_k - target|, nearest first."""
     split = eligible.split()
-    drawn = draw_nearest(split.alone, split.shared, split.hidden, count=count, target=aim.target, rng=rng)
-    return Chosen(eligible.settle(drawn.owners, split, rng), drawn.values)
+    drawn = draw_nearest(
+        split.alone, split.shared, split.hidden, count=count, target=context.settings.target, rng=context.rng
+    )
+    return StrategyResult(eligible.settle(drawn.owners, split, context.rng), drawn.values)
 
 
-def mean(eligible: Eligible, count: int, aim: Aim, rng: np.random.Generator) -> Chosen:
+def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Take the smallest |mean_k - target|, nearest first; among equals, at random.
 
     Members of a profile are equal, so without the chance the same few of them would be chosen again and again.
     """
     split = eligible.split()
-    sizes, distances = _sizes_and_distances(split, aim.target)
+    sizes, distances = _sizes_and_distances(split, context.settings.target)
     by_distance = np.argsort(distances, kind="stable")
     within = np.cumsum(sizes[by_distance])
     last = distances[by_distance[np.searchsorted(within, count)]]
     nearer, tied = np.flatnonzero(distances < last), np.flatnonzero(distances == last)
     taken = np.zeros(len(sizes), np.int64)
     taken[nearer] = sizes[nearer]
-    taken[tied] = rng.multivariate_hypergeometric(sizes[tied], count - int(taken.sum()), method="marginals")
-    return _undrawn(eligible.settle(np.repeat(by_distance, taken[by_distance]), split, rng))
+    taken[tied] = context.rng.multivariate_hypergeometric(sizes[tied], count - int(taken.sum()), method="marginals")
+    return _undrawn(eligible.settle(np.repeat(by_distance, taken[by_distance]), split, context.rng))
 
 
-def softmax(eligible: Eligible, count: int, aim: Aim, rng: np.random.Generator) -> Chosen:
+def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Sample without replacement with weights exp(-|mean_k - target| / temperature).
 
     Gumbel-top-k (Kool et al. 2019): the largest log-weight plus Gumbel noise, which are the first arrivals of a race in
@@ -77,33 +75,33 @@ def softmax(eligible: Eligible, count: int, aim: Aim, rng: np.random.Generator) 
     arrives Exp(1) / (m - i + 1) after the one before, so at most `count` of them need a time.
     """
     split = eligible.split()
-    sizes, distances = _sizes_and_distances(split, aim.target)
+    sizes, distances = _sizes_and_distances(split, context.settings.target)
     runners = np.minimum(sizes, count)
     owners = np.repeat(np.arange(len(sizes)), runners)
     before = np.cumsum(runners) - runners
     rank = np.arange(len(owners)) - before[owners]
-    waits = rng.standard_exponential(len(owners)) / (sizes[owners] - rank)
+    waits = context.rng.standard_exponential(len(owners)) / (sizes[owners] - rank)
     total = np.cumsum(waits)
     # The first of a profile takes its own wait: the difference of two long sums would lose its digits.
     times = np.where(rank == 0, waits, total - (total - waits)[before[owners]])
-    keys = np.log(np.maximum(times, TINY)) + distances[owners] / aim.temperature
+    keys = np.log(np.maximum(times, TINY)) + distances[owners] / context.settings.temperature
     first = np.argpartition(keys, count - 1)[:count]
-    return _undrawn(eligible.settle(owners[first[np.argsort(keys[first])]], split, rng))
+    return _undrawn(eligible.settle(owners[first[np.argsort(keys[first])]], split, context.rng))
 
 
-def uniform(eligible: Eligible, count: int, _aim: Aim, rng: np.random.Generator) -> Chosen:
+def uniform(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Take any tasks, each set of them equally likely."""
-    return _undrawn(eligible.at_random(count, rng))
+    return _undrawn(eligible.at_random(count, context.rng))
 
 
-def shuffle(eligible: Eligible, count: int, aim: Aim, _rng: np.random.Generator) -> Chosen:
+def shuffle(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Walk through the part in an order that the seed and the number of the pass fix, from where reports have come."""
-    return _walk(eligible, count, aim.position, lambda turn: eligible.part.shuffled(aim.seed, turn))
+    return _walk(eligible, count, context.position, lambda turn: eligible.part.shuffled(context.settings.seed, turn))
 
 
-def easy_to_hard(eligible: Eligible, count: int, aim: Aim, _rng: np.random.Generator) -> Chosen:
+def easy_to_hard(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Walk through the part by falling reference pass rates, unknown ones last, from where reports have come."""
-    return _walk(eligible, count, aim.position, lambda _turn: eligible.part.easy_to_hard)
+    return _walk(eligible, count, context.position, lambda _turn: eligible.part.easy_to_hard)
 
 
 STRATEGIES: dict[StrategyName, Strategy] = {
@@ -122,7 +120,7 @@ def _sizes_and_distances(split: Split, target: float) -> tuple[Counts, Floats]:
     return np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)]), np.abs(means - target)
 
 
-def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> Chosen:
+def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> StrategyResult:
     """Take the next eligible tasks from `position` on, going on with the next pass where this one ends."""
     turn, start = divmod(position, len(eligible.part))
     # Each barred task is met at most once a pass, so this stretch holds enough unless the pass ends.
@@ -137,5 +135,5 @@ def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int
     return _undrawn(allowed[first_places(allowed)[:count]])
 
 
-def _undrawn(tasks: Tasks) -> Chosen:
-    return Chosen(tasks, np.full(len(tasks), np.nan))
+def _undrawn(tasks: Tasks) -> StrategyResult:
+    return StrategyResult(tasks, np.full(len(tasks), np.nan))
