@@ -42,17 +42,17 @@ class AsyncClientMethods(BaseAsyncClient):
     async def create_dataset(
         self, name: str, tasks: Iterable[Task], reference_models: Sequence[str] = (), description: str = ""
     ) -> Dataset:
-        """Make a dataset, or find that it exists with the same content.
+        """Create a dataset; an existing one with the same content is returned.
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            tasks: the pool, such as `TaskColumns(...).tasks(rows)` makes of rows; for more than some 100,000 tasks use
+            tasks: the pool, for example from `TaskColumns(...).tasks(rows)`; for more than 100,000 tasks use
                 `upload_dataset`.
-            reference_models: names of the models whose pass rates the tasks carry, in the order of the rates.
-            description: for people.
+            reference_models: names of the reference models, in the order of the tasks' pass rates.
+            description: text for readers.
 
         Raises:
-            ConflictError: it exists with another content.
+            ConflictError: a dataset of this name has other content.
         """
         return await self.send(dataset_calls.create_dataset(name, tasks, reference_models, description))
 
@@ -67,20 +67,20 @@ class AsyncClientMethods(BaseAsyncClient):
         on_progress: Progress | None = None,
         deadline_s: float = 600.0,
     ) -> Dataset:
-        """Make a dataset from NDJSON or Parquet, streamed, so that pools of millions need no memory.
+        """Create a dataset from NDJSON or Parquet, streamed, so that large pools need little memory.
 
         Args:
             name: letters, digits, ".", "_" and "-".
-            source: path of a file, or a function that begins the bytes anew (an attempt may have to be repeated).
-            media_type: application/x-ndjson or application/vnd.apache.parquet; None: as the file's name says.
-            reference_models: names of the models whose pass rates the tasks carry; not needed if the file holds them.
-            description: for people.
-            on_progress: called with the bytes sent and the bytes in all (None: not known); counts anew after a failed
+            source: path of a file, or a function that returns the bytes from the start (attempts are repeated).
+            media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
+            reference_models: names of the reference models; not needed if the file holds them.
+            description: text for readers.
+            on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
                 attempt. AsyncClient calls it from a thread.
             deadline_s: for the whole upload with its retries.
 
         Raises:
-            ConflictError: it exists with another content.
+            ConflictError: a dataset of this name has other content.
             OSError: the file cannot be read.
         """
         return await self.send(
@@ -104,7 +104,7 @@ class AsyncClientMethods(BaseAsyncClient):
         on_progress: Progress | None = None,
         deadline_s: float = 600.0,
     ) -> PoolChange:
-        """Add tasks to a dataset from NDJSON or Parquet, streamed: all, or none if one is refused.
+        """Add tasks to a dataset from NDJSON or Parquet, streamed: all of them, or none if one is invalid.
 
         Args:
             dataset: its name.
@@ -114,7 +114,7 @@ class AsyncClientMethods(BaseAsyncClient):
             deadline_s: for the whole upload with its retries.
 
         Raises:
-            ConflictError: one of the ids exists already; nothing was added.
+            ConflictError: a task ID already exists; nothing was added.
             OSError: the file cannot be read.
         """
         return await self.send(
@@ -127,12 +127,12 @@ class AsyncClientMethods(BaseAsyncClient):
         """Add tasks to a dataset.
 
         Raises:
-            ConflictError: one of the ids exists already; nothing was added.
+            ConflictError: a task ID already exists; nothing was added.
         """
         return await self.send(dataset_calls.append_tasks(dataset, tasks))
 
     async def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
-        """Take tasks out of all further selections; what was learned of them stays in the journal."""
+        """Retire tasks: they are never selected again; their evidence stays in the journal."""
         return await self.send(dataset_calls.retire_tasks(dataset, ids))
 
     async def dataset(self, name: str) -> Dataset:
@@ -140,15 +140,15 @@ class AsyncClientMethods(BaseAsyncClient):
         return await self.send(dataset_calls.dataset(name))
 
     def datasets(self, *, limit: int | None = None) -> AsyncListing[Dataset]:
-        """Go through the datasets.
+        """List the datasets.
 
         Args:
-            limit: at most so many; None: all.
+            limit: maximum number of datasets; None: all.
         """
         return self._paginate(dataset_calls.datasets(limit=limit))
 
     async def delete_dataset(self, name: str) -> None:
-        """Delete a dataset with its runs and their journals, for ever."""
+        """Permanently delete a dataset with its runs and their journals."""
         return await self.send(dataset_calls.delete_dataset(name))
 
     async def create_run(
@@ -160,22 +160,22 @@ class AsyncClientMethods(BaseAsyncClient):
         fork_step: int | None = None,
         **settings: "Unpack[GivenSettings]",
     ) -> Run:
-        """Make a run, or set all settings of one that has seen nothing yet (such as a fresh "default").
+        """Create a run, or set all settings of an empty one (such as a new "default").
 
         Args:
-            dataset: the pool it selects from.
-            run: its name.
-            fork_run: begin with the belief of this run instead of none.
-            fork_step: as it was after this step; None: as it is now.
-            settings: fields of `Settings`; the others take their defaults.
+            dataset: name of the dataset.
+            run: name of the new run.
+            fork_run: start from the belief of this run.
+            fork_step: step of the forked run to start from; None: its current state.
+            settings: fields of `Settings`; those left out take their defaults.
 
         Raises:
-            ConflictError: it has a history; use `update_run`.
+            ConflictError: the run has a history; use `update_run`.
         """
         return await self.send(run_calls.create_run(dataset, run, fork_run=fork_run, fork_step=fork_step, **settings))
 
     async def update_run(self, dataset: str, run: str = "default", **settings: "Unpack[GivenSettings]") -> Run:
-        """Change some settings from the next step on."""
+        """Change settings of a run from the next step on; those left out keep their values."""
         return await self.send(run_calls.update_run(dataset, run, **settings))
 
     async def run(self, dataset: str, run: str = "default") -> Run:
@@ -183,16 +183,16 @@ class AsyncClientMethods(BaseAsyncClient):
         return await self.send(run_calls.run(dataset, run))
 
     def runs(self, dataset: str, *, limit: int | None = None) -> AsyncListing[Run]:
-        """Go through the runs of a dataset.
+        """List the runs of a dataset.
 
         Args:
-            dataset: their pool.
-            limit: at most so many; None: all.
+            dataset: name of the dataset.
+            limit: maximum number of runs; None: all.
         """
         return self._paginate(run_calls.runs(dataset, limit=limit))
 
     async def delete_run(self, dataset: str, run: str) -> None:
-        """Delete a run with its journal, for ever; "default" is emptied instead."""
+        """Permanently delete a run and its journal; "default" is emptied instead."""
         return await self.send(run_calls.delete_run(dataset, run))
 
     def tasks(
@@ -206,16 +206,16 @@ class AsyncClientMethods(BaseAsyncClient):
         sort: str | None = None,
         limit: int | None = None,
     ) -> AsyncListing[TaskBelief]:
-        """Go through what a run believes about its tasks, asking for a page at a time.
+        """List the tasks with the run's predicted success rates, a page at a time.
 
         Args:
-            dataset: the pool.
-            run: whose belief.
-            ids: only these; empty: all.
-            tag: only tasks that bear it.
-            search: only tasks whose id contains it; "a" and "A" are the same.
+            dataset: name of the dataset.
+            run: name of the run.
+            ids: only these tasks; empty: all.
+            tag: only tasks with this tag.
+            search: only tasks whose ID contains this text, ignoring case.
             sort: index (the pool's order), mean, distance (to the target), evidence or last_step; "-mean" descends.
-            limit: at most so many; None: all (for a large pool `tasks_arrow` is quicker).
+            limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
         """
         return self._paginate(run_calls.tasks(dataset, run, ids=ids, tag=tag, search=search, sort=sort, limit=limit))
 
@@ -228,111 +228,111 @@ class AsyncClientMethods(BaseAsyncClient):
         tag: str | None = None,
         search: str | None = None,
     ) -> int:
-        """Say how many tasks `tasks` would go through.
+        """Count the tasks that `tasks` would list.
 
         Args:
-            dataset: the pool.
-            run: whose belief.
-            ids: only these; empty: all.
-            tag: only tasks that bear it.
-            search: only tasks whose id contains it; "a" and "A" are the same.
+            dataset: name of the dataset.
+            run: name of the run.
+            ids: only these tasks; empty: all.
+            tag: only tasks with this tag.
+            search: only tasks whose ID contains this text, ignoring case.
         """
         return await self.send(run_calls.count_tasks(dataset, run, ids=ids, tag=tag, search=search))
 
     def tasks_arrow(
         self, dataset: str, run: str = "default", *, deadline_s: float = 60.0
     ) -> AsyncGenerator[bytes, None]:
-        """Give the belief about the whole pool as the chunks of an Arrow stream (`pyarrow.ipc.open_stream` reads it).
+        """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`.
 
         Args:
-            dataset: the pool.
-            run: whose belief.
-            deadline_s: until the answer begins; after that, for each further chunk.
+            dataset: name of the dataset.
+            run: name of the run.
+            deadline_s: until the response begins; then for each further chunk.
         """
         return self._stream(run_calls.tasks_arrow(dataset, run, deadline_s=deadline_s))
 
     def history(
         self, dataset: str, run: str = "default", *, after_step: int | None = None, limit: int | None = None
     ) -> AsyncListing[HistoryStep]:
-        """Go through the closed steps of a run, oldest first.
+        """List the closed steps of a run, oldest first.
 
         Args:
-            dataset: the pool.
-            run: whose steps.
-            after_step: only later ones.
-            limit: at most so many; None: all.
+            dataset: name of the dataset.
+            run: name of the run.
+            after_step: only steps after this one.
+            limit: maximum number of steps; None: all.
         """
         return self._paginate(run_calls.history(dataset, run, after_step=after_step, limit=limit))
 
     def journal(self, dataset: str, run: str = "default", *, limit: int | None = None) -> AsyncListing[JournalEntry]:
-        """Go through all that ever changed a run, newest first; what a rewind took out of its history too.
+        """List the journal of a run, newest entry first, including entries undone by a rewind.
 
         Args:
-            dataset: the pool.
-            run: whose journal.
-            limit: at most so many; None: all.
+            dataset: name of the dataset.
+            run: name of the run.
+            limit: maximum number of entries; None: all.
         """
         return self._paginate(run_calls.journal(dataset, run, limit=limit))
 
     async def leases(self, dataset: str, run: str = "default", *, limit: int = 100, ids: int = 5) -> Leases:
-        """Say which tasks of a run are in flight: selected, and not reported yet.
+        """List the leases of a run: tasks selected and not reported yet.
 
         Args:
-            dataset: the pool.
-            run: whose tasks.
-            limit: of how many leases to tell, those first that end soonest; at most 1000.
-            ids: how many tasks of each lease to name; at most 1000.
+            dataset: name of the dataset.
+            run: name of the run.
+            limit: maximum number of leases, those that expire first; at most 1000.
+            ids: number of task IDs to return per lease; at most 1000.
         """
         return await self.send(run_calls.leases(dataset, run, limit=limit, ids=ids))
 
     async def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
-        """Take a run back to a step, as when a trainer resumes from its own checkpoint.
+        """Rewind a run to a step, for example when a trainer resumes from a checkpoint.
 
-        Selections made before count for nothing afterwards: reporting them raises StaleEpochError.
+        Reporting selections made before the rewind raises StaleEpochError.
         """
         return await self.send(run_calls.rewind(dataset, step, run))
 
     async def snapshot(self, dataset: str, run: str = "default") -> Snapshot:
-        """Store the state of a run now, so that recovery has less to replay."""
+        """Store a snapshot of a run's state now, so that recovery is faster."""
         return await self.send(run_calls.snapshot(dataset, run))
 
     def snapshots(self, dataset: str, run: str = "default", *, limit: int | None = None) -> AsyncListing[Snapshot]:
-        """Go through the stored states of a run.
+        """List the snapshots of a run.
 
         Args:
-            dataset: the pool.
-            run: whose states.
-            limit: at most so many; None: all.
+            dataset: name of the dataset.
+            run: name of the run.
+            limit: maximum number of snapshots; None: all.
         """
         return self._paginate(run_calls.snapshots(dataset, run, limit=limit))
 
     async def curve(self, dataset: str, run: str = "default", *, points: int | None = None) -> Curve:
-        """Give a run's history in few points, each of them some steps taken together.
+        """Return a run's history in a few points, each of which aggregates consecutive steps.
 
         Args:
-            dataset: the pool.
-            run: whose history.
-            points: at most so many, 1 to 2,000; None: 500.
+            dataset: name of the dataset.
+            run: name of the run.
+            points: maximum number of points, 1 to 2,000; None: 500.
         """
         return await self.send(run_calls.curve(dataset, run, points=points))
 
     async def calibration(self, dataset: str, run: str = "default", *, steps: int | None = None) -> Calibration:
-        """Compare the success rates predicted before the last steps with those reported, by tenths of the prediction.
+        """Compare predicted and observed success rates over the last steps, in ten bins of the prediction.
 
         Args:
-            dataset: the pool.
-            run: whose predictions.
-            steps: of so many of the last steps, 1 to 1,000; None: 200.
+            dataset: name of the dataset.
+            run: name of the run.
+            steps: number of last steps to compare, 1 to 1,000; None: 200.
         """
         return await self.send(run_calls.calibration(dataset, run, steps=steps))
 
     async def outlooks(self, dataset: str, run: str = "default", *, points: int | None = None) -> Outlooks:
-        """Give what the service expected of the pool as training went on; the newest is always among it.
+        """Return the estimates for the whole pool over time, always with the newest.
 
         Args:
-            dataset: the pool.
-            run: by whose belief.
-            points: at most so many, 1 to 2,000; None: 200.
+            dataset: name of the dataset.
+            run: name of the run.
+            points: maximum number of estimates, 1 to 2,000; None: 200.
         """
         return await self.send(run_calls.outlooks(dataset, run, points=points))
 
@@ -350,22 +350,23 @@ class AsyncClientMethods(BaseAsyncClient):
         idempotency_key: str | None = None,
         deadline_s: float | None = None,
     ) -> Selection:
-        """Choose the tasks to train on next; they are kept from other selections of the run until reported.
+        """Select the tasks to train on next; the run leases them until they are reported or the lease expires.
 
         Args:
-            dataset: the pool.
-            count: how many.
-            run: whose belief decides.
-            tags: only tasks that bear one of them.
-            quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]).
-            exclude: ids that are not wanted.
-            first: ids that are wanted before any others, in flight or not, as those that were in flight at a crash.
-            uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
-            idempotency_key: the same key gives the same tasks again; None: a fresh one.
+            dataset: name of the dataset.
+            count: number of tasks.
+            run: name of the run, whose belief ranks the tasks.
+            tags: only tasks with one of these tags.
+            quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
+            exclude: task IDs never to select.
+            first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
+            uniform_share: share of tasks selected uniformly at random, in [0, 1].
+            idempotency_key: the same key returns the same tasks; None: a new key.
             deadline_s: for the whole call with its retries; None: the client's.
 
         Raises:
-            InvalidRequestError: among others, the pool has fewer such tasks.
+            InvalidRequestError: an argument is invalid, or fewer tasks are available.
+            TypeError: an argument has the wrong type.
         """
         return await self.send(
             step_calls.select(
@@ -393,20 +394,21 @@ class AsyncClientMethods(BaseAsyncClient):
         idempotency_key: str | None = None,
         deadline_s: float | None = None,
     ) -> Receipt:
-        """Record what the rollouts showed; once it returns, it is on disk and counted once.
+        """Report rollout outcomes; once it returns, they are on disk and counted once.
 
         Args:
-            dataset: the pool.
-            outcomes: one or more per task; counts of one task within a step add up.
-            run: whose evidence it is.
-            selection: what the tasks were selected by, or its id, so that late evidence finds its step.
-            close_step: whether the training step ends with it; None: yes, unless the run has tasks_per_step.
-            idempotency_key: the same key counts once, however often it is sent; None: a fresh one.
+            dataset: name of the dataset.
+            outcomes: one or more per task; counts of one task within a step are added.
+            run: name of the run.
+            selection: the selection of these tasks, or its ID, so that late evidence counts for its step.
+            close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
+            idempotency_key: reports with the same key count once; None: a new key.
             deadline_s: for the whole call with its retries; None: the client's.
 
         Raises:
-            InvalidRequestError: an outcome cannot be true; nothing was recorded.
+            InvalidRequestError: an outcome is invalid; nothing was recorded.
             StaleEpochError: the run was rewound since the selection; nothing was recorded.
+            TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
         """
         return await self.send(
             step_calls.report(
@@ -423,15 +425,15 @@ class AsyncClientMethods(BaseAsyncClient):
     def export_dataset(
         self, dataset: str, run: str | None = None, *, deadline_s: float = 3600.0
     ) -> AsyncGenerator[bytes, None]:
-        """Give a dataset with all its runs, or one run of it, as the chunks of a backup.
+        """Export a dataset with all its runs, or one run, as the chunks of a backup file.
 
             with open("guru.botsbackup", "wb") as file:
                 file.writelines(bots.export_dataset("guru"))
 
         Args:
-            dataset: the pool.
+            dataset: name of the dataset.
             run: only this run, without the tasks.
-            deadline_s: until the answer begins; after that, for each further chunk.
+            deadline_s: until the response begins; then for each further chunk.
         """
         return self._stream(admin_calls.export_dataset(dataset, run, deadline_s=deadline_s))
 
@@ -444,19 +446,19 @@ class AsyncClientMethods(BaseAsyncClient):
         on_progress: Progress | None = None,
         deadline_s: float = 3600.0,
     ) -> Imported:
-        """Put back what `export_dataset` gave, here or in another service: all of it, or nothing.
+        """Import a backup from `export_dataset`, into this or another service: all of it or nothing.
 
         Args:
-            source: path of the file, or a function that begins the bytes anew (an attempt may have to be repeated).
-            dataset: name for the dataset, or that of the one that a run comes into; None: as it was.
-            run: of a backup of one run, its name; None: as it was.
-            on_progress: called with the bytes sent and the bytes in all (None: not known); counts anew after a failed
+            source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
+            dataset: new name of the dataset, or the dataset to import a run into; None: the name in the backup.
+            run: new name of the run, if the backup holds one run; None: the name in the backup.
+            on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
                 attempt. AsyncClient calls it from a thread.
             deadline_s: for the whole upload with its retries.
 
         Raises:
-            ConflictError: the name is taken, or the run is of other tasks than the dataset's.
-            InvalidRequestError: the file was cut or changed, or is no backup.
+            ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
+            InvalidRequestError: a truncated, altered or foreign file.
             OSError: the file cannot be read.
         """
         return await self.send(
@@ -464,11 +466,11 @@ class AsyncClientMethods(BaseAsyncClient):
         )
 
     async def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:
-        """Remove journal entries that are old enough and that stored states stand for.
+        """Remove old journal entries that snapshots cover.
 
         Args:
-            keep_journal_days: instead of the age that the service is configured with.
-            dry_run: only tell what would go.
+            keep_journal_days: keep entries younger than this; None: the service's setting.
+            dry_run: only report what would be removed.
         """
         return await self.send(admin_calls.prune(keep_journal_days=keep_journal_days, dry_run=dry_run))
 
@@ -482,18 +484,18 @@ class AsyncClientMethods(BaseAsyncClient):
         burst: int | None = None,
         expires_in_s: float | None = None,
     ) -> NewApiKey:
-        """Make a key. Its `key` is told this once: keep it where only those see it who may use it.
+        """Create an API key. Only this response contains the secret `key`: store it safely.
 
         Args:
-            name: for people.
-            scopes: read, select, report, admin.
-            datasets: patterns of names; "*" stands for any characters, "?" for one.
-            rate: calls a second; None: as many as it likes.
-            burst: calls at once, after a rest; None: those of one second.
-            expires_in_s: None: it never expires.
+            name: name of the key.
+            scopes: any of read, select, report, admin.
+            datasets: patterns of dataset names; "*" matches any characters, "?" one.
+            rate: maximum requests per second; None: unlimited.
+            burst: maximum burst of requests; None: those of one second.
+            expires_in_s: lifetime in seconds; None: it never expires.
 
         Raises:
-            InvalidRequestError: among others, it would be the service's first key and could not make others.
+            InvalidRequestError: an argument is invalid, or the first key is not an admin key.
         """
         return await self.send(
             admin_calls.create_key(
@@ -502,33 +504,33 @@ class AsyncClientMethods(BaseAsyncClient):
         )
 
     def keys(self, *, limit: int | None = None) -> AsyncListing[ApiKey]:
-        """Go through the keys by id; revoked ones too.
+        """List the API keys by ID, including revoked ones.
 
         Args:
-            limit: at most so many; None: all.
+            limit: maximum number of keys; None: all.
         """
         return self._paginate(admin_calls.keys(limit=limit))
 
     async def revoke_key(self, key_id: str) -> None:
-        """Revoke a key: within 5 seconds it opens nothing any more.
+        """Revoke an API key; it stops working within 5 seconds.
 
         Raises:
-            InvalidRequestError: this is a whole key, which must not stand in an address that others may log.
+            InvalidRequestError: this is a whole key; URLs are logged, so pass only its ID.
         """
         return await self.send(admin_calls.revoke_key(key_id))
 
     async def whoami(self) -> WhoAmI:
-        """Say who calls: what the key in use is called, and what it may do."""
+        """Return the name, scopes and datasets of the key in use."""
         return await self.send(admin_calls.whoami())
 
     async def version(self) -> Version:
-        """Say which version of the service answers, and on what it runs."""
+        """Return the versions of the service and of what it runs on."""
         return await self.send(admin_calls.version())
 
     async def is_ready(self) -> bool:
-        """Tell whether the service wants requests now, degraded or not; False also when it cannot be reached."""
+        """Return whether the service accepts requests, degraded or not; False if it is unreachable."""
         return await self._probe(admin_calls.is_ready())
 
     async def is_live(self) -> bool:
-        """Tell whether the service's process answers; False also when it cannot be reached."""
+        """Return whether the service's process responds; False if it is unreachable."""
         return await self._probe(admin_calls.is_live())

@@ -27,15 +27,15 @@ BACKUP_DEADLINE_S = 3600.0  # a dataset of a million tasks with a few long journ
 
 
 def export_dataset(dataset: str, run: str | None = None, *, deadline_s: float = BACKUP_DEADLINE_S) -> Stream:
-    """Give a dataset with all its runs, or one run of it, as the chunks of a backup.
+    """Export a dataset with all its runs, or one run, as the chunks of a backup file.
 
         with open("guru.botsbackup", "wb") as file:
             file.writelines(bots.export_dataset("guru"))
 
     Args:
-        dataset: the pool.
+        dataset: name of the dataset.
         run: only this run, without the tasks.
-        deadline_s: until the answer begins; after that, for each further chunk.
+        deadline_s: until the response begins; then for each further chunk.
     """
     params = () if run is None else (("run", run),)
     return Call(
@@ -51,19 +51,19 @@ def import_backup(
     on_progress: Progress | None = None,
     deadline_s: float = BACKUP_DEADLINE_S,
 ) -> Call[Imported]:
-    """Put back what `export_dataset` gave, here or in another service: all of it, or nothing.
+    """Import a backup from `export_dataset`, into this or another service: all of it or nothing.
 
     Args:
-        source: path of the file, or a function that begins the bytes anew (an attempt may have to be repeated).
-        dataset: name for the dataset, or that of the one that a run comes into; None: as it was.
-        run: of a backup of one run, its name; None: as it was.
-        on_progress: called with the bytes sent and the bytes in all (None: not known); counts anew after a failed
+        source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
+        dataset: new name of the dataset, or the dataset to import a run into; None: the name in the backup.
+        run: new name of the run, if the backup holds one run; None: the name in the backup.
+        on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
             attempt. AsyncClient calls it from a thread.
         deadline_s: for the whole upload with its retries.
 
     Raises:
-        ConflictError: the name is taken, or the run is of other tasks than the dataset's.
-        InvalidRequestError: the file was cut or changed, or is no backup.
+        ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
+        InvalidRequestError: a truncated, altered or foreign file.
         OSError: the file cannot be read.
     """
     upload = Upload(source, None, on_progress) if callable(source) else file_upload(source, on_progress)
@@ -73,11 +73,11 @@ def import_backup(
 
 
 def prune(*, keep_journal_days: float | None = None, dry_run: bool = False) -> Call[Pruning]:
-    """Remove journal entries that are old enough and that stored states stand for.
+    """Remove old journal entries that snapshots cover.
 
     Args:
-        keep_journal_days: instead of the age that the service is configured with.
-        dry_run: only tell what would go.
+        keep_journal_days: keep entries younger than this; None: the service's setting.
+        dry_run: only report what would be removed.
     """
     content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
     return written("POST", path("prune"), into(Pruning), content, deadline_s=BACKUP_DEADLINE_S)
@@ -92,18 +92,18 @@ def create_key(
     burst: int | None = None,
     expires_in_s: float | None = None,
 ) -> Call[NewApiKey]:
-    """Make a key. Its `key` is told this once: keep it where only those see it who may use it.
+    """Create an API key. Only this response contains the secret `key`: store it safely.
 
     Args:
-        name: for people.
-        scopes: read, select, report, admin.
-        datasets: patterns of names; "*" stands for any characters, "?" for one.
-        rate: calls a second; None: as many as it likes.
-        burst: calls at once, after a rest; None: those of one second.
-        expires_in_s: None: it never expires.
+        name: name of the key.
+        scopes: any of read, select, report, admin.
+        datasets: patterns of dataset names; "*" matches any characters, "?" one.
+        rate: maximum requests per second; None: unlimited.
+        burst: maximum burst of requests; None: those of one second.
+        expires_in_s: lifetime in seconds; None: it never expires.
 
     Raises:
-        InvalidRequestError: among others, it would be the service's first key and could not make others.
+        InvalidRequestError: an argument is invalid, or the first key is not an admin key.
     """
     if rate is None and burst is not None:
         raise InvalidRequestError("burst is how far a rate may be exceeded; pass rate= too")
@@ -118,19 +118,19 @@ def create_key(
 
 
 def keys(*, limit: int | None = None) -> Pages[ApiKey]:
-    """Go through the keys by id; revoked ones too.
+    """List the API keys by ID, including revoked ones.
 
     Args:
-        limit: at most so many; None: all.
+        limit: maximum number of keys; None: all.
     """
     return listed(ApiKey, "keys", path("keys"), limit)
 
 
 def revoke_key(key_id: str) -> Call[None]:
-    """Revoke a key: within 5 seconds it opens nothing any more.
+    """Revoke an API key; it stops working within 5 seconds.
 
     Raises:
-        InvalidRequestError: this is a whole key, which must not stand in an address that others may log.
+        InvalidRequestError: this is a whole key; URLs are logged, so pass only its ID.
     """
     if "_" in key_id:
         raise InvalidRequestError("that is a whole key; pass its id, the part between its underscores")
@@ -138,20 +138,20 @@ def revoke_key(key_id: str) -> Call[None]:
 
 
 def whoami() -> Call[WhoAmI]:
-    """Say who calls: what the key in use is called, and what it may do."""
+    """Return the name, scopes and datasets of the key in use."""
     return Call("GET", path("whoami"), into(WhoAmI))
 
 
 def version() -> Call[Version]:
-    """Say which version of the service answers, and on what it runs."""
+    """Return the versions of the service and of what it runs on."""
     return Call("GET", path("version"), into(Version))
 
 
 def is_ready() -> Probe:
-    """Tell whether the service wants requests now, degraded or not; False also when it cannot be reached."""
+    """Return whether the service accepts requests, degraded or not; False if it is unreachable."""
     return Call("GET", path("readyz"), nothing, retried=False)
 
 
 def is_live() -> Probe:
-    """Tell whether the service's process answers; False also when it cannot be reached."""
+    """Return whether the service's process responds; False if it is unreachable."""
     return Call("GET", path("livez"), nothing, retried=False)

@@ -1,4 +1,4 @@
-"""Datasets: make, describe, change and delete pools of tasks."""
+"""Datasets: create, describe, change and delete pools of tasks."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -27,17 +27,17 @@ def create_dataset(
     reference_models: Sequence[str] = (),
     description: str = "",
 ) -> Call[Dataset]:
-    """Make a dataset, or find that it exists with the same content.
+    """Create a dataset; an existing one with the same content is returned.
 
     Args:
         name: letters, digits, ".", "_" and "-".
-        tasks: the pool, such as `TaskColumns(...).tasks(rows)` makes of rows; for more than some 100,000 tasks use
+        tasks: the pool, for example from `TaskColumns(...).tasks(rows)`; for more than 100,000 tasks use
             `upload_dataset`.
-        reference_models: names of the models whose pass rates the tasks carry, in the order of the rates.
-        description: for people.
+        reference_models: names of the reference models, in the order of the tasks' pass rates.
+        description: text for readers.
 
     Raises:
-        ConflictError: it exists with another content.
+        ConflictError: a dataset of this name has other content.
     """
     content = _pool(
         tasks, reference_models=checked_strings(reference_models, "reference_models"), description=description
@@ -55,20 +55,20 @@ def upload_dataset(
     on_progress: Progress | None = None,
     deadline_s: float = UPLOAD_DEADLINE_S,
 ) -> Call[Dataset]:
-    """Make a dataset from NDJSON or Parquet, streamed, so that pools of millions need no memory.
+    """Create a dataset from NDJSON or Parquet, streamed, so that large pools need little memory.
 
     Args:
         name: letters, digits, ".", "_" and "-".
-        source: path of a file, or a function that begins the bytes anew (an attempt may have to be repeated).
-        media_type: application/x-ndjson or application/vnd.apache.parquet; None: as the file's name says.
-        reference_models: names of the models whose pass rates the tasks carry; not needed if the file holds them.
-        description: for people.
-        on_progress: called with the bytes sent and the bytes in all (None: not known); counts anew after a failed
+        source: path of a file, or a function that returns the bytes from the start (attempts are repeated).
+        media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
+        reference_models: names of the reference models; not needed if the file holds them.
+        description: text for readers.
+        on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
             attempt. AsyncClient calls it from a thread.
         deadline_s: for the whole upload with its retries.
 
     Raises:
-        ConflictError: it exists with another content.
+        ConflictError: a dataset of this name has other content.
         OSError: the file cannot be read.
     """
     params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
@@ -86,7 +86,7 @@ def upload_tasks(
     on_progress: Progress | None = None,
     deadline_s: float = UPLOAD_DEADLINE_S,
 ) -> Call[PoolChange]:
-    """Add tasks to a dataset from NDJSON or Parquet, streamed: all, or none if one is refused.
+    """Add tasks to a dataset from NDJSON or Parquet, streamed: all of them, or none if one is invalid.
 
     Args:
         dataset: its name.
@@ -96,7 +96,7 @@ def upload_tasks(
         deadline_s: for the whole upload with its retries.
 
     Raises:
-        ConflictError: one of the ids exists already; nothing was added.
+        ConflictError: a task ID already exists; nothing was added.
         OSError: the file cannot be read.
     """
     upload, headers = _streamed(source, media_type, on_progress)
@@ -107,13 +107,13 @@ def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
     """Add tasks to a dataset.
 
     Raises:
-        ConflictError: one of the ids exists already; nothing was added.
+        ConflictError: a task ID already exists; nothing was added.
     """
     return written("POST", path("datasets", dataset, "tasks"), into(PoolChange), _pool(tasks))
 
 
 def retire_tasks(dataset: str, ids: Iterable[str]) -> Call[PoolChange]:
-    """Take tasks out of all further selections; what was learned of them stays in the journal."""
+    """Retire tasks: they are never selected again; their evidence stays in the journal."""
     content = {"ids": checked_strings(ids, "ids")}
     return written("DELETE", path("datasets", dataset, "tasks"), into(PoolChange), content)
 
@@ -124,16 +124,16 @@ def dataset(name: str) -> Call[Dataset]:
 
 
 def datasets(*, limit: int | None = None) -> Pages[Dataset]:
-    """Go through the datasets.
+    """List the datasets.
 
     Args:
-        limit: at most so many; None: all.
+        limit: maximum number of datasets; None: all.
     """
     return listed(Dataset, "datasets", path("datasets"), limit)
 
 
 def delete_dataset(name: str) -> Call[None]:
-    """Delete a dataset with its runs and their journals, for ever."""
+    """Permanently delete a dataset with its runs and their journals."""
     return written("DELETE", path("datasets", name), nothing)
 
 

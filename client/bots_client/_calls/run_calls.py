@@ -31,17 +31,17 @@ def create_run(
     fork_step: int | None = None,
     **settings: "Unpack[GivenSettings]",
 ) -> Call[Run]:
-    """Make a run, or set all settings of one that has seen nothing yet (such as a fresh "default").
+    """Create a run, or set all settings of an empty one (such as a new "default").
 
     Args:
-        dataset: the pool it selects from.
-        run: its name.
-        fork_run: begin with the belief of this run instead of none.
-        fork_step: as it was after this step; None: as it is now.
-        settings: fields of `Settings`; the others take their defaults.
+        dataset: name of the dataset.
+        run: name of the new run.
+        fork_run: start from the belief of this run.
+        fork_step: step of the forked run to start from; None: its current state.
+        settings: fields of `Settings`; those left out take their defaults.
 
     Raises:
-        ConflictError: it has a history; use `update_run`.
+        ConflictError: the run has a history; use `update_run`.
     """
     if fork_run is None and fork_step is not None:
         raise InvalidRequestError("fork_step is a step of another run; pass fork_run= too")
@@ -51,7 +51,7 @@ def create_run(
 
 
 def update_run(dataset: str, run: str = "default", **settings: "Unpack[GivenSettings]") -> Call[Run]:
-    """Change some settings from the next step on."""
+    """Change settings of a run from the next step on; those left out keep their values."""
     return written("PATCH", path("datasets", dataset, "runs", run), into(Run), settings)
 
 
@@ -61,17 +61,17 @@ def run(dataset: str, run: str = "default") -> Call[Run]:
 
 
 def runs(dataset: str, *, limit: int | None = None) -> Pages[Run]:
-    """Go through the runs of a dataset.
+    """List the runs of a dataset.
 
     Args:
-        dataset: their pool.
-        limit: at most so many; None: all.
+        dataset: name of the dataset.
+        limit: maximum number of runs; None: all.
     """
     return listed(Run, "runs", path("datasets", dataset, "runs"), limit)
 
 
 def delete_run(dataset: str, run: str) -> Call[None]:
-    """Delete a run with its journal, for ever; "default" is emptied instead."""
+    """Permanently delete a run and its journal; "default" is emptied instead."""
     return written("DELETE", path("datasets", dataset, "runs", run), nothing)
 
 
@@ -85,16 +85,16 @@ def tasks(
     sort: str | None = None,
     limit: int | None = None,
 ) -> Pages[TaskBelief]:
-    """Go through what a run believes about its tasks, asking for a page at a time.
+    """List the tasks with the run's predicted success rates, a page at a time.
 
     Args:
-        dataset: the pool.
-        run: whose belief.
-        ids: only these; empty: all.
-        tag: only tasks that bear it.
-        search: only tasks whose id contains it; "a" and "A" are the same.
+        dataset: name of the dataset.
+        run: name of the run.
+        ids: only these tasks; empty: all.
+        tag: only tasks with this tag.
+        search: only tasks whose ID contains this text, ignoring case.
         sort: index (the pool's order), mean, distance (to the target), evidence or last_step; "-mean" descends.
-        limit: at most so many; None: all (for a large pool `tasks_arrow` is quicker).
+        limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
     """
     where = path("datasets", dataset, "runs", run, "tasks")
     return listed(TaskBelief, "tasks", where, limit, *_chosen(ids, tag, search), ("sort", sort))
@@ -108,26 +108,26 @@ def count_tasks(
     tag: str | None = None,
     search: str | None = None,
 ) -> Call[int]:
-    """Say how many tasks `tasks` would go through.
+    """Count the tasks that `tasks` would list.
 
     Args:
-        dataset: the pool.
-        run: whose belief.
-        ids: only these; empty: all.
-        tag: only tasks that bear it.
-        search: only tasks whose id contains it; "a" and "A" are the same.
+        dataset: name of the dataset.
+        run: name of the run.
+        ids: only these tasks; empty: all.
+        tag: only tasks with this tag.
+        search: only tasks whose ID contains this text, ignoring case.
     """
     where = path("datasets", dataset, "runs", run, "tasks")
     return Call("GET", where, field_of(int, "matching"), (*_chosen(ids, tag, search), ("limit", "1")))
 
 
 def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = ARROW_DEADLINE_S) -> Stream:
-    """Give the belief about the whole pool as the chunks of an Arrow stream (`pyarrow.ipc.open_stream` reads it).
+    """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`.
 
     Args:
-        dataset: the pool.
-        run: whose belief.
-        deadline_s: until the answer begins; after that, for each further chunk.
+        dataset: name of the dataset.
+        run: name of the run.
+        deadline_s: until the response begins; then for each further chunk.
     """
     where = path("datasets", dataset, "runs", run, "tasks")
     return Call("GET", where, bytes, headers={"Accept": ARROW_STREAM}, deadline_s=deadline_s)
@@ -140,46 +140,46 @@ def history(
     after_step: int | None = None,
     limit: int | None = None,
 ) -> Pages[HistoryStep]:
-    """Go through the closed steps of a run, oldest first.
+    """List the closed steps of a run, oldest first.
 
     Args:
-        dataset: the pool.
-        run: whose steps.
-        after_step: only later ones.
-        limit: at most so many; None: all.
+        dataset: name of the dataset.
+        run: name of the run.
+        after_step: only steps after this one.
+        limit: maximum number of steps; None: all.
     """
     where = path("datasets", dataset, "runs", run, "history")
     return listed(HistoryStep, "history", where, limit, ("after_step", after_step))
 
 
 def journal(dataset: str, run: str = "default", *, limit: int | None = None) -> Pages[JournalEntry]:
-    """Go through all that ever changed a run, newest first; what a rewind took out of its history too.
+    """List the journal of a run, newest entry first, including entries undone by a rewind.
 
     Args:
-        dataset: the pool.
-        run: whose journal.
-        limit: at most so many; None: all.
+        dataset: name of the dataset.
+        run: name of the run.
+        limit: maximum number of entries; None: all.
     """
     return listed(JournalEntry, "entries", path("datasets", dataset, "runs", run, "journal"), limit)
 
 
 def leases(dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Call[Leases]:
-    """Say which tasks of a run are in flight: selected, and not reported yet.
+    """List the leases of a run: tasks selected and not reported yet.
 
     Args:
-        dataset: the pool.
-        run: whose tasks.
-        limit: of how many leases to tell, those first that end soonest; at most 1000.
-        ids: how many tasks of each lease to name; at most 1000.
+        dataset: name of the dataset.
+        run: name of the run.
+        limit: maximum number of leases, those that expire first; at most 1000.
+        ids: number of task IDs to return per lease; at most 1000.
     """
     where = path("datasets", dataset, "runs", run, "leases")
     return Call("GET", where, into(Leases), (("limit", str(limit)), ("ids", str(ids))))
 
 
 def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
-    """Take a run back to a step, as when a trainer resumes from its own checkpoint.
+    """Rewind a run to a step, for example when a trainer resumes from a checkpoint.
 
-    Selections made before count for nothing afterwards: reporting them raises StaleEpochError.
+    Reporting selections made before the rewind raises StaleEpochError.
     """
     return written(
         "POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": checked_number(step, "step")}
@@ -187,57 +187,57 @@ def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
 
 
 def snapshot(dataset: str, run: str = "default") -> Call[Snapshot]:
-    """Store the state of a run now, so that recovery has less to replay."""
+    """Store a snapshot of a run's state now, so that recovery is faster."""
     return written("POST", path("datasets", dataset, "runs", run, "snapshots"), into(Snapshot))
 
 
 def snapshots(dataset: str, run: str = "default", *, limit: int | None = None) -> Pages[Snapshot]:
-    """Go through the stored states of a run.
+    """List the snapshots of a run.
 
     Args:
-        dataset: the pool.
-        run: whose states.
-        limit: at most so many; None: all.
+        dataset: name of the dataset.
+        run: name of the run.
+        limit: maximum number of snapshots; None: all.
     """
     return listed(Snapshot, "snapshots", path("datasets", dataset, "runs", run, "snapshots"), limit)
 
 
 def curve(dataset: str, run: str = "default", *, points: int | None = None) -> Call[Curve]:
-    """Give a run's history in few points, each of them some steps taken together.
+    """Return a run's history in a few points, each of which aggregates consecutive steps.
 
     Args:
-        dataset: the pool.
-        run: whose history.
-        points: at most so many, 1 to 2,000; None: 500.
+        dataset: name of the dataset.
+        run: name of the run.
+        points: maximum number of points, 1 to 2,000; None: 500.
     """
     where = path("datasets", dataset, "runs", run, "curve")
     return Call("GET", where, into(Curve), params=() if points is None else (("points", str(points)),))
 
 
 def calibration(dataset: str, run: str = "default", *, steps: int | None = None) -> Call[Calibration]:
-    """Compare the success rates predicted before the last steps with those reported, by tenths of the prediction.
+    """Compare predicted and observed success rates over the last steps, in ten bins of the prediction.
 
     Args:
-        dataset: the pool.
-        run: whose predictions.
-        steps: of so many of the last steps, 1 to 1,000; None: 200.
+        dataset: name of the dataset.
+        run: name of the run.
+        steps: number of last steps to compare, 1 to 1,000; None: 200.
     """
     where = path("datasets", dataset, "runs", run, "calibration")
     return Call("GET", where, into(Calibration), params=() if steps is None else (("steps", str(steps)),))
 
 
 def outlooks(dataset: str, run: str = "default", *, points: int | None = None) -> Call[Outlooks]:
-    """Give what the service expected of the pool as training went on; the newest is always among it.
+    """Return the estimates for the whole pool over time, always with the newest.
 
     Args:
-        dataset: the pool.
-        run: by whose belief.
-        points: at most so many, 1 to 2,000; None: 200.
+        dataset: name of the dataset.
+        run: name of the run.
+        points: maximum number of estimates, 1 to 2,000; None: 200.
     """
     where = path("datasets", dataset, "runs", run, "outlooks")
     return Call("GET", where, into(Outlooks), params=() if points is None else (("points", str(points)),))
 
 
 def _chosen(ids: Iterable[str], tag: str | None, search: str | None) -> tuple[tuple[str, str], ...]:
-    """Return which tasks are meant, as a query."""
+    """Return the filters of tasks as query parameters."""
     return (*(("ids", task) for task in checked_strings(ids, "ids")), *given(tag=tag, search=search).items())

@@ -1,4 +1,4 @@
-"""One training step: select tasks, report what came of them."""
+"""One training step: select tasks, report outcomes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,22 +27,23 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
     idempotency_key: str | None = None,
     deadline_s: float | None = None,
 ) -> Call[Selection]:
-    """Choose the tasks to train on next; they are kept from other selections of the run until reported.
+    """Select the tasks to train on next; the run leases them until they are reported or the lease expires.
 
     Args:
-        dataset: the pool.
-        count: how many.
-        run: whose belief decides.
-        tags: only tasks that bear one of them.
-        quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]).
-        exclude: ids that are not wanted.
-        first: ids that are wanted before any others, in flight or not, as those that were in flight at a crash.
-        uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
-        idempotency_key: the same key gives the same tasks again; None: a fresh one.
+        dataset: name of the dataset.
+        count: number of tasks.
+        run: name of the run, whose belief ranks the tasks.
+        tags: only tasks with one of these tags.
+        quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
+        exclude: task IDs never to select.
+        first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
+        uniform_share: share of tasks selected uniformly at random, in [0, 1].
+        idempotency_key: the same key returns the same tasks; None: a new key.
         deadline_s: for the whole call with its retries; None: the client's.
 
     Raises:
-        InvalidRequestError: among others, the pool has fewer such tasks.
+        InvalidRequestError: an argument is invalid, or fewer tasks are available.
+        TypeError: an argument has the wrong type.
     """
     content = given(
         dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
@@ -68,20 +69,21 @@ def report(
     idempotency_key: str | None = None,
     deadline_s: float | None = None,
 ) -> Call[Receipt]:
-    """Record what the rollouts showed; once it returns, it is on disk and counted once.
+    """Report rollout outcomes; once it returns, they are on disk and counted once.
 
     Args:
-        dataset: the pool.
-        outcomes: one or more per task; counts of one task within a step add up.
-        run: whose evidence it is.
-        selection: what the tasks were selected by, or its id, so that late evidence finds its step.
-        close_step: whether the training step ends with it; None: yes, unless the run has tasks_per_step.
-        idempotency_key: the same key counts once, however often it is sent; None: a fresh one.
+        dataset: name of the dataset.
+        outcomes: one or more per task; counts of one task within a step are added.
+        run: name of the run.
+        selection: the selection of these tasks, or its ID, so that late evidence counts for its step.
+        close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
+        idempotency_key: reports with the same key count once; None: a new key.
         deadline_s: for the whole call with its retries; None: the client's.
 
     Raises:
-        InvalidRequestError: an outcome cannot be true; nothing was recorded.
+        InvalidRequestError: an outcome is invalid; nothing was recorded.
         StaleEpochError: the run was rewound since the selection; nothing was recorded.
+        TypeError: an argument has the wrong type, such as a tuple in place of an `Outcome`.
     """
     if not isinstance(selection, Selection | str | None):
         raise wrong_type("selection", "a Selection or its id", selection)
