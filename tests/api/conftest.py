@@ -7,7 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
+from fastapi import FastAPI
 
+from bots_service.api.app_state import state_of
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
 
@@ -23,12 +25,19 @@ def _plain_tracebacks() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+class ClientInProcess(httpx.AsyncClient):
+    """A client that calls an application in this process. line: where the application lets requests wait."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(transport=httpx.ASGITransport(app), base_url="http://bots")
+        self.line = state_of(app).line
+
+
 @asynccontextmanager
-async def serving(folder: Path, **settings: float | str) -> AsyncIterator[httpx.AsyncClient]:
+async def serving(folder: Path, **settings: float | str) -> AsyncIterator[ClientInProcess]:
     """Open the application on a folder, and yield a client that calls it in this process."""
     app = build_app(Settings.model_validate({"data_dir": folder, **settings}))
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://bots") as http:
+    async with app.router.lifespan_context(app), ClientInProcess(app) as http:
         yield http
 
 

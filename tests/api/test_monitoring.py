@@ -8,7 +8,6 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots_service.api.app_state import state_of
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved
 
@@ -199,10 +198,9 @@ async def test_the_process_and_its_stores_are_told(tmp_path: Path):
 async def test_a_refusal_for_lack_of_room_counts(tmp_path: Path):
     async with serving(tmp_path, max_concurrent=1, max_waiting=0) as http:
         await make_dataset(http)
-        line = state_of(http._transport.app).line  # type: ignore[attr-defined]  # httpx keeps it there
-        await line.take()
+        await http.line.take()
         assert await value(http, "bots_working_requests") == 1
         refused = await http.post("/select", json={"dataset": "guru", "count": 1})
         require_problem(refused, 503, "overloaded")
-        line.give_back()
+        http.line.give_back()
         assert await value(http, "bots_http_requests_total", route="/select", status="503") == 1

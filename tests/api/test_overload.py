@@ -15,12 +15,11 @@ from prometheus_client import CollectorRegistry
 from bots_service.api import bodies as pace_module
 from bots_service.api import overload as line_module
 from bots_service.api.app import every_route
-from bots_service.api.app_state import state_of
 from bots_service.api.overload import Admission, Buffer, Limits, Line, Refusal
 from bots_service.api.route_kinds import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
 from bots_service.metrics.process import RequestMetrics
-from tests.api.conftest import serving
+from tests.api.conftest import ClientInProcess, serving
 from tests.api.pools import RUN, make_dataset, require_problem, select, solved
 
 SOON_S = 30.0
@@ -42,9 +41,8 @@ def waits_s(answer: httpx.Response) -> int:
     return int(answer.headers["Retry-After"])
 
 
-def has_waiting(http: httpx.AsyncClient, count: int) -> bool:
-    line = state_of(http._transport.app).line  # type: ignore[attr-defined]  # httpx keeps it there
-    return line.waiting == count
+def has_waiting(http: ClientInProcess, count: int) -> bool:
+    return http.line.waiting == count
 
 
 async def until(condition: Any) -> None:

@@ -168,10 +168,21 @@ async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(w
 
 async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(open_run_module, "KEPT_ROWS", 2)
+    asked = []
+
+    class Counted(Port):
+        async def get(self, dataset_id, name):
+            asked.append(name)
+            return await self.real.get(dataset_id, name)
+
+    world = world.beside(runs=Counted)
     for name in ("a", "b", "c"):
         await world.put_run(name)
     assert [(await world.row(name)).name for name in ("a", "b", "c")] == ["a", "b", "c"]
-    assert len(world.parts.open_runs._rows) == 2
+    asked.clear()
+    for name in ("c", "b", "a"):
+        assert (await world.row(name)).name == name
+    assert asked == ["a"]  # which was asked for longest ago
 
 
 # --- tasks and history -----------------------------------------------------------------------------------------------
