@@ -131,7 +131,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
     openapi_extra={**KEYED, "requestBody": {"required": True, "content": {MEDIA_TYPE: BINARY, OCTETS: BINARY}}},
     responses={
         **answers_with(
-            ImportResponse("gsm8k", 7473, [ImportedRun("default", 12, 0)]), {201: "It is there, all of it."}
+            ImportResponse("gsm8k", 7473, [ImportedRun("default", 12, 0)]), {201: "The backup was imported."}
         ),
         **documented(
             *EVERY,
@@ -147,7 +147,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
 )
 @allowed(Scope.ADMIN, about=About.EVERY, kind=RouteKind.UPLOAD, audited=True)
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
-    """Put a dataset with its runs, or one run, back as an export wrote it: all of it, or nothing."""
+    """Import a dataset with its runs, or one run, as an export wrote it: all of it, or nothing."""
     use_cases, most = use_cases_of(request), state_of(request.app).uploads.max_bytes
     body, scope = Body(request, {MEDIA_TYPE: most, OCTETS: most}), "POST /imports"
 
@@ -175,7 +175,7 @@ async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun 
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)
 async def prune(request: Request) -> Response:
-    """Remove journal entries that are old enough and that stored states stand for, as the service does every hour."""
+    """Remove old journal entries that a snapshot covers, as the service does every hour."""
     body = Body(request, {JSON: CONTROL_LIMIT})
     asked = decode_plain(_PRUNE, await body.whole())
     pruned = await use_cases_of(request).prune(keep_days=asked.keep_journal_days, dry_run=asked.dry_run)

@@ -106,7 +106,7 @@ class RetireResponse(Struct, frozen=True):
 
 
 class RetireRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks that are no longer handed out.
+    """Tasks to retire.
 
     ids: the tasks.
     """
@@ -137,7 +137,7 @@ EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
     response_class=Response,
     openapi_extra=reads(DatasetRequest(reference_models=EXAMPLE.reference_models, tasks=[EXAMPLE_TASK]), UPLOADS),
     responses={
-        **answers_with(EXAMPLE, {200: "It existed with this very content.", 201: "It was created."}),
+        **answers_with(EXAMPLE, {200: "The dataset existed with the same content.", 201: "The dataset was created."}),
         **documented(*EVERY, *BODY, *ONCE, InvalidTasksError, DatasetExistsError, LimitReachedError),
     },
 )
@@ -233,7 +233,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
-    """Append tasks to a dataset; those that were there keep their beliefs."""
+    """Append tasks to a dataset. Beliefs about its other tasks stay as they are."""
     use_cases = use_cases_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
     scope, count = f"POST /datasets/{dataset}/tasks", Count()
@@ -267,7 +267,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 )
 @allowed(Scope.ADMIN, audited=True)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
-    """Hand out these tasks no longer; what is known of them stays."""
+    """Retire tasks: they are not selected again, and what is known of them stays."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     scope = f"DELETE /datasets/{dataset}/tasks"

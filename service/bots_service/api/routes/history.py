@@ -218,7 +218,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     closed: whether a report closed a step.
     to_step: the step that a rewind went back to.
     changed: the names and values that a change of settings set.
-    hidden: whether a rewind took it out of the present history.
+    hidden: whether a rewind undid it.
     time: when it was appended (RFC 3339, UTC).
     """
 
@@ -343,7 +343,7 @@ async def read_history(
 )
 @allowed(Scope.READ)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
-    """Return the run's present history in few points, for charts."""
+    """Return the run's present history in at most `points` points, for charts."""
     found = await use_cases_of(request).read_curve(dataset, run, points)
     return json_response(Curve([Point.from_curve(point) for point in found]))
 
@@ -359,7 +359,7 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 )
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
-    """Return what was predicted before the last steps beside what came."""
+    """Compare the success rates predicted before the last steps with those observed."""
     told, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
     return json_response(CalibrationResponse.from_sums(told, sums))
 
@@ -372,7 +372,7 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
 )
 @allowed(Scope.READ)
 async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
-    """Return what was expected of the pool as training went on, in few points."""
+    """Return what was expected of the pool over the course of training, in at most `points` points."""
     found = await use_cases_of(request).read_outlooks(dataset, run, points)
     return json_response(OutlooksResponse([OutlookResponse.from_stored(outlook) for outlook in found]))
 
@@ -387,7 +387,7 @@ async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, po
 async def read_journal(
     request: Request, dataset: DatasetName, run: RunName, limit: Entries = 50, cursor: Cursor = None
 ) -> Response:
-    """Return all that ever changed the run, the newest first; what a rewind took out of its present history too."""
+    """Return every entry of the run's journal, newest first, including entries undone by a rewind."""
     before = None if cursor is None else read_cursor(cursor, AfterNumber).number
     logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1)
     following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None

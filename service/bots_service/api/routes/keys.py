@@ -84,7 +84,7 @@ class RateLimit(Struct, frozen=True):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key, without what makes it one.
+    """An API key, without its secret.
 
     id: the part of the key between its underscores.
     name: a name for people.
@@ -202,15 +202,15 @@ EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, dat
     response_class=Response,
     openapi_extra=reads(EXAMPLE_REQUEST),
     responses={
-        **answers_with(NewApiKey(**structs.asdict(EXAMPLE), key=None), {201: "It was made."}),
+        **answers_with(NewApiKey(**structs.asdict(EXAMPLE), key=None), {201: "The key was created."}),
         **documented(*EVERY, *BODY, *ONCE, InvalidApiKeyError, LimitReachedError),
     },
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)
 async def create_key(request: Request) -> Response:
-    """Make a key and tell it, once.
+    """Create a key and return it, once.
 
-    Safe to retry: no second key is made. The answer then has no `key`, for the service does not keep it.
+    Safe to retry: no second key is made. The answer then has no `key`, because the service does not keep it.
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
@@ -254,7 +254,7 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
 )
 @allowed(Scope.ADMIN, about=About.EVERY, audited=True)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
-    """Revoke a key: it opens nothing from now on, on every replica within 5 seconds."""
+    """Revoke a key. Every replica refuses it within 5 seconds."""
     use_cases = use_cases_of(request)
     scope, body = f"DELETE /keys/{key_id}", NoBody(request)
 

@@ -67,7 +67,7 @@ EXAMPLE = "bots_requests_waiting 0.0\n"
 )
 @open_to_all(RouteKind.PROBE)
 async def tell_alive() -> Response:
-    """Answer at once, whatever the database does."""
+    """Answer at once, whatever state the database is in."""
     return json_response(LivenessResponse("ok"))
 
 
@@ -82,7 +82,7 @@ async def tell_alive() -> Response:
 )
 @open_to_all(RouteKind.PROBE)
 async def tell_ready(request: Request) -> Response:
-    """Say whether requests should be sent here, as it was found at most two seconds ago."""
+    """Say whether requests should be sent here, as checked at most two seconds ago."""
     found = use_cases_of(request).readiness()
     return json_response(ReadinessResponse(found.status, found.checks), 200 if found.is_ready else 503)
 
@@ -114,7 +114,7 @@ async def tell_version(request: Request) -> Response:
 )
 @allowed(Scope.READ, about=About.EVERY, kind=RouteKind.METRICS)
 async def tell_metrics(request: Request) -> Response:
-    """Return what was counted, by all workers of this service. Asks no store."""
+    """Return the metrics of all workers of this service, without asking a store."""
     state = state_of(request.app)
     text = state.metrics.text() if state.metrics_of_all is None else await state.metrics_of_all()
     return Response(text, media_type=MEDIA_TYPE)

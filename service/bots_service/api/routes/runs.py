@@ -94,15 +94,15 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Run(Struct, frozen=True):
-    """A run as it stands.
+    """The present state of a run.
 
     settings: the settings in use.
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
     leased: tasks in flight.
-    degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
     totals: sums over all closed steps.
-    advice: what to know about the run, such as where selection brings little; a sentence or two each.
+    advice: hints about the run, such as where selection brings little; a sentence or two each.
     forked_from: where the run was forked from; null if it was not.
     """
 
@@ -215,7 +215,7 @@ EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k
     response_class=Response,
     openapi_extra=reads(RunRequest(target=0.6, fork=ForkRequest("default", 10))),
     responses={
-        **answers_with(EXAMPLE, {200: "Its settings were replaced, or were these.", 201: "It was created."}),
+        **answers_with(EXAMPLE, {200: "The run existed and has these settings now.", 201: "The run was created."}),
         **documented(
             *EVERY, *BODY, *ONCE, *RUN, UnknownStepError, InvalidSettingsError, RunHasHistoryError, LimitReachedError
         ),
@@ -267,7 +267,7 @@ async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, 
 )
 @allowed(*ANY_SCOPE)
 async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Return a run as it stands."""
+    """Return a run's present state."""
     use_cases = use_cases_of(request)
     return json_response(Run.from_description(await use_cases.describe_run(dataset, run)))
 
@@ -305,7 +305,7 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
 )
 @allowed(Scope.REPORT, audited=True)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Go back to the state that stood when a step had just closed; evidence selected before is refused from then on."""
+    """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     scope = f"POST /datasets/{dataset}/runs/{run}/rewind"
@@ -330,7 +330,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 )
 @allowed(Scope.ADMIN, audited=True)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Delete a run; `default` is there again at once, empty."""
+    """Delete a run. The run `default` is created again at once, empty."""
     use_cases = use_cases_of(request)
     scope, body = f"DELETE /datasets/{dataset}/runs/{run}", NoBody(request)
 
@@ -354,6 +354,6 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 async def read_leases(
     request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = TOLD
 ) -> Response:
-    """Return the tasks in flight by when their leases end, the soonest first."""
+    """Return the tasks in flight, ordered by when their leases end."""
     leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)
     return json_response(LeasesResponse.from_groups(leased, groups))

@@ -87,8 +87,8 @@ class ReportResponse(Struct, frozen=True):
     seq: the number of the report's journal entry.
     step: the step that the report closed, or the last that had closed.
     closed: whether the report closed a step.
-    duplicate: the same report had come before, and counted then.
-    degraded: it is durable, but other replicas see it only once the shared store is back.
+    duplicate: the report had been received before and was not counted again.
+    degraded: the report is durable, but other replicas see it only once the shared store is back.
     """
 
     seq: int
