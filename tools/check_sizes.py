@@ -46,8 +46,7 @@ SHORT_FILES = {
     "service/bots_service/doctor/*.py": "one examination of the doctor",
     "client/bots_client/_client.py": "the two names that users import; their methods are generated",
     "client/bots_client/integrations/*.py": "one trainer's adapter, or what several of them share",
-    # Of 22 November 2026: to be merged in the redesign.
-    "service/bots_service/api/responses.py": "to be merged",
+    "service/bots_service/api/responses.py": "every route writes its answers with it",
 }
 
 
