@@ -9,8 +9,8 @@ from scipy.stats import binomtest, kstest
 
 from bots_service.core.belief.betas import MOST_EVIDENCE
 from bots_service.core.draw import thompson as thinning
-from bots_service.core.draw.draws import Singles
-from bots_service.core.draw.thompson import MOST_REACH, bound, draw_near, draw_singles
+from bots_service.core.draw.draws import SingleTasks
+from bots_service.core.draw.thompson import MOST_REACH, bound, draw_near, draw_single_tasks
 from tests.core.like_dense import always_windows, assert_draws_like_dense
 from tests.core.pools import LEVEL, betas
 
@@ -26,7 +26,7 @@ HEAP = ([1.0] * 400 + [5e4] * 10, [1.0] * 400 + [5e4] * 10)
 
 
 def singles_of(alpha, beta):
-    return Singles(np.arange(len(alpha)), betas(alpha, beta))
+    return SingleTasks(np.arange(len(alpha)), betas(alpha, beta))
 
 
 def alike(alpha, beta, size=MANY):
@@ -96,13 +96,13 @@ def test_a_likely_task_is_drawn_plainly():
 def test_where_too_few_are_kept_every_task_has_its_own_law(alpha, beta, target, monkeypatch):
     monkeypatch.setattr(thinning, "SPARE", 0.5)
     singles = alike(alpha, beta)
-    drawn = draw_singles(singles, 5000, target, np.random.default_rng(63))
+    drawn = draw_single_tasks(singles, 5000, target, np.random.default_rng(63))
     assert sorted(drawn.owners.tolist()) == list(range(MANY))
     assert kstest(drawn.values, beta_law(alpha, beta).cdf).pvalue > LEVEL
 
 
 def test_most_tasks_are_never_drawn():
-    drawn = draw_singles(alike(3.0, 4.0), 100, 0.4, np.random.default_rng(64))
+    drawn = draw_single_tasks(alike(3.0, 4.0), 100, 0.4, np.random.default_rng(64))
     assert 100 <= len(drawn.values) < 300
 
 
@@ -144,7 +144,7 @@ def test_thinned_tasks_beside_windows_draw_like_one_draw_per_task(monkeypatch):
     ids=["few tasks", "many wanted", "no bounds", "target at the end", "hardly any is near"],
 )
 def test_every_task_is_drawn_where_thinning_gains_nothing(singles, count, target):
-    assert len(draw_singles(singles, count, target, np.random.default_rng(65)).values) == len(singles)
+    assert len(draw_single_tasks(singles, count, target, np.random.default_rng(65)).values) == len(singles)
 
 
 @given(
@@ -156,7 +156,7 @@ def test_every_task_is_drawn_where_thinning_gains_nothing(singles, count, target
 )
 def test_any_beliefs_give_enough_draws_of_distinct_tasks(alpha, beta, target, count, seed):
     singles = singles_of(alpha * 1200, beta * 1200)
-    drawn = draw_singles(singles, count, target, np.random.default_rng(seed))
+    drawn = draw_single_tasks(singles, count, target, np.random.default_rng(seed))
     assert len(drawn.values) >= count
     assert ((drawn.values >= 0) & (drawn.values <= 1)).all()
     assert len(set(drawn.owners.tolist())) == len(drawn.owners)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta as beta_law
 
 from bots_service.core.draw import thompson
-from bots_service.core.draw import thompson as crowd
+from bots_service.core.draw import thompson as undrawn
 from bots_service.core.draw.draws import Draws, nearest, nearest_or_tied
 from bots_service.core.draw.thompson import deserve_window, draw_nearest
 from tests.core.like_dense import always_windows, assert_draws_like_dense
@@ -59,7 +59,7 @@ def test_inverse_and_plain_draws_agree(name, plain_share, monkeypatch):
     always_windows(monkeypatch)
     monkeypatch.setattr(thompson, "widen", narrow_rings)
     monkeypatch.setattr(thompson, "RINGS", 40)
-    monkeypatch.setattr(crowd, "PLAIN_SHARE", plain_share)
+    monkeypatch.setattr(undrawn, "PLAIN_SHARE", plain_share)
     assert_draws_like_dense(SCENARIOS[name], seed=31)
 
 
@@ -96,7 +96,7 @@ def test_any_beliefs_give_exactly_the_count(alpha, beta, target, count, seed):
 def test_the_last_ring_takes_in_all_that_can_matter(rings, monkeypatch):
     always_windows(monkeypatch)
     monkeypatch.setattr(thompson, "RINGS", rings)
-    monkeypatch.setattr(crowd, "MARGIN", 0.0)
+    monkeypatch.setattr(undrawn, "MARGIN", 0.0)
     assert_draws_like_dense(SCENARIOS["fresh"], seed=51)
 
 
@@ -108,41 +108,41 @@ def test_windows_are_for_large_profiles_of_which_little_is_wanted():
 
 
 def gathered(alpha, beta, size=1000):
-    return crowd.gather(betas([alpha], [beta]), np.array([size]), np.array([0]))
+    return undrawn.gather(betas([alpha], [beta]), np.array([size]), np.array([0]))
 
 
 @pytest.mark.parametrize(
     ("alpha", "beta", "target"), [(2.0, 5.0, 0.5), (1.0, 1.0, 0.0), (40.0, 3.0, 0.2), (9.0, 1.0, 0.0)]
 )
 def test_a_window_is_expected_to_hold_enough_and_not_many_more(alpha, beta, target):
-    window = crowd.widen(gathered(alpha, beta, 100_000), np.empty(0), 50, target, limit=1 - target)
+    window = undrawn.widen(gathered(alpha, beta, 100_000), np.empty(0), 50, target, limit=1 - target)
     expected = 100_000 * float(gathered(alpha, beta).shares(window)[0])
-    fewest = 50 + crowd.MARGIN * 50**0.5
-    assert fewest <= expected <= crowd.SLACK * fewest
+    fewest = 50 + undrawn.MARGIN * 50**0.5
+    assert fewest <= expected <= undrawn.SLACK * fewest
 
 
 def test_a_window_that_must_jump_over_a_heap_ends_at_a_width():
-    window = crowd.widen(gathered(1e-3, 1e-3, 10**6), np.empty(0), 5, 0.0, limit=1.0)
+    window = undrawn.widen(gathered(1e-3, 1e-3, 10**6), np.empty(0), 5, 0.0, limit=1.0)
     assert 0 < window.reach <= 1
 
 
 def test_a_search_cut_short_still_widens():
     start = gathered(40.0, 1.0)
-    assert crowd.widen(start, np.empty(0), 5, 0.2, limit=0.8, tries=1).reach > 0
-    assert crowd.widen(start, np.empty(0), 5, 0.2, limit=0.8, tries=0).reach == 0.8
+    assert undrawn.widen(start, np.empty(0), 5, 0.2, limit=0.8, tries=1).reach > 0
+    assert undrawn.widen(start, np.empty(0), 5, 0.2, limit=0.8, tries=0).reach == 0.8
 
 
 def test_a_ring_counts_only_what_was_not_inside_before():
     start = gathered(2.0, 5.0)
-    inner = crowd.Crowd(start.profiles, start.beliefs, start.left, start.around(0.4, 0.2))
+    inner = undrawn.UndrawnMembers(start.profiles, start.beliefs, start.left, start.around(0.4, 0.2))
     held, wider = (beta_law.cdf(0.4 + reach, 2, 5) - beta_law.cdf(0.4 - reach, 2, 5) for reach in (0.2, 0.3))
     assert inner.shares(inner.around(0.4, 0.3))[0] == pytest.approx((wider - held) / (1 - held))
 
 
 def test_redrawing_gives_up_where_nothing_lies_outside_the_window():
     start = gathered(2.0, 2.0, 5)
-    stuck = crowd.Crowd(start.profiles, start.beliefs, start.left, start.around(0.5, 0.9))
-    assert len(crowd.draw_out(stuck, 0.5, np.random.default_rng(0)).values) == 5
+    stuck = undrawn.UndrawnMembers(start.profiles, start.beliefs, start.left, start.around(0.5, 0.9))
+    assert len(undrawn.draw_out(stuck, 0.5, np.random.default_rng(0)).values) == 5
 
 
 def test_which_of_equals_is_nearest_is_left_to_chance():

@@ -40,13 +40,13 @@ def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
         pool: the tasks.
         rollouts: m, how many of each task.
     """
-    split = Eligible(pool, belief, pool.part(), frozen(np.empty(0, np.int32))).split()
-    tasks = np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)])
+    candidates = Eligible(pool, belief, pool.part(), frozen(np.empty(0, np.int32))).candidates()
+    tasks = np.concatenate([candidates.profile_members, np.ones(len(candidates.own_tasks), np.int64)])
     rows = np.flatnonzero(tasks)
     if not len(rows):
         return None
     rows = rows[:: -(-len(rows) // MOST_ROWS)]
-    distributions, tasks = split.shared.joined(split.alone).at(rows), tasks[rows]
+    distributions, tasks = candidates.profile_beliefs.joined(candidates.own_beliefs).at(rows), tasks[rows]
     ratio = float(np.average(distributions.effective(rollouts), weights=tasks))
     means = distributions.mean
     return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(means, tasks), _shares(means, tasks))

@@ -17,7 +17,7 @@ class Draws:
     """Drawn success probabilities and whose they are.
 
     values: [n] in [0, 1].
-    owners: [n] the profile, or the number of profiles plus the place among the tasks drawn alone.
+    owners: [n] the profile, or the number of profiles plus the place among the tasks drawn one by one.
     """
 
     values: Floats
@@ -37,7 +37,7 @@ class Draws:
 
 
 @dataclass(frozen=True, slots=True)
-class Singles:
+class SingleTasks:
     """Tasks to be drawn one by one.
 
     owners: [n] whose each draw will be, as in Draws.
@@ -50,9 +50,9 @@ class Singles:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def at(self, places: Counts) -> "Singles":
+    def at(self, places: Counts) -> "SingleTasks":
         """Return those at the given places."""
-        return Singles(self.owners[places], self.beliefs.at(places))
+        return SingleTasks(self.owners[places], self.beliefs.at(places))
 
     def drawn(self, rng: np.random.Generator) -> Draws:
         """Draw for every task."""

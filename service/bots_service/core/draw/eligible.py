@@ -18,19 +18,19 @@ ROUNDS = 16  # of throwing at random; a round fails with probability below 3/4 a
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Candidates:
     """The eligible tasks: one by one where they have evidence of their own, the others only counted.
 
-    apart: [T] sorted tasks with evidence of their own.
-    alone: [T] of these.
-    hidden: [G] how many others follow each profile.
-    shared: [G] of these others.
+    own_tasks: [T] sorted tasks with evidence of their own.
+    own_beliefs: [T] their distributions.
+    profile_members: [G] how many others follow each profile.
+    profile_beliefs: [G] the distributions of these others.
     """
 
-    apart: Tasks
-    alone: Distributions
-    hidden: Counts
-    shared: Distributions
+    own_tasks: Tasks
+    own_beliefs: Distributions
+    profile_members: Counts
+    profile_beliefs: Distributions
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +49,43 @@ class Eligible:
     def __len__(self) -> int:
         return len(self.part) - len(self.barred)
 
-    def split(self) -> Split:
-        """Return who is drawn alone and who only counted, with what is believed of them."""
-        apart, alone = self.belief.own_tasks, self.belief.own_distributions(self.pool)
-        kept = self.part.holds(apart)
-        kept[places_of(self.barred, apart)] = False
+    def candidates(self) -> Candidates:
+        """Return which tasks are drawn one by one and how many are only counted, with their distributions."""
+        own_tasks, own_beliefs = self.belief.own_tasks, self.belief.own_distributions(self.pool)
+        kept = self.part.holds(own_tasks)
+        kept[places_of(self.barred, own_tasks)] = False
         if not kept.all():
-            apart, alone = apart[kept], alone.at(kept)
-        own_way = np.concatenate([apart, self.barred])
-        hidden = self.part.members.sizes - np.bincount(self.pool.profile_of[own_way], minlength=self.pool.profiles)
-        return Split(apart, alone, hidden, self.belief.profile_distributions(self.pool))
+            own_tasks, own_beliefs = own_tasks[kept], own_beliefs.at(kept)
+        own_way = np.concatenate([own_tasks, self.barred])
+        profile_members = self.part.members.sizes - np.bincount(
+            self.pool.profile_of[own_way], minlength=self.pool.profiles
+        )
+        return Candidates(own_tasks, own_beliefs, profile_members, self.belief.profile_distributions(self.pool))
 
-    def settle(self, owners: Counts, split: Split, rng: np.random.Generator) -> Tasks:
-        """Turn owners into tasks: a random member for a profile, without replacement, and the apart tasks themselves.
+    def tasks_of(self, owners: Counts, candidates: Candidates, rng: np.random.Generator) -> Tasks:
+        """Return the tasks of these owners; a profile's are random members of it, without replacement.
 
         Args:
-            owners: [n] the number of a profile, or G plus the place of a task in `split.apart`, each at most as
-                often as it has eligible members.
-            split: what `split()` gave.
+            owners: [n] the number of a profile, or G plus the place of a task in `candidates.own_tasks`, each at
+                most as often as it has eligible members.
+            candidates: what `candidates()` returned.
         """
         profiles = self.pool.profiles
-        shared = owners < profiles
+        is_member = owners < profiles
         tasks = np.empty(len(owners), np.int32)
-        tasks[~shared] = split.apart[owners[~shared] - profiles]
-        tasks[shared] = self._members(owners[shared], split, rng)
+        tasks[~is_member] = candidates.own_tasks[owners[~is_member] - profiles]
+        tasks[is_member] = self._members(owners[is_member], candidates, rng)
         return tasks
 
-    def _members(self, groups: Counts, split: Split, rng: np.random.Generator) -> Tasks:
+    def _members(self, groups: Counts, candidates: Candidates, rng: np.random.Generator) -> Tasks:
         """Return a random member for each entry of `groups`, without replacement."""
         order, starts = self.part.members.order, self.part.members.starts
         tasks = order[starts[groups]]
         # The only member of a profile needs no picking: where every task is a profile, this saves looking at all.
         several = np.flatnonzero(starts[groups + 1] - starts[groups] > 1)
         if len(several):
-            taken = (split.apart, self.barred)
-            tasks[several] = pick_members(order, starts, groups[several], split.hidden, taken, rng)
+            taken = (candidates.own_tasks, self.barred)
+            tasks[several] = pick_members(order, starts, groups[several], candidates.profile_members, taken, rng)
         return tasks
 
     def at_random(self, count: int, rng: np.random.Generator) -> Tasks:

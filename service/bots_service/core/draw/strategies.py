@@ -10,7 +10,7 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Floats, Tasks, first_places
 from bots_service.core.draw.draws import TINY
-from bots_service.core.draw.eligible import Eligible, Split
+from bots_service.core.draw.eligible import Candidates, Eligible
 from bots_service.core.draw.thompson import draw_nearest
 from bots_service.core.run_settings import RunSettings, StrategyName
 
@@ -43,11 +43,16 @@ Strategy = Callable[[Eligible, int, DrawContext], StrategyResult]
 
 def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Draw p_k of every task from the belief; take the smallest |p_k - target|, nearest first."""
-    split = eligible.split()
+    candidates = eligible.candidates()
     drawn = draw_nearest(
-        split.alone, split.shared, split.hidden, count=count, target=context.settings.target, rng=context.rng
+        candidates.own_beliefs,
+        candidates.profile_beliefs,
+        candidates.profile_members,
+        count=count,
+        target=context.settings.target,
+        rng=context.rng,
     )
-    return StrategyResult(eligible.settle(drawn.owners, split, context.rng), drawn.values)
+    return StrategyResult(eligible.tasks_of(drawn.owners, candidates, context.rng), drawn.values)
 
 
 def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -55,8 +60,8 @@ def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult
 
     Members of a profile are equal, so without the chance the same few of them would be chosen again and again.
     """
-    split = eligible.split()
-    sizes, distances = _sizes_and_distances(split, context.settings.target)
+    candidates = eligible.candidates()
+    sizes, distances = _sizes_and_distances(candidates, context.settings.target)
     by_distance = np.argsort(distances, kind="stable")
     within = np.cumsum(sizes[by_distance])
     last = distances[by_distance[np.searchsorted(within, count)]]
@@ -64,7 +69,7 @@ def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult
     taken = np.zeros(len(sizes), np.int64)
     taken[nearer] = sizes[nearer]
     taken[tied] = context.rng.multivariate_hypergeometric(sizes[tied], count - int(taken.sum()), method="marginals")
-    return _undrawn(eligible.settle(np.repeat(by_distance, taken[by_distance]), split, context.rng))
+    return _undrawn(eligible.tasks_of(np.repeat(by_distance, taken[by_distance]), candidates, context.rng))
 
 
 def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -74,8 +79,8 @@ def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyRes
     which task k arrives after an exponential time of rate weight_k. Of the m equal members of a profile the i-th
     arrives Exp(1) / (m - i + 1) after the one before, so at most `count` of them need a time.
     """
-    split = eligible.split()
-    sizes, distances = _sizes_and_distances(split, context.settings.target)
+    candidates = eligible.candidates()
+    sizes, distances = _sizes_and_distances(candidates, context.settings.target)
     runners = np.minimum(sizes, count)
     owners = np.repeat(np.arange(len(sizes)), runners)
     before = np.cumsum(runners) - runners
@@ -86,7 +91,7 @@ def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyRes
     times = np.where(rank == 0, waits, total - (total - waits)[before[owners]])
     keys = np.log(np.maximum(times, TINY)) + distances[owners] / context.settings.temperature
     first = np.argpartition(keys, count - 1)[:count]
-    return _undrawn(eligible.settle(owners[first[np.argsort(keys[first])]], split, context.rng))
+    return _undrawn(eligible.tasks_of(owners[first[np.argsort(keys[first])]], candidates, context.rng))
 
 
 def uniform(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -114,10 +119,11 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 }
 
 
-def _sizes_and_distances(split: Split, target: float) -> tuple[Counts, Floats]:
-    """[G + T] how many tasks there are, and how far their posterior mean is from the target: profiles, then apart."""
-    means = split.shared.joined(split.alone).mean
-    return np.concatenate([split.hidden, np.ones(len(split.apart), np.int64)]), np.abs(means - target)
+def _sizes_and_distances(candidates: Candidates, target: float) -> tuple[Counts, Floats]:
+    """[G + T] how many tasks there are, and how far their posterior mean is from the target: profiles, then own."""
+    means = candidates.profile_beliefs.joined(candidates.own_beliefs).mean
+    sizes = np.concatenate([candidates.profile_members, np.ones(len(candidates.own_tasks), np.int64)])
+    return sizes, np.abs(means - target)
 
 
 def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> StrategyResult:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Floats
 from bots_service.core.belief.protocol import Distributions
-from bots_service.core.draw.draws import TINY, Draws, Singles, nearest, nearest_or_tied
+from bots_service.core.draw.draws import TINY, Draws, SingleTasks, nearest, nearest_or_tied
 
 # Fewer tasks, or fewer for each that is wanted, are drawn plainly as fast (timed in place, numpy 2.4 and scipy 1.17).
 FEWEST_TASKS = 2_000
@@ -40,7 +40,7 @@ class Bounds:
         return np.exp(np.minimum(log_likely, 0.0, out=log_likely), out=log_likely)
 
 
-def draw_singles(singles: Singles, count: int, target: float, rng: np.random.Generator) -> Draws:
+def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.random.Generator) -> Draws:
     """Draw for every task; return some of the draws, among them the `count` nearest to the target.
 
     Args:
@@ -71,7 +71,7 @@ def bound(beliefs: Distributions, target: float) -> Bounds:
 
 
 def draw_near(
-    singles: Singles, likely: Floats, target: float, reach: float, rng: np.random.Generator
+    singles: SingleTasks, likely: Floats, target: float, reach: float, rng: np.random.Generator
 ) -> tuple[Draws, Counts]:
     """Draw for every task, but return only draws of some: all that lie in the window are there.
 
@@ -106,7 +106,7 @@ TRIES = 64  # halvings of log(distance): enough to tell any two doubles apart
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """[target - reach, target + reach], and for each profile of a crowd P(X below it) and P(X not above it), [g]."""
+    """[target - reach, target + reach], and for each profile P(X below it) and P(X not above it), [g]."""
 
     reach: float
     low: Floats
@@ -114,7 +114,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class UndrawnMembers:
     """Members of profiles that are not drawn yet; all are known to lie outside a window.
 
     profiles: [g] the numbers of the profiles.
@@ -129,7 +129,7 @@ class Crowd:
     window: Window
 
     def around(self, target: float, reach: float) -> Window:
-        """Return a window and what it means for this crowd."""
+        """Return a window and what it means for these members."""
         ends = (max(target - reach, 0.0), min(target + reach, 1.0))
         low, high = (self.beliefs.below(end) for end in ends)
         return Window(reach, low, high)
@@ -146,43 +146,45 @@ class Crowd:
         """
         return np.clip(self.gained(wider) / (self.window.low + 1 - self.window.high), 0.0, 1.0)
 
-    def only(self, places: Counts) -> "Crowd":
-        """Return the crowd of the profiles at the given places."""
+    def only(self, places: Counts) -> "UndrawnMembers":
+        """Return the members of the profiles at the given places."""
         window = Window(self.window.reach, self.window.low[places], self.window.high[places])
-        return Crowd(self.profiles[places], self.beliefs.at(places), self.left[places], window)
+        return UndrawnMembers(self.profiles[places], self.beliefs.at(places), self.left[places], window)
 
 
-def gather(shared: Distributions, sizes: Counts, profiles: Counts) -> Crowd:
+def gather(profile_beliefs: Distributions, sizes: Counts, profiles: Counts) -> UndrawnMembers:
     """Return all members of the given profiles, none of them drawn.
 
     Args:
-        shared: [G] beliefs of profiles.
+        profile_beliefs: [G] distributions of the members of each profile.
         sizes: [G] members.
         profiles: [g] which to take.
     """
     nothing = np.zeros(len(profiles))
-    return Crowd(profiles, shared.at(profiles), sizes[profiles], Window(0.0, nothing, nothing))
+    return UndrawnMembers(profiles, profile_beliefs.at(profiles), sizes[profiles], Window(0.0, nothing, nothing))
 
 
-def widen(crowd: Crowd, near: Floats, count: int, target: float, *, limit: float, tries: int = TRIES) -> Window:
+def widen(
+    undrawn: UndrawnMembers, near: Floats, count: int, target: float, *, limit: float, tries: int = TRIES
+) -> Window:
     """Find a wider window that should hold enough tasks and not many more.
 
-    Only expectations are looked at, never values of the crowd, so this takes nothing from the draw's exactness.
+    Only expectations are looked at, never values of these members, so this takes nothing from the draw's exactness.
 
     Args:
         near: sorted distances of what is drawn already.
         count: how many tasks are wanted.
-        limit: the reach beyond which nothing can matter, > crowd.window.reach.
+        limit: the reach beyond which nothing can matter, > undrawn.window.reach.
         tries: how many windows to look at; 0 takes the widest.
     """
     fewest = count + MARGIN * math.sqrt(count)
     aim = (1 + SLACK) / 4 * fewest
-    tight, wide = crowd.window.reach, limit
-    reach = min(wide, first_reach(crowd, near, aim, target)) if tries else wide
-    window = crowd.around(target, reach if reach > tight else wide)
+    tight, wide = undrawn.window.reach, limit
+    reach = min(wide, first_reach(undrawn, near, aim, target)) if tries else wide
+    window = undrawn.around(target, reach if reach > tight else wide)
     for _ in range(tries):
         reach = window.reach
-        expected = np.searchsorted(near, reach, "right") + float(crowd.left @ crowd.shares(window))
+        expected = np.searchsorted(near, reach, "right") + float(undrawn.left @ undrawn.shares(window))
         if fewest <= expected <= SLACK * fewest or not tight < wide:
             break
         tight, wide = (reach, wide) if expected < fewest else (tight, reach)
@@ -191,53 +193,57 @@ def widen(crowd: Crowd, near: Floats, count: int, target: float, *, limit: float
             reach = math.sqrt(max(tight, TINY)) * math.sqrt(wide)
         if not tight < reach < wide:
             tight = reach = wide
-        window = crowd.around(target, reach)
+        window = undrawn.around(target, reach)
     return window
 
 
-def first_reach(crowd: Crowd, near: Floats, aim: float, target: float) -> float:
+def first_reach(undrawn: UndrawnMembers, near: Floats, aim: float, target: float) -> float:
     """Return the reach that would hold `aim` tasks if densities were level around the target."""
-    per_distance = 2 * float(crowd.left @ np.exp(np.minimum(crowd.beliefs.log_density(target), 600.0)))
+    per_distance = 2 * float(undrawn.left @ np.exp(np.minimum(undrawn.beliefs.log_density(target), 600.0)))
     if len(near):
         per_distance += len(near) / float(near[-1])
-    return crowd.window.reach + aim / max(per_distance, TINY)
+    return undrawn.window.reach + aim / max(per_distance, TINY)
 
 
-def draw_ring(crowd: Crowd, wider: Window, target: float, rng: np.random.Generator) -> tuple[Draws, Crowd]:
-    """Draw what lies between the crowd's window and a wider one.
+def draw_ring(
+    undrawn: UndrawnMembers, wider: Window, target: float, rng: np.random.Generator
+) -> tuple[Draws, UndrawnMembers]:
+    """Draw what lies between the present window and a wider one.
 
     Profiles with much inside are drawn out, all members: a plain draw is much cheaper than an inverse.
 
     Returns:
-        The draws, and the crowd that lies outside the wider window.
+        The draws, and the members that lie outside the wider window.
     """
-    shares = crowd.shares(wider)
+    shares = undrawn.shares(wider)
     plain = shares > PLAIN_SHARE
-    inside = np.where(plain, 0, rng.binomial(crowd.left, shares))
-    found = draw_inside(crowd, inside, wider, target, rng)
+    inside = np.where(plain, 0, rng.binomial(undrawn.left, shares))
+    found = draw_inside(undrawn, inside, wider, target, rng)
     if plain.any():
-        found = found.joined(draw_out(crowd.only(np.flatnonzero(plain)), target, rng))
-    left = crowd.left - inside
-    return found, replace(crowd, left=left, window=wider).only(np.flatnonzero(~plain & (left > 0)))
+        found = found.joined(draw_out(undrawn.only(np.flatnonzero(plain)), target, rng))
+    left = undrawn.left - inside
+    return found, replace(undrawn, left=left, window=wider).only(np.flatnonzero(~plain & (left > 0)))
 
 
-def draw_inside(crowd: Crowd, inside: Counts, wider: Window, target: float, rng: np.random.Generator) -> Draws:
+def draw_inside(
+    undrawn: UndrawnMembers, inside: Counts, wider: Window, target: float, rng: np.random.Generator
+) -> Draws:
     """Draw so many members of each profile from its distribution truncated to the ring, by the inverse."""
     places = np.repeat(np.arange(len(inside)), inside)
-    level = wider.low[places] + crowd.gained(wider)[places] * rng.random(len(places))
+    level = wider.low[places] + undrawn.gained(wider)[places] * rng.random(len(places))
     # Skip what the present window holds.
-    held = crowd.window.high - crowd.window.low
-    level += np.where(level >= crowd.window.low[places], held[places], 0.0)
-    values = crowd.beliefs.at(places).quantile(np.minimum(level, 1.0))
+    held = undrawn.window.high - undrawn.window.low
+    level += np.where(level >= undrawn.window.low[places], held[places], 0.0)
+    values = undrawn.beliefs.at(places).quantile(np.minimum(level, 1.0))
     values = np.clip(values, max(target - wider.reach, 0.0), min(target + wider.reach, 1.0))
-    return Draws(values, crowd.profiles[places])
+    return Draws(values, undrawn.profiles[places])
 
 
-def draw_out(crowd: Crowd, target: float, rng: np.random.Generator) -> Draws:
-    """Draw all members that are left, given that they lie outside the crowd's window."""
-    places = np.repeat(np.arange(len(crowd.left)), crowd.left)
-    members = Singles(crowd.profiles[places], crowd.beliefs.at(places))
-    return members.drawn_outside(target, crowd.window.reach, rng)
+def draw_out(undrawn: UndrawnMembers, target: float, rng: np.random.Generator) -> Draws:
+    """Draw all members that are left, given that they lie outside the present window."""
+    places = np.repeat(np.arange(len(undrawn.left)), undrawn.left)
+    members = SingleTasks(undrawn.profiles[places], undrawn.beliefs.at(places))
+    return members.drawn_outside(target, undrawn.window.reach, rng)
 
 
 # A profile gets a window from WINDOW_MEMBERS on, the pool from WINDOW_TASKS on, and only for a small share of it. These
@@ -250,8 +256,8 @@ RINGS = 16  # the last ring takes in all that can matter, so nothing loops for e
 
 
 def draw_nearest(
-    alone: Distributions,
-    shared: Distributions,
+    own: Distributions,
+    profile_beliefs: Distributions,
     sizes: Counts,
     *,
     count: int,
@@ -261,30 +267,32 @@ def draw_nearest(
     """Draw for every task and return the `count` draws nearest to the target, nearest first.
 
     Args:
-        alone: [T] beliefs of tasks that are drawn one by one.
-        shared: [G] beliefs of profiles.
+        own: [T] distributions of the tasks that are drawn one by one.
+        profile_beliefs: [G] distributions of the members of each profile.
         sizes: [G] how many tasks follow each profile.
         count: how many are wanted, at most T plus the sum of sizes.
         target: wanted success probability, in [0, 1].
     """
     if target > 0.5:
         # Doubles are fine-grained near 0 and coarse near 1, so a target near 1 is looked at from the other end.
-        mirrored = draw_nearest(alone.mirrored(), shared.mirrored(), sizes, count=count, target=1 - target, rng=rng)
+        mirrored = draw_nearest(
+            own.mirrored(), profile_beliefs.mirrored(), sizes, count=count, target=1 - target, rng=rng
+        )
         return Draws(1 - mirrored.values, mirrored.owners)
     windowed = deserve_window(sizes, count)
-    drawn = draw_singles(one_by_one(alone, shared, np.where(windowed, 0, sizes)), count, target, rng)
-    crowd = gather(shared, sizes, np.flatnonzero(windowed))
+    drawn = draw_single_tasks(one_by_one(own, profile_beliefs, np.where(windowed, 0, sizes)), count, target, rng)
+    undrawn = gather(profile_beliefs, sizes, np.flatnonzero(windowed))
     for rings_left in reversed(range(RINGS)):
-        if not len(crowd.left):
+        if not len(undrawn.left):
             break
         drawn = nearest_or_tied(drawn, target, count)
         near = np.sort(drawn.distances(target))
         # At the count-th nearest of what is drawn, or at the far end of [0, 1], nothing beyond can matter.
         limit = float(near[count - 1]) if len(near) >= count else 1 - target
-        if limit <= crowd.window.reach:
+        if limit <= undrawn.window.reach:
             break
-        window = widen(crowd, near, count, target, limit=limit, tries=TRIES if rings_left else 0)
-        found, crowd = draw_ring(crowd, window, target, rng)
+        window = widen(undrawn, near, count, target, limit=limit, tries=TRIES if rings_left else 0)
+        found, undrawn = draw_ring(undrawn, window, target, rng)
         drawn = drawn.joined(found)
     return drawn.taken(nearest(drawn.distances(target), count, rng))
 
@@ -298,10 +306,10 @@ def deserve_window(sizes: Counts, count: int) -> NDArray[np.bool_]:
     return large
 
 
-def one_by_one(alone: Distributions, shared: Distributions, sizes: Counts) -> Singles:
-    """Return the tasks alone, and so many members of each profile."""
+def one_by_one(own: Distributions, profile_beliefs: Distributions, sizes: Counts) -> SingleTasks:
+    """Return the single tasks, and so many members of each profile."""
     # Where no profile has two members, as with real-valued pass rates, there is a quicker way to name their owners.
     single = sizes.max(initial=0) <= 1
     owners = np.flatnonzero(sizes) if single else np.repeat(np.arange(len(sizes)), sizes)
-    places = np.arange(len(sizes), len(sizes) + len(alone))
-    return Singles(np.concatenate([places, owners]), alone.joined(shared.at(owners)))
+    places = np.arange(len(sizes), len(sizes) + len(own))
+    return SingleTasks(np.concatenate([places, owners]), own.joined(profile_beliefs.at(owners)))
