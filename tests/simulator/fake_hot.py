@@ -231,9 +231,9 @@ class FakeStates:
             self._trusted[run.uid] = NO_TOKEN
             self._hold(run, state, NO_TOKEN)
             return PublishResult.LOCAL
-        if result is PublishResult.SHARED:
-            self._trusted[run.uid] = token
-            self._hold(run, state, token)
+        seen_by_all = token if result is PublishResult.SHARED else NO_TOKEN
+        self._trusted[run.uid] = seen_by_all
+        self._hold(run, state, seen_by_all)
         return result
 
     async def invalidate(self, run: RunRow) -> None:

@@ -85,6 +85,9 @@ class TestRedisStates(StatesContract):
         token = (await hot.states.newest(run_row())).token
         client.flushall()
         assert await hot.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
+        known = hot.states.known(run_row())
+        assert known is not None
+        assert (known.state.seq, known.degraded) == (4, True)
         assert await found(other.states, run_row()) is None
         assert await hot.states.publish(run_row(), state_at(4), token) is PublishResult.SUPERSEDED
         assert await found(other.states, run_row()) is None
@@ -157,7 +160,7 @@ class TestRedisStates(StatesContract):
         assert newest.state is None
         assert await hot.states.publish(run_row(), state_at(5), token) is PublishResult.SUPERSEDED
         assert await other.states.publish(run_row(), state_at(4), newest.token) is PublishResult.SHARED
-        assert await hot.follow() == (0, 4)
+        assert await hot.follow() == (0, 5)  # it knew that one
 
     async def test_every_key_ends_at_some_time(self, hot: Replica, client: redis.Redis):
         await hot.publish(state_at(4))

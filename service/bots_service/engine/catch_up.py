@@ -85,18 +85,19 @@ class CatchUp:
                 if token is None:
                     token = (await self.states.newest(run.row)).token if known is None else known.token
                 state, receipts = await self._up_to(run, live, None if known is None else known.state)
+                live.unpublished = [*live.unpublished, *receipts][-REMEMBERED_RECEIPTS:]
                 # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
                 with Span("publish", seq=state.seq):
                     result = await self.states.publish(run.row, state, token)
                 if result in (PublishResult.SHARED, PublishResult.LOCAL):
                     # What a report is acknowledged with, so not before either.
-                    live.remember(receipts, degraded=result is PublishResult.LOCAL)
+                    live.acknowledge(state.seq, degraded=result is PublishResult.LOCAL)
                     return KnownState(state, NO_TOKEN if result is PublishResult.LOCAL else token)
                 if result is PublishResult.SUPERSEDED and seq <= asked_after:
                     # Every replica asks SQL and finds these entries, so a report can be acknowledged. Trying until a
                     # state is published never ends where the hot store is wiped faster than a publication takes.
                     # `acquire` refuses a selection from this state.
-                    live.remember([made for made in receipts if made.seq <= asked_after], degraded=False)
+                    live.acknowledge(asked_after, degraded=False)
                     return KnownState(state, token)
             # The hot store lost something, or the dataset changed: SQL knows.
             asked_after = live.wanted

@@ -35,6 +35,7 @@ class LiveRun:
     what another replica did first.
     wanted: the greatest seq that somebody waits for; one fold serves all.
     folded: the newest entries that were folded here, by seq.
+    unpublished: receipts of the newest entries that were folded here and that others may not see yet.
     keeping: receipts on their way to SQL; they follow from the journal, so nobody waits for them but snapshots.
     """
 
@@ -44,7 +45,13 @@ class LiveRun:
     telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
     folded: OrderedDict[int, Folded] = field(default_factory=OrderedDict)
+    unpublished: list[Receipt] = field(default_factory=list)
     keeping: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def acknowledge(self, up_to: int, *, degraded: bool) -> None:
+        """Keep the unpublished receipts up to this seq for the callers that wait for them."""
+        self.remember([receipt for receipt in self.unpublished if receipt.seq <= up_to], degraded=degraded)
+        self.unpublished = [receipt for receipt in self.unpublished if receipt.seq > up_to]
 
     def remember(self, receipts: list[Receipt], *, degraded: bool) -> None:
         """Keep receipts for the callers that wait for them."""

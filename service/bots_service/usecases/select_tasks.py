@@ -22,7 +22,7 @@ from bots_service.usecases.selection_id import Origin, write_id
 
 # A selection is drawn again for this long and this often where other replicas change the run, or the hot store is wiped
 # again and again. Then it is leased in this process alone. Clients give up after 10 s by default, some after 5 s.
-PATIENCE_S, LEAST_ATTEMPTS = 2.0, 4
+PATIENCE_S, LEAST_ATTEMPTS = 2.0, 3
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.03  # longer each time, so that replicas that collide draw apart
 # A draw that looks at so many numbers takes but a millisecond or two. In a thread it would take far longer while others
 # want the interpreter's lock: numpy lets go of it at every step, and each time must wait to get it back.
@@ -77,9 +77,6 @@ class SelectTasks:
             while True:
                 if known is None:
                     known, is_sure = await self.catch_up.newest_or_known(run), True
-                if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
-                    # Two jobs may then train on one task; that costs less than a job that waits.
-                    known, is_sure = KnownState(known.state, NO_TOKEN), True
                 # This state may know of tasks that were appended meanwhile. The dataset is looked at after the state:
                 # where another replica changes it in between, `acquire` refuses the state's token.
                 run = await self.open_runs.fitting(run, known.state)
@@ -90,9 +87,12 @@ class SelectTasks:
                 if taken.selection is not None:
                     self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
-                if taken.stale:
-                    known = None
                 attempts += 1
+                if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
+                    # Two jobs may then train on one task; that costs less than a job that waits.
+                    known, is_sure = KnownState(known.state, NO_TOKEN), True
+                elif taken.stale:
+                    known = None
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s + PAUSE_S, LONGEST_PAUSE_S)
 

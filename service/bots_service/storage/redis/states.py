@@ -95,16 +95,17 @@ class RedisStates:
         outages = self._connection.outages
         seen, generation = outages_and_generation(token)
         if not self._connection.is_away and seen != str(outages):
+            self._keep_unpublished(run, state)
             return PublishResult.OUTDATED
         try:
             blob = b"" if self._connection.is_away else await _encoded(state)
             reply = await self._connection.run(PUBLISH, keys(run), generation, *version(state), blob, int(IDLE_RUNS_S))
         except RedisAwayError:
             self._connection.run_when_back(INVALIDATE, keys(run), *fresh_generation())
-            self._decoded.keep(run, state)
-            self._trust(run, NO_TOKEN)
+            self._keep_unpublished(run, state)
             return PublishResult.LOCAL
         if reply[0] == b"outdated":
+            self._keep_unpublished(run, state)
             return PublishResult.SUPERSEDED
         header = header_of(reply)
         self._cache.follow(run, header, before=header.revision)
@@ -128,6 +129,11 @@ class RedisStates:
             await self._connection.run(script, keys(run), *arguments)
         except RedisAwayError:
             self._connection.run_when_back(script, keys(run), *arguments)
+
+    def _keep_unpublished(self, run: RunRow, state: RunState) -> None:
+        """Keep a state for this process alone, so that the next call does not fold its entries again."""
+        self._decoded.keep(run, state)
+        self._trust(run, NO_TOKEN)
 
     def _trust(self, run: RunRow, token: str) -> None:
         """Keep the token; if there are too many, the oldest goes, which costs its run one read of SQL."""
