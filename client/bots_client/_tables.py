@@ -220,5 +220,5 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 
 def _not_installed(method: str, package: str) -> ImportError:
     extra = "arrow" if package == "pyarrow" else package
-    what = f"{method}() needs {package}, which is not installed: pip install 'bots-client[{extra}]'"
-    return ImportError(what, name=package)
+    what = f"{method}() needs {package}, which is not installed: pip install {package}"
+    return ImportError(f"{what} (the client's extra [{extra}])", name=package)
