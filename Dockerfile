@@ -16,7 +16,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 FROM python:3.11-slim
 LABEL org.opencontainers.image.title="BOTS selector" \
-      org.opencontainers.image.description="Tells LLM reinforcement-finetuning jobs which tasks to train on next." \
+      org.opencontainers.image.description="BOTS picks the RL tasks your model can learn from right now." \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/bots /opt/bots
 # A number, so that Kubernetes can see that it is not root. /data is made here for its owner: a new volume takes it over.

@@ -26,7 +26,7 @@ def run(
     steps: Annotated[int | None, typer.Option(help="GRPO steps of each run; else 800, or 40.", min=1)] = None,
     small: Annotated[bool, typer.Option("--small", help="Only show that all works, in a minute or two.")] = False,
     output: Annotated[Path, typer.Option(help="Folder for models, database and results.json.")] = Path("data/grpo_cpu"),
-    url: Annotated[str | None, typer.Option(help="Address of a service; else it starts one of its own.")] = None,
+    url: Annotated[str | None, typer.Option(help="Address of a service; by default the demo starts one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of tables.")] = False,
 ) -> None:
     """Finetune a small language model by GRPO: on the tasks that BOTS chooses, and on uniformly chosen ones."""

@@ -177,7 +177,7 @@ async def test_a_refusal_says_what_is_lacking(http: httpx.AsyncClient):
     answer = await call(http, "POST /select", "mine", reader)
     assert answer.json()["detail"] == "this key has no scope select, only read"
     answer = await call(http, "GET /datasets/{dataset}", "theirs", reader)
-    assert answer.json()["detail"] == "this key does not reach dataset 'theirs', only mine*"
+    assert answer.json()["detail"] == "this key has no access to dataset 'theirs', only to mine*"
 
 
 async def test_what_is_not_allowed_changes_nothing(http: httpx.AsyncClient):

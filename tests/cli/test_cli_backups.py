@@ -59,9 +59,9 @@ def test_a_file_that_was_changed_is_refused_by_what_is_wrong(bots, backed_up):
     file = bots.folder / "backed-up.botsbackup"
     whole = file.read_bytes()
     file.write_bytes(whole[:-5])
-    assert "the backup is cut" in bots("import", file, "--as", "new").assert_one_line(1)
+    assert "the backup is truncated" in bots("import", file, "--as", "new").assert_one_line(1)
     file.write_bytes(b"id\nt1\n" * 10)
-    assert "this is no backup" in bots("import", file, "--as", "new").assert_one_line(1)
+    assert "this is not a backup" in bots("import", file, "--as", "new").assert_one_line(1)
 
 
 def test_pruning_says_what_goes(tmp_path):

@@ -47,7 +47,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert abs(age - timedelta(days=1.5)) < timedelta(seconds=1)
     assert "no dataset 'guru'" in bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
     line = bots("datasets", "show", "other", BOTS_API_KEY=made["key"]).assert_one_line(1)
-    assert "does not reach dataset 'other', only guru*, b?; set BOTS_API_KEY to a key that may" in line
+    assert "has no access to dataset 'other', only to guru*, b?; set BOTS_API_KEY to a key that may" in line
 
     mine = bots("whoami", BOTS_API_KEY=made["key"])
     assert re.search(r"name\s+trainer 7\s+scopes\s+report, select\s+datasets\s+guru\*, b\?", mine.out)
@@ -58,7 +58,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert made["key"][-64:] not in listed.out + bots("keys", "list", "--json").out
     assert bots("keys", "revoke", made["id"]).out == f"key {made['id']} is revoked\n"
     line = bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
-    assert "unknown, expired or revoked; set BOTS_API_KEY" in line
+    assert "invalid, expired or revoked; set BOTS_API_KEY" in line
     assert "revoked 20" in bots("keys", "list").out
     assert made["key"][-64:] not in line
 
@@ -86,7 +86,7 @@ def test_a_whole_key_is_no_id_and_is_not_sent(bots):
         (["x", "--scope", "root", "--dataset", "*"], "'read', 'select', 'report', 'admin'"),
         (["x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "such as 30d"),
         (["x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "such as 30d"),
-        (["x", "--scope", "read", "--dataset", "*", "--burst", "5"], "say --rate too"),
+        (["x", "--scope", "read", "--dataset", "*", "--burst", "5"], "pass --rate too"),
     ],
 )
 def test_wrong_usage_is_told(capsys, arguments, says):

@@ -46,7 +46,7 @@ def test_both_clients_move_a_run(filled: ServiceProcess):
             made = await bots.import_backup(lambda: chunks, run="moved")
             with pytest.raises(ConflictError):
                 await bots.import_backup(lambda: chunks, run="moved")
-            with pytest.raises(InvalidRequestError, match="is cut"):
+            with pytest.raises(InvalidRequestError, match="is truncated"):
                 await bots.import_backup(lambda: [b"".join(chunks)[:-1]], run="other")
             assert (await bots.prune(keep_journal_days=30.0, dry_run=True)).runs == ()
             return made.runs[0].run

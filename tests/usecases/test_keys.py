@@ -356,7 +356,7 @@ def test_a_pattern_reaches_the_names_that_it_fits(patterns, reached, not_reached
     for name in reached:
         caller.require_dataset(name)
     for name in not_reached:
-        with pytest.raises(ForbiddenError, match="does not reach dataset"):
+        with pytest.raises(ForbiddenError, match="has no access to dataset"):
             caller.require_dataset(name)
 
 

@@ -78,7 +78,7 @@ def create_app(
     app = FastAPI(
         title="BOTS selector",
         version=__version__,
-        description="Tells LLM reinforcement-finetuning jobs which tasks to train on next.",
+        description="BOTS picks the RL tasks your model can learn from right now.",
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,
@@ -119,7 +119,7 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
-    return await answer_error(request, InvalidInputError("the request is not as this route wants it", flaws))
+    return await answer_error(request, InvalidInputError("invalid parameter", flaws))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

@@ -84,7 +84,9 @@ class Body:
         self.media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
-            raise UnsupportedMediaTypeError("compressed bodies are not read; send it without Content-Encoding")
+            raise UnsupportedMediaTypeError(
+                "compressed bodies are not supported; send the body without Content-Encoding"
+            )
         if self.media_type not in limits:
             raise UnsupportedMediaTypeError(f"Content-Type must be {' or '.join(limits)}")
         self._limit_bytes = limits[self.media_type]

@@ -31,7 +31,7 @@ def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str |
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidInputError("the body has another shape", (flaw_of(str(error), where),)) from error
+        raise InvalidInputError("invalid request body", (flaw_of(str(error), where),)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
         raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
@@ -54,7 +54,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)[:SHOWN]
-        raise InvalidInputError("the body names something twice", (Flaw(("body", twice), "it is given twice"),))
+        raise InvalidInputError("a name occurs twice in the body", (Flaw(("body", twice), "it is given twice"),))
     return found
 
 

@@ -112,7 +112,7 @@ class Buffer:
             OverloadedError: too many are held already.
         """
         if self.held + count > self._limit_bytes:
-            raise OverloadedError(f"{self.held} bytes of other requests' bodies wait to be worked on; try again later")
+            raise OverloadedError(f"{self.held} bytes of request bodies are queued; try again later")
         self.held += count
 
     def give_back(self, count: int) -> None:

@@ -56,5 +56,5 @@ def key_of(request: Request) -> str | None:
     key = request.headers.get(KEY_HEADER)
     if key is not None and not _KEY.fullmatch(key):
         flaw = Flaw(("header", KEY_HEADER), "a key has 1 to 128 printable ASCII characters")
-        raise InvalidInputError("the idempotency key is not possible", (flaw,))
+        raise InvalidInputError("invalid idempotency key", (flaw,))
     return key

@@ -78,7 +78,7 @@ def require_models(file: Header, models: tuple[str, ...]) -> None:
     """
     if file.reference_models not in (None, models):
         flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])
-        raise InvalidTasksError("the tasks speak of other reference models", (flaw,))
+        raise InvalidTasksError("the tasks have other reference models", (flaw,))
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ def export(
     """Export a dataset with all its runs, or one run, to a checksummed file."""
     file = output or Path(f"{dataset}{SUFFIX}" if run is None else f"{dataset}.{run}{SUFFIX}")
     if file.exists() and not force:
-        raise CommandError(f"{file} is there already; choose another with -o, or replace it with --force")
+        raise CommandError(f"{file} already exists; choose another file with -o, or replace it with --force")
     with connected(url) as client:
         size = write_whole(file, client.export_dataset(dataset, run))
     show({"file": str(file), "bytes": size}, lambda: f"{file}: {count(size)} bytes", as_json=as_json)

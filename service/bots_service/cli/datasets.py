@@ -65,7 +65,7 @@ References = Annotated[
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", help="Column whose values become tags, as in level=hard.", metavar="COLUMN"),
+    typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
 ]
 TAGS_SHOWN = 20
 TASKS_SHOWN = 5

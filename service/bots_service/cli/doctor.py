@@ -22,7 +22,7 @@ STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
-    """Check what the environment configures, and say what to do; exit code 1 if there is a problem.
+    """Check the configuration, and say how to fix it; exit code 1 if there is a problem.
 
     Looks at the settings (BOTS_...), this machine, the database, Redis and, where --url or BOTS_URL names one, the
     service. It changes nothing, and is run where the service runs: with its environment, as its user.

@@ -38,7 +38,7 @@ def seconds(text: str) -> float:
     """
     found = LENGTH.fullmatch(text)
     if found is None or float(found[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is no length of time, such as 30d, 12h, 15m or 90s")
+        raise typer.BadParameter(f"{text!r} is not a length of time; write, for example, 30d, 12h, 15m or 90s")
     return float(found[1]) * SECONDS[found[2]]
 
 
@@ -68,12 +68,12 @@ def create(
 ) -> None:
     """Create an API key and show it once; the service stores only its digest."""
     if rate is None and burst is not None:
-        raise typer.BadParameter("say --rate too", param_hint="--burst")
+        raise typer.BadParameter("pass --rate too", param_hint="--burst")
     with connected(url) as client:
         made = client.create_key(name, scopes=scope, datasets=dataset, rate=rate, burst=burst, expires_in_s=expires_in)
     if made.key is None:
         raise CommandError(
-            f"the key was made, but the answer that told it was lost: `bots keys revoke {made.id}`, and make another"
+            f"the key was created, but the response with it was lost: `bots keys revoke {made.id}`, and create another"
         )
     show(made, lambda: sheet({"key": made.key or "", "": "not shown again", **described(made)}), as_json=as_json)
 

@@ -116,6 +116,6 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("there is no terminal to ask on; pass --yes", param_hint="--yes")
+        raise typer.BadParameter("can't ask without a terminal; pass --yes", param_hint="--yes")
     if not typer.confirm(question, err=True):
         raise CommandError("nothing was deleted")

@@ -41,7 +41,7 @@ def outcome_of(text: str) -> Outcome:
             return Outcome.aborted(task)
         return _outcome_told(task, told.removesuffix(flag), FLAGS.get(flag))
     except (ValueError, InvalidRequestError) as error:
-        raise typer.BadParameter(f"{text!r} is none of {FORMS}", param_hint="OUTCOME") from error
+        raise typer.BadParameter(f"{text!r} is not one of {FORMS}", param_hint="OUTCOME") from error
 
 
 def _outcome_told(task: str, told: str, effective: bool | None) -> Outcome:
@@ -66,7 +66,7 @@ def read_report(file: str) -> tuple[list[Outcome], str | None]:
     try:
         content = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     except ValueError as error:
-        raise CommandError(f"{file}: no JSON: {error}") from error
+        raise CommandError(f"{file}: not JSON: {error}") from error
     selection = content.get("selection_id") if isinstance(content, dict) else None
     rows = content.get("outcomes") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not (selection is None or isinstance(selection, str)):

@@ -183,7 +183,7 @@ def _array(file: Path, text: io.BufferedIOBase) -> Iterator[Row]:
     try:
         rows = json.load(text)
     except ValueError as error:
-        raise CommandError(f"{file}: it is no JSON: {error}") from error
+        raise CommandError(f"{file}: it is not JSON: {error}") from error
     for number, row in enumerate(rows, 1):
         yield _object(file, row, number)
 
@@ -196,13 +196,13 @@ def _lines(file: Path, text: Iterable[bytes]) -> Iterator[Row]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise CommandError(f"{file}: row {number} is no JSON: {error}") from error
+                raise CommandError(f"{file}: row {number} is not JSON: {error}") from error
             yield _object(file, row, number)
 
 
 def _object(file: Path, row: Any, number: int) -> Row:
     if not isinstance(row, dict):
-        raise CommandError(f"{file}: row {number} is no JSON object")
+        raise CommandError(f"{file}: row {number} is not a JSON object")
     return row
 
 

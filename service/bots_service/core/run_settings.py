@@ -83,7 +83,7 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
         if flaw:
             flaws.append(Flaw((name,), flaw))
     if flaws:
-        raise InvalidSettingsError("the run's settings are not possible", tuple(flaws))
+        raise InvalidSettingsError("invalid settings", tuple(flaws))
     for pair in ("prior", "reward_range"):
         merged[pair] = (float(merged[pair][0]), float(merged[pair][1]))
     for number in _RANGES:

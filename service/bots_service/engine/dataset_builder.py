@@ -30,7 +30,7 @@ def check_block(block: TaskBlock, *, models: int, first: int) -> None:
     """
     flaws = [*_id_flaws(block, first), *_reference_flaws(block, models, first), *_tag_flaws(block, first)]
     if flaws:
-        raise InvalidTasksError("the tasks are not possible", tuple(flaws[:SHOWN_FLAWS]))
+        raise InvalidTasksError("invalid tasks", tuple(flaws[:SHOWN_FLAWS]))
 
 
 def _id_flaws(block: TaskBlock, first: int) -> list[Flaw]:

@@ -66,7 +66,9 @@ class Caller:
             ForbiddenError: it doesn't.
         """
         if not self.reaches(dataset):
-            raise ForbiddenError(f"this key does not reach dataset {dataset[:128]!r}, only {', '.join(self.datasets)}")
+            raise ForbiddenError(
+                f"this key has no access to dataset {dataset[:128]!r}, only to {', '.join(self.datasets)}"
+            )
 
     def require_every_dataset(self) -> None:
         """Check that the caller reaches every dataset.
@@ -75,7 +77,7 @@ class Caller:
             ForbiddenError: it doesn't.
         """
         if EVERY_DATASET not in self.datasets:
-            raise ForbiddenError(f"this takes a key for every dataset, {EVERY_DATASET!r}")
+            raise ForbiddenError(f"this needs a key for every dataset, {EVERY_DATASET!r}")
 
 
 ANYBODY = Caller(None, frozenset(Scope), (EVERY_DATASET,))
@@ -200,7 +202,7 @@ class Authenticate:
         if self.is_open:
             return ANYBODY
         if presented is None:
-            raise UnauthenticatedError("keys guard this service; send Authorization: Bearer KEY")
+            raise UnauthenticatedError("this service requires an API key; send Authorization: Bearer KEY")
         digest = digest_of(presented)
         if self._is_operators(digest):
             return OPERATOR
@@ -208,7 +210,7 @@ class Authenticate:
         # The same work for an id that nobody has.
         is_right = hmac.compare_digest(digest, _NO_DIGEST if row is None else row.digest)
         if row is None or not is_right or (row.expires_at is not None and row.expires_at <= self.clock()):
-            raise UnauthenticatedError("this key is unknown, expired or revoked")
+            raise UnauthenticatedError("this key is invalid, expired or revoked")
         if row.rate is not None:
             await self._require_rate(row.id, row.rate)
         return Caller(row.id, row.scopes, row.datasets, row.name, row.expires_at)

@@ -119,7 +119,7 @@ async def read_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
     source, number = _Source(chunks), 0
     magic, version = _BEGIN.unpack(await source.take(_BEGIN.size, "the beginning"))
     if magic != _MAGIC:
-        raise InvalidBackupError(f"this is no backup: it begins with {magic!r}, not {_MAGIC!r}")
+        raise InvalidBackupError(f"this is not a backup: it begins with {magic!r}, not {_MAGIC!r}")
     if version != FORMAT:
         raise InvalidBackupError(f"the backup has format {version}, and this service reads {FORMAT}; upgrade it")
     while True:
@@ -130,18 +130,18 @@ async def read_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
             break
         yield part
     if part.sha256 != before:
-        raise InvalidBackupError("the backup was changed: the SHA-256 at its end does not match")
+        raise InvalidBackupError("the backup was altered: the SHA-256 at its end does not match")
     if await source.has_more():
-        raise InvalidBackupError("the backup was changed: something follows its end")
+        raise InvalidBackupError("the backup was altered: there is data after its end")
 
 
 async def _body(source: "_Source", number: int) -> bytes:
     length, checksum = _HEAD.unpack(await source.take(_HEAD.size, f"record {number}"))
     if length > LARGEST_RECORD:
-        raise InvalidBackupError(f"the backup was changed: record {number} would have {length} bytes")
+        raise InvalidBackupError(f"the backup was altered: record {number} would have {length} bytes")
     body = await source.take(length, f"record {number}")
     if zlib.crc32(body) != checksum:
-        raise InvalidBackupError(f"the backup was changed: the checksum of record {number} does not match")
+        raise InvalidBackupError(f"the backup was altered: the checksum of record {number} does not match")
     return body
 
 
@@ -197,7 +197,7 @@ class _Source:
         while len(self._waiting) < count:
             chunk = await anext(self._chunks, None)
             if chunk is None:
-                raise InvalidBackupError(f"the backup is cut: it ends within {what}")
+                raise InvalidBackupError(f"the backup is truncated: it ends within {what}")
             self._waiting += chunk
         taken = bytes(memoryview(self._waiting)[:count])
         del self._waiting[:count]

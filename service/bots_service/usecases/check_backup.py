@@ -189,4 +189,4 @@ class CheckedRun:
             raise self._refusal(what)
 
     def _refusal(self, what: str) -> InvalidBackupError:
-        return InvalidBackupError(f"run {self.run.name[:128]!r} of the backup can't be true: {what}")
+        return InvalidBackupError(f"run {self.run.name[:128]!r} of the backup is inconsistent: {what}")

@@ -88,7 +88,7 @@ class ImportBackup:
         target = await self._target(begin, name)
         facts = begin.facts
         if sorted(facts.reference_order) != list(range(len(facts.reference_models))):
-            raise InvalidBackupError("the backup's dataset can't be true: its reference models have no order")
+            raise InvalidBackupError("the backup's dataset is inconsistent: its reference models have no order")
         builder = DatasetBuilder(DatasetHeader(facts.reference_models, facts.description))
         async with open_stage(self.datasets) as stage:
             arriving = _Arriving(begin, stage, builder)
@@ -98,9 +98,9 @@ class ImportBackup:
                 _finish_run(arriving)
                 return await asyncio.shield(self._finish(arriving, name, run, target, keep()))
             except DamagedStateError as error:
-                raise InvalidBackupError(f"the backup can't be true: {error}") from error
+                raise InvalidBackupError(f"the backup is inconsistent: {error}") from error
             except InvalidTasksError as error:
-                raise InvalidBackupError(f"the backup's tasks can't be true: {error}", error.flaws) from error
+                raise InvalidBackupError(f"the backup's tasks are invalid: {error}", error.flaws) from error
 
     async def _target(self, begin: DatasetPart, name: str) -> DatasetRow | None:
         """Return the dataset that a run comes into, None for a whole one; refuse early what can't end well."""
@@ -125,7 +125,7 @@ class ImportBackup:
         elif isinstance(part, TasksPart | RetiredPart) and arriving.begin.whole and arriving.current is None:
             await self._stage_tasks(arriving, part)
         else:
-            raise InvalidBackupError(f"the backup does not hold together: a {type(part).__name__} in the wrong place")
+            raise InvalidBackupError(f"the backup is inconsistent: a {type(part).__name__} in the wrong place")
 
     async def _stage_tasks(self, arriving: _Arriving, part: TasksPart | RetiredPart) -> None:
         if isinstance(part, TasksPart):
@@ -143,7 +143,7 @@ class ImportBackup:
 
     async def _stage_of_run(self, arriving: _Arriving, part: EntriesPart | ReceiptsPart | SnapshotPart) -> None:
         if arriving.current is None:
-            raise InvalidBackupError("the backup does not hold together: part of a run before the run")
+            raise InvalidBackupError("the backup is inconsistent: part of a run before the run")
         run_id, checked = arriving.current
         if isinstance(part, EntriesPart):
             checked.entries(await self.imports.add_entries(run_id, part.rows))
@@ -166,7 +166,9 @@ class ImportBackup:
         if target is None:
             built, _, _ = await asyncio.to_thread(arriving.builder.build, begin.facts.reference_order)
             if built != begin.facts:
-                raise InvalidBackupError(f"the backup's tasks are not what it says: {_differences(built, begin.facts)}")
+                raise InvalidBackupError(
+                    f"the backup's tasks don't match its description: {_differences(built, begin.facts)}"
+                )
             await self._forget(arriving)
             imported = await self.imports.finish_dataset(
                 name, stage, (begin.facts, begin.version, begin.created_at), uids, keep

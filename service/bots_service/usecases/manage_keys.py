@@ -65,7 +65,7 @@ class CreateKey:
         """
         if by_anybody and not wish.can_make_others:
             message = "the first key must have scope admin and dataset *, and not expire: nobody could make another"
-            raise InvalidApiKeyError(message, (Flaw(("body",), "this key could not make others"),))
+            raise InvalidApiKeyError(message, (Flaw(("body",), "this key could not create others"),))
         key_id = secrets.token_hex(8)
         key = f"bots_{key_id}_{secrets.token_hex(32)}"
         now = self.clock()

@@ -98,10 +98,10 @@ def matching(query: Query, dataset: OpenDataset) -> Tasks:
     pool = dataset.pool
     if query.sort.removeprefix("-") not in SORTS:
         message = f"{query.sort!r} is none of {', '.join(SORTS)}, with or without a leading -"
-        raise InvalidInputError("the sort is unknown", (Flaw(("query", "sort"), message),))
+        raise InvalidInputError("unknown sort order", (Flaw(("query", "sort"), message),))
     if query.tag is not None and query.tag not in pool.tags:
         flaw = Flaw(("query", "tag"), f"no task has the tag {query.tag!r}")
-        raise InvalidInputError("the tag is unknown", (flaw,))
+        raise InvalidInputError("unknown tag", (flaw,))
     tasks = np.arange(len(pool), dtype=np.int32) if query.tag is None else pool.tags[query.tag]
     if query.ids:
         tasks = _common(_named(query.ids, dataset), tasks)
@@ -120,7 +120,7 @@ def _named(ids: tuple[str, ...], dataset: OpenDataset) -> Tasks:
     missing = np.flatnonzero(wanted < 0).tolist()
     if missing:
         flaws = [Flaw(("query", "ids", place), f"no task {ids[place][:80]!r}") for place in missing[:20]]
-        raise InvalidTasksError("no such tasks", tuple(flaws))
+        raise InvalidTasksError("unknown tasks", tuple(flaws))
     return united(wanted)
 
 

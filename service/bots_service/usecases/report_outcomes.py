@@ -212,7 +212,7 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
         failures.append(counts[1])
         effective.append(flag)
     if flaws:
-        raise InvalidOutcomesError("the outcomes are not possible", tuple(flaws[:20]))
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
     counts_of_kept = (frozen(np.array(successes)), frozen(np.array(failures)))
     return Evidence(frozen(tasks[kept]), *counts_of_kept, frozen(np.array(effective, bool)))
 

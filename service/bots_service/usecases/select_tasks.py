@@ -210,7 +210,7 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
             Flaw(("body", name, place), f"no task {ids[place][:80]!r}") for place in np.flatnonzero(found < 0).tolist()
         ]
     if flaws:
-        raise InvalidSelectionError("the selection is not possible", tuple(flaws[:20]))
+        raise InvalidSelectionError("invalid selection", tuple(flaws[:20]))
     return NamedTasks(united(excluded), first)
 
 
