@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bots_service.core.arrays import frozen
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.outlook import Outlook
@@ -78,9 +79,9 @@ async def run(stores: Stores, of: DatasetRow | None = None) -> RunRow:
 
 def report(seed: int = 0, tasks: int = 4) -> Report:
     rng = np.random.default_rng(seed)
-    counts = rng.random((2, tasks)) * 16
-    shown = Evidence(rng.integers(0, 100, tasks).astype(np.int32), counts[0], counts[1], rng.random(tasks) < 0.5)
-    return Report(shown, seed % 7, None)
+    successes, failures = (frozen(counts) for counts in rng.random((2, tasks)) * 16)
+    some = frozen(rng.integers(0, 100, tasks).astype(np.int32))
+    return Report(Evidence(some, successes, failures, frozen(rng.random(tasks) < 0.5)), seed % 7, None)
 
 
 def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> NewEntry:

@@ -167,6 +167,7 @@ def test_every_form_of_an_outcome_is_read_as_documented_or_refused(form: dict[st
     evidence = read_evidence(tasks, outcomes, (0.0, 1.0))
     columns = (evidence.tasks, evidence.successes, evidence.failures, evidence.effective)
     assert [tuple(row) for row in zip(*columns, strict=True)] == ([] if wanted == "aborted" else [(7, *wanted)])
+    assert not any(column.flags.writeable for column in columns)  # the journal shares them with its readers
 
 
 async def test_rewards_beside_counts_teach_the_belief_nothing(world: World):

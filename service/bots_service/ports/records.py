@@ -189,7 +189,7 @@ class RunPut(Enum):
 class NewEntry:
     """An entry to append.
 
-    body: nobody changes its arrays from now on.
+    body: its arrays are read-only; the journal shares them with its readers.
     epoch: the epoch that its selection was made in; the append is refused if the run has another one by now. None: the
     tasks were not selected here.
     """

@@ -34,17 +34,14 @@ class JournalContract:
         assert [encode_body(entry.body) for entry in read] == [encode_body(body) for body in bodies]
         assert [entry.epoch for entry in read] == [0, 0, 0, 1, 1]
 
-    async def test_an_entry_does_not_follow_its_callers_arrays(self, stores: Stores):
+    async def test_nobody_can_change_an_entry_that_was_appended(self, stores: Stores):
         run = await made.run(stores)
-        body = made.report(1)
-        written = encode_body(body)
-        appended = await stores.journal.append(run, NewEntry(body, 3))
-        body.evidence.successes[:] = -1.0
+        appended = await stores.journal.append(run, NewEntry(made.report(1), 3))
         near, far = await stores.journal.after(run, 0, 1), await stores.journal.after(run, 0)
-        assert [encode_body(entry.body) for entry in (appended.entry, *near, *far)] == [written] * 3
-        assert isinstance(near[0].body, Report)
-        with pytest.raises(ValueError, match="read-only"):
-            near[0].body.evidence.tasks[0] = 1
+        for entry in (appended.entry, *near, *far):
+            assert isinstance(entry.body, Report)
+            with pytest.raises(ValueError, match="read-only"):
+                entry.body.evidence.successes[:] = 0.0
 
     async def test_seqs_have_no_gap_and_no_double_under_64_callers_on_several_runs(self, stores: Stores):
         runs = [await made.run(stores) for _ in range(5)]
