@@ -37,7 +37,7 @@ class Arm:
 
 
 ARMS = (
-    Arm("uniform choice", 16, False, RunSettings(strategy="uniform")),
+    Arm("uniform sampling", 16, False, RunSettings(strategy="uniform")),
     Arm("the defaults, without references", 16, False, RunSettings()),
     Arm("the same, 96 tasks a step", 96, False, RunSettings()),
     Arm("the defaults, with two references", 16, True, RunSettings()),
