@@ -13,12 +13,18 @@ from bots_service.api.decoding import decode, decode_plain
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.overload import while_client_waits
 from bots_service.api.parameters import use_cases_of
-from bots_service.api.problems import BODY, EVERY, ONCE, RUN, documented
+from bots_service.api.problems import BODY, EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, require_dataset, tell_names
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.errors import InvalidOutcomesError, InvalidSelectionError, PoolTooSmallError, StaleEpochError
+from bots_service.errors import (
+    InvalidOutcomesError,
+    InvalidSelectionError,
+    KeyReusedError,
+    PoolTooSmallError,
+    StaleEpochError,
+)
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import OpenDataset, Selection
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest, ReportResult
@@ -164,7 +170,7 @@ EXAMPLE_RECEIPT = ReportResponse(
     openapi_extra=reads(SelectRequest("gsm8k", 64)),
     responses={
         **answers_with(EXAMPLE_SELECTION),
-        **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSelectionError, PoolTooSmallError),
+        **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidSelectionError, PoolTooSmallError),
     },
 )
 @allowed(Scope.SELECT, about=About.BODY, kind=RouteKind.TRAINING)
@@ -194,7 +200,7 @@ async def select_tasks(request: Request) -> Response:
     openapi_extra=reads(EXAMPLE_REPORT),
     responses={
         **answers_with(EXAMPLE_RECEIPT),
-        **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
+        **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidOutcomesError, InvalidSelectionError, StaleEpochError),
     },
 )
 @allowed(Scope.REPORT, about=About.BODY, kind=RouteKind.TRAINING)
