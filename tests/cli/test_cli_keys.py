@@ -84,8 +84,8 @@ def test_a_whole_key_is_no_id_and_is_not_sent(bots):
         (["x", "--dataset", "*"], "--scope"),
         (["x", "--scope", "read"], "--dataset"),
         (["x", "--scope", "root", "--dataset", "*"], "'read', 'select', 'report', 'admin'"),
-        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "such as 30d"),
-        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "such as 30d"),
+        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "soon"], "for example, 30d"),
+        (["x", "--scope", "read", "--dataset", "*", "--expires-in", "0d"], "for example, 30d"),
         (["x", "--scope", "read", "--dataset", "*", "--burst", "5"], "pass --rate too"),
     ],
 )
