@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
+from bots_service.retention import PROBES_S
 from bots_service.storage.redis.connection import LEAST_VERSION, PROBE, probe_key
 
 NEARLY_FULL = 0.8
@@ -133,7 +134,7 @@ def scripts(client: Any) -> Finding:
     import redis
 
     try:
-        client.eval(PROBE.source, 1, probe_key("bots"))
+        client.eval(PROBE.source, 1, probe_key("bots"), int(PROBES_S))
     except redis.ResponseError as error:
         advice = (
             "allow EVAL, EVALSHA and what they call on keys bots:*: ACL SETUSER NAME ~bots:* +@all -@dangerous +info"
