@@ -226,10 +226,12 @@ def fill_quota(
 
 
 def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, gone: int) -> str:
-    """Say what was asked for and what there is."""
+    """Say what was requested, what is available, and what to do."""
     among = f" tagged {' or '.join(request.tags)}" if request.tags else ""
     tagged = "" if quota.tag is None else f", {quota.count} of them tagged {quota.tag}"
+    those = "" if quota.tag is None else f" tagged {quota.tag}"
+    why = f" ({gone} of {tasks} are excluded or already chosen)" if gone else ""
     return (
-        f"asked for {request.count} tasks{among}{tagged}, but of {tasks} such tasks {gone} are excluded or chosen "
-        "already; ask for fewer, or append tasks"
+        f"requested {request.count} tasks{among}{tagged}; {tasks - gone}{those} are available{why}. "
+        "Request fewer, or append tasks"
     )
