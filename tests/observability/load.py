@@ -36,6 +36,8 @@ class Load:
         self.ask("PUT", 0, "/datasets/pool", {"reference_models": ["weak", "strong"], "tasks": tasks})
         for run, strategy in (("other", "uniform"), (ASTRAY, "thompson")):
             self.ask("PUT", 0, f"/datasets/pool/runs/{run}", {"strategy": strategy})
+        for run in (*RUNS, ASTRAY):  # a run's size is measured once a minute, so the first look must find a snapshot
+            self.ask("POST", 0, f"/datasets/pool/runs/{run}/snapshots", {}, status=201)
 
     def train(self, reports: int) -> None:
         """Select from one service and report to the other, again and again."""
