@@ -8,7 +8,7 @@ import pytest
 from bots_client import FieldError, InvalidRequestError, Problem, ServiceError, Task
 from bots_service.cli.app import app
 from bots_service.cli.failures import CommandError, client_line, exit_code_of
-from bots_service.cli.steps import read_report
+from bots_service.cli.outcomes import read_report
 from tests.cli.running import CommandLine, Done
 from tests.serving import free_port
 
@@ -31,9 +31,9 @@ def known(client):
         (["select", "pool", "3", "--quota", "math"], "--quota: 'math' is not TAG=COUNT"),
         (["select", "pool", "3", "--quota", "math=75%"], "--quota: 'math=75%' is not TAG=COUNT"),
         (["report", "pool"], "pass TASK=SUCCESSES/TRIALS"),
-        (["report", "pool", "p1"], "'p1' is none of"),
-        (["report", "pool", "p1=a/b"], "'p1=a/b' is none of"),
-        (["report", "pool", "p1=nan"], "'p1=nan' is none of"),
+        (["report", "pool", "p1"], "'p1' is not one of"),
+        (["report", "pool", "p1=a/b"], "'p1=a/b' is not one of"),
+        (["report", "pool", "p1=nan"], "'p1=nan' is not one of"),
         (["runs", "create", "pool", "r", "--strategy", "best"], "'thompson', 'mean'"),
         (["runs", "create", "pool", "r", "--fork-step", "3"], "--fork"),
         (["runs", "set", "pool"], "pass at least one setting"),
@@ -75,12 +75,12 @@ def test_a_bad_setting_in_the_environment_is_named(bots):
         (["datasets", "show", "nope"], "`bots datasets list`"),
         (["runs", "show", "known", "nope"], "`bots runs list DATASET`"),
         (["rewind", "known", "7"], "`bots history DATASET`"),
-        (["select", "known", "9"], "asked for 9 tasks"),
+        (["select", "known", "9"], "requested 9 tasks"),
         (["report", "known", "zz=1/2"], "no task 'zz'"),
         (["report", "known", "x=3/2"], "3.0 successes of 2.0 trials"),
         (["runs", "set", "known", "--target", "7"], "target: 7.0 is not a number in [0, 1]"),
         (["report", "known", "--from", "nowhere.json"], "nowhere.json: No such file"),
-        (["report", "known", "--from", "-"], "-: no JSON"),
+        (["report", "known", "--from", "-"], "-: not JSON"),
     ],
 )
 def test_what_the_service_refuses_exits_with_1(bots, known, arguments, says):

@@ -48,10 +48,9 @@ def test_a_name_keeps_to_its_part_of_the_header_whatever_it_holds(serve, connect
     assert (request.json["dataset"], request.json["run"]) == (name, name)
 
 
-@pytest.mark.parametrize("name", ["\ud800", 7], ids=["half a character", "a number"])
-def test_what_is_no_name_is_left_for_the_service_to_refuse(serve, connect, name):
+def test_half_a_character_is_left_for_the_service_to_refuse(serve, connect):
     server = serve(answer(SELECTION))
 
-    connect(server).select(name, 2)
+    connect(server).select("\ud800", 2)
 
-    assert server.received[0].json["dataset"] == name
+    assert server.received[0].json["dataset"] == "\ud800"

@@ -13,6 +13,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
+from tests.servers import wait_until
 from tests.serving import ServiceProcess
 from tests.sizes import size
 
@@ -116,12 +117,18 @@ def beliefs(http: httpx.Client) -> dict[str, tuple[float, float]]:
     return {task["id"]: (task["alpha"], task["beta"]) for task in answer["tasks"]}
 
 
+def acknowledged(reporters: list[Reporter]) -> int:
+    return sum(report.seq > 0 for reporter in reporters for report in reporter.sent)
+
+
 def one_round(service: ServiceProcess, reporters: list[Reporter], pause_s: float) -> None:
     """Let all report for a moment, and kill the service meanwhile."""
     until = threading.Event()
     threads = [threading.Thread(target=reporter.work, args=(until,)) for reporter in reporters]
+    known = acknowledged(reporters)
     for thread in threads:
         thread.start()
+    wait_until(lambda: acknowledged(reporters) > known + REPORTERS)  # a busy machine may take long to begin
     time.sleep(pause_s)
     service.kill()
     until.set()

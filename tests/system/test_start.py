@@ -142,7 +142,7 @@ def test_who_was_refused_is_let_in_again_at_the_same_address(port: int | None):
 ASK_WHAT_IS_LOADED = """
 import asyncio, sys
 from bots_service.settings import Settings
-from bots_service.storage.migrate import upgrade
+from bots_service.storage.sql.migrate import upgrade
 from bots_service.wiring import build_app
 app = build_app(Settings())
 async def start():

@@ -71,7 +71,7 @@ async def test_calls_of_redis_stand_where_they_are_made(
     asking = {span.name: collector.below(span) for span in collector.spans if span.name in ("publish", "lease")}
     assert asking == {"publish": {"redis": {}}, "lease": {"redis": {}}}
     scripts = {span.facts["bots.script"] for span in collector.spans if span.name == "redis"}
-    assert {"publish", "take"} <= scripts
+    assert {"publish", "acquire"} <= scripts
 
 
 async def test_no_key_no_task_and_no_body_is_told(collector: Collector, tmp_path: Path):
@@ -195,6 +195,6 @@ def test_without_a_collector_nothing_is_loaded_for_it_and_nobody_else_traces(scr
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "grpc://host:4317", "http://", "http://user:secret@host"])
 def test_what_is_no_collectors_url_is_refused_without_being_shown(url: str):
-    with pytest.raises(ValueError, match="such as http") as refused:
+    with pytest.raises(ValueError, match="for example http") as refused:
         Settings(otlp_endpoint=url)
     assert "secret" not in str(refused.value)

@@ -199,11 +199,11 @@ async def test_a_backup_that_was_cut_or_changed_is_refused_and_changes_nothing(e
 async def test_what_is_no_backup_of_this_format_is_told_so(world: World, other: World):
     backup = await exported(world)
     for changed, said in [
-        (b"PAR1" + backup[4:], "no backup"),
+        (b"PAR1" + backup[4:], "not a backup"),
         (backup[:8] + b"\2\0" + backup[10:], "format 2, and this service reads 1; upgrade"),
-        (backup[:-1], "is cut"),
-        (backup + b"x", "follows its end"),
-        (b"", "is cut"),
+        (backup[:-1], "is truncated"),
+        (backup + b"x", "after its end"),
+        (b"", "is truncated"),
     ]:
         with pytest.raises(InvalidBackupError, match=said):
             await imported(other, changed)

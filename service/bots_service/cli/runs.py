@@ -9,8 +9,7 @@ import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
 from bots_service.cli.output import confirm, count, moment, number, plain, sheet, show, table, tasks_told
-from bots_service.core.belief.capability import CapabilityRule
-from bots_service.core.run_settings import StrategyName
+from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
     from bots_client import Run

@@ -4,11 +4,10 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from bots_service.core.belief.capability import CapabilityRule
-from bots_service.core.belief.kinds import KINDS
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
+CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
 StrategyName = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
 
 
@@ -114,6 +113,8 @@ def _flaw_of(name: str, value: Any) -> str | None:
     if name in _RANGES:
         return _outside(value, *_RANGES[name])
     if name == "belief":
+        from bots_service.core.belief.kinds import KINDS  # not above: the command line needs no numpy for its help
+
         return _not_one_of(tuple(KINDS), value)
     if name in _CHOICES:
         return _not_one_of(_CHOICES[name], value)

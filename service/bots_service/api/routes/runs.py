@@ -18,9 +18,8 @@ from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunNa
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
-from bots_service.core.belief.capability import CapabilityRule
 from bots_service.core.checks import Name
-from bots_service.core.run_settings import RunSettings, StrategyName
+from bots_service.core.run_settings import CapabilityRule, RunSettings, StrategyName
 from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope

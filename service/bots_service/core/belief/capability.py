@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import Floats, frozen, ordered_sum
 from bots_service.core.checks import LARGEST_SUM, are_within, is_within
 
-CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
+if TYPE_CHECKING:  # the settings import the kinds of belief
+    from bots_service.core.run_settings import CapabilityRule
 
 LARGEST_CAPABILITY = 1e6  # a position along the references; what they can be divided by keeps it far below
 BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the processor's cache
@@ -95,7 +96,7 @@ class Capability:
     value: float | None
     sums: NDArray[np.float64]
 
-    def after(self, references: Floats, pass_rates: Floats, *, rule: CapabilityRule, momentum: float) -> "Capability":
+    def after(self, references: Floats, pass_rates: Floats, *, rule: "CapabilityRule", momentum: float) -> "Capability":
         """Return the estimate after one more batch.
 
         Args:

@@ -1,0 +1,78 @@
+"""Outcomes from the command line and from JSON. Imported by `bots report` alone: it needs the client."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bots_client import InvalidRequestError, Outcome
+from bots_service.cli.failures import CommandError
+
+FORMS = "TASK=SUCCESSES/TRIALS, TASK=REWARD,REWARD,..., TASK=SUCCESSES/TRIALS:REWARD,REWARD,... or TASK=aborted"
+FLAGS = {":effective": True, ":ineffective": False}
+
+
+def outcome_of(text: str) -> Outcome:
+    """Return the outcome that an argument tells.
+
+    Counts are told as `math-17=7/16`, rewards as `math-4=0,1,0.5`, both as `math-5=1/3:1.2,0.2,0`, and rollouts that
+    never finished as `math-9=aborted`. `:effective` or `:ineffective` at the end says whether the group has a gradient.
+
+    Raises:
+        typer.BadParameter: it tells none.
+    """
+    task, equals, told = text.rpartition("=")  # an id may hold an equals sign, what is told of it does not
+    flag = next((flag for flag in FLAGS if told.endswith(flag)), "")
+    try:
+        if not (equals and task):
+            raise ValueError(text)
+        if told == "aborted":
+            return Outcome.aborted(task)
+        return _outcome_told(task, told.removesuffix(flag), FLAGS.get(flag))
+    except (ValueError, InvalidRequestError) as error:
+        raise typer.BadParameter(f"{text!r} is not one of {FORMS}", param_hint="OUTCOME") from error
+
+
+def _outcome_told(task: str, told: str, effective: bool | None) -> Outcome:
+    first, colon, second = told.partition(":")
+    successes, slash, trials = first.partition("/")
+    if not slash:
+        return Outcome.rewards(task, _numbers(told), effective=effective)
+    rewards = _numbers(second) if colon else None
+    return Outcome.counts(task, float(successes), float(trials), rewards=rewards, effective=effective)
+
+
+def _numbers(told: str) -> list[float]:
+    return [float(number) for number in told.split(",")]
+
+
+def read_report(file: str) -> tuple[list[Outcome], str | None]:
+    """Return the outcomes in a JSON file ("-": stdin), and the selection they belong to if it says so.
+
+    Raises:
+        CommandError: it holds none.
+    """
+    try:
+        content = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    except ValueError as error:
+        raise CommandError(f"{file}: not JSON: {error}") from error
+    selection = content.get("selection_id") if isinstance(content, dict) else None
+    rows = content.get("outcomes") if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not (selection is None or isinstance(selection, str)):
+        raise CommandError(f'{file}: expected a list of outcomes, or {{"selection_id": "...", "outcomes": [...]}}')
+    return [_outcome_in(file, place, row) for place, row in enumerate(rows, 1)], selection
+
+
+def _outcome_in(file: str, place: int, row: Any) -> Outcome:
+    try:
+        if row.get("status") == "aborted":
+            return Outcome.aborted(row["task"])
+        successes, trials, rewards, effective = map(row.get, ("successes", "trials", "rewards", "effective"))
+        if rewards is not None and successes is trials is None:
+            return Outcome.rewards(row["task"], rewards, effective=effective)
+        return Outcome.counts(row["task"], successes, trials, rewards=rewards, effective=effective)
+    except (AttributeError, KeyError, TypeError, InvalidRequestError) as error:
+        forms = "a task with successes and trials, with rewards, with both, or with the status aborted"
+        raise CommandError(f"{file}: outcome {place} is not {forms}: {json.dumps(row)[:100]}") from error
