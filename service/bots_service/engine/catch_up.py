@@ -138,11 +138,10 @@ class CatchUp:
 
     async def receipt(self, run: OpenRun, seq: int) -> Folded:
         """Return what folding entry `seq` did."""
-        live, degraded = self.live(run.row.id), False
+        live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
         async with live.acknowledging:  # while some fold, others' tokens would grow old
-            if seq not in live.folded:
-                degraded = (await self.through(run, seq)).degraded
+            degraded = seq not in live.folded and (await self.through(run, seq)).degraded
         folded = live.folded.get(seq)
         if folded is not None:
             return folded
