@@ -124,7 +124,7 @@ def _flaw_of(name: str, value: Any) -> str | None:
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:
-    return None if value in names else f"{value!r} is none of {', '.join(names)}"
+    return None if value in names else f"{value!r} is not one of {', '.join(names)}"
 
 
 def _outside(value: Any, low: float, high: float) -> str | None:

@@ -97,7 +97,7 @@ def matching(query: Query, dataset: OpenDataset) -> Tasks:
     """
     pool = dataset.pool
     if query.sort.removeprefix("-") not in SORTS:
-        message = f"{query.sort!r} is none of {', '.join(SORTS)}, with or without a leading -"
+        message = f"{query.sort!r} is not one of {', '.join(SORTS)}, with or without a leading -"
         raise InvalidInputError("unknown sort order", (Flaw(("query", "sort"), message),))
     if query.tag is not None and query.tag not in pool.tags:
         flaw = Flaw(("query", "tag"), f"no task has the tag {query.tag!r}")
