@@ -283,7 +283,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(Table):
-    """What was predicted before the last steps beside what came. steps: how many of them told anything."""
+    """Predicted success probabilities compared with observed rollouts. steps: how many steps had rollouts."""
 
     _rows: ClassVar[str] = "bins"
     steps: int

@@ -97,7 +97,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was predicted beside what came, by bins of the predicted success probability: [BINS] sums over rollouts.
+    """Predicted and observed success, by bins of the predicted success probability: [BINS] sums over rollouts.
 
     rollouts: how many there were; predicted: of the predicted success rates; solved: successes.
     """
@@ -174,7 +174,7 @@ def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, f
 
 
 def calibration(means: Floats, evidence: Evidence) -> Calibration | None:
-    """Return what was predicted beside what came; None where nothing came.
+    """Return predicted and observed success by bins; None if nothing was observed.
 
     Args:
         means: [B] predictions, in (0, 1].

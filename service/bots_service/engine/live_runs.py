@@ -30,9 +30,10 @@ class Folded:
 class LiveRun:
     """One run at work.
 
-    folding: held by whoever folds entries; acknowledging: by whoever folds what reports wait for, so that one fold
-    serves all of them; selecting: by whoever draws, so that two draws share no task; telling: by whoever folds again
-    what another replica did first.
+    folding: lock around each fold of entries.
+    acknowledging: lock around a fold that reports wait for, so that one fold serves all of them.
+    selecting: lock around each draw, so that two draws share no task.
+    telling: lock around a repeated fold of entries that another replica folded first.
     wanted: the greatest seq that somebody waits for; one fold serves all.
     folded: the newest entries that were folded here, by seq.
     unpublished: receipts of the newest entries that were folded here and that others may not see yet.

@@ -65,7 +65,7 @@ class ReadCurve:
 
 @dataclass(frozen=True, slots=True)
 class ReadCalibration:
-    """What was predicted before each of the last steps beside what came, by bins."""
+    """Compare what was predicted before each of the last steps with what was observed, by bins."""
 
     open_runs: OpenRuns
     catch_up: CatchUp

@@ -61,7 +61,7 @@ def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
 
 
 def refusal(error: BaseException) -> str | None:
-    """Return what the operator must mend, None if it may pass by itself."""
+    """Return what the operator must fix; None if the failure may be temporary."""
     if isinstance(error, AuthenticationError):
         return f"Redis refuses the user and password in BOTS_REDIS_URL: {error}"
     if isinstance(error, NoPermissionError) or "can't run this command" in str(error):
@@ -104,7 +104,7 @@ class RedisPipeline:
         """Send nothing yet.
 
         Args:
-            client: whom to send them to; it must not retry by itself.
+            client: sends them; it must not retry, or a write could count twice.
             timeout_s: longest wait for an answer, or for a connection.
         """
         self._client = client
@@ -301,7 +301,7 @@ class RedisConnection:
         if not self.is_away:
             self.outages += 1
             log.warning("redis_away", reason=_reason(error))
-            # Without the context of whoever met the failure: what the probe logs is not about that request.
+            # Without the context of the request that found the failure: what the probe logs is not about that request.
             self._probing = asyncio.create_task(self._probe_until_back(probe_key(key)), context=Context())
 
     async def _probe_until_back(self, key: str) -> None:

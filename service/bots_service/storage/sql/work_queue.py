@@ -49,7 +49,7 @@ class Lifeline:
         self._lock = Lock()
 
     def cut(self) -> None:
-        """End the connection: whoever waits for it gets an error at once. The server is not asked for anything.
+        """End the connection: a thread that waits for it gets an error at once. Nothing is sent to the server.
 
         Asking it to cancel instead would let a commit that waits for a standby return as if that had it.
         """
