@@ -82,7 +82,7 @@ def train(grounds: Grounds, settings: RunSettings, *, steps: int, batch: int) ->
     selecting 200 times from 1e7 such tasks would take minutes.
     """
     rng = np.random.default_rng([steps, batch])
-    state = fresh_state(settings, grounds.pool.profiles)
+    state = fresh_state(settings, grounds.pool)
     alone = grounds.pool.profiles == len(grounds)
     for step in range(steps):
         tasks = rng.integers(0, len(grounds), batch) if alone else select(state, grounds, batch, rng)

@@ -66,7 +66,7 @@ def simulated(arm: Arm, seed: int) -> tuple[float, int]:
     rng = np.random.default_rng(seed)
     probability = rng.beta(SHAPE, SHAPE, TASKS)
     pool = Pool(*number_profiles(references_of(probability, rng) if arm.has_references else np.empty((TASKS, 0))))
-    state = fresh_state(arm.settings, pool.profiles)
+    state = fresh_state(arm.settings, pool)
     request = SelectRequest("pool", arm.batch)
     tried: set[int] = set()
     effective = []

@@ -101,8 +101,8 @@ async def test_it_moves_to_another_service_in_a_backup(http: httpx.AsyncClient, 
 async def test_a_run_keeps_its_kind_and_no_unknown_kind_is_taken(http: httpx.AsyncClient):
     kept = require_problem(await http.patch(RUN, json={"belief": "bots"}), 422, "invalid-settings")
     assert kept["errors"][0]["msg"].startswith("the belief is fixed once a run exists")
-    unknown = require_problem(await http.put(f"{RUN}2", json={"belief": "tracker"}), 422, "invalid-settings")
-    assert unknown["errors"][0]["msg"] == "'tracker' is not one of bots, uniform"
+    unknown = require_problem(await http.put(f"{RUN}2", json={"belief": "tracked"}), 422, "invalid-settings")
+    assert unknown["errors"][0]["msg"] == "'tracked' is not one of bots, tracker, uniform"
 
 
 def test_its_state_comes_back_bit_for_bit():

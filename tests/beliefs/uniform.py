@@ -76,7 +76,7 @@ class UniformBelief:
     own_tasks: Tasks
 
     @classmethod
-    def fresh(cls, settings: RunSettings, profiles: int) -> "UniformBelief":  # noqa: ARG003 - other kinds need them
+    def fresh(cls, settings: RunSettings, pool: Pool) -> "UniformBelief":  # noqa: ARG003 - other kinds need them
         return cls(0, np.empty(0, np.int32))
 
     @property

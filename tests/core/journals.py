@@ -45,7 +45,7 @@ def report_of(
 
 
 def replay(pool: Pool, bodies: Sequence[Body], settings: RunSettings, state: RunState | None = None) -> RunState:
-    state = state or fresh_state(settings, pool.profiles)
+    state = state or fresh_state(settings, pool)
     for body in bodies:
         state, _ = advance(state, Entry(state.seq + 1, state.epoch, pool.profiles, body), pool)
     return state
@@ -249,7 +249,7 @@ class Story:
     entries: list[Entry]
 
     def replayed(self) -> tuple[RunState, list[Receipt]]:
-        state, receipts = fresh_state(self.settings, 0), []
+        state, receipts = fresh_state(self.settings, self.pool), []
         for entry in self.entries:
             state, receipt = advance(state, entry, self.pool)
             receipts.append(receipt)

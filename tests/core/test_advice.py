@@ -21,7 +21,7 @@ def after_steps_of(tasks: int, pool=UNKNOWN, **settings):
 
 
 def test_without_references_a_run_is_told_how_long_evidence_lasts_and_how_many_tasks_a_step_it_takes():
-    (text,) = advice(fresh_state(DEFAULTS, 1), UNKNOWN)
+    (text,) = advice(fresh_state(DEFAULTS, UNKNOWN), UNKNOWN)
     assert f"about {1 / 0.1:.0f} steps" in text
     assert f"fewer than {100 * 0.1:.0f} tasks a step" in text
     (text,) = after_steps_of(4, forgetting=0.05)
@@ -35,15 +35,15 @@ def test_a_run_that_comes_round_its_pool_before_it_forgets_needs_no_advice():
     retired = replace(UNKNOWN, retired=np.arange(10, 20, dtype=np.int32))
     assert after_steps_of(9, retired) == ()
     small = pool_of(*[()] * 10)
-    assert advice(fresh_state(DEFAULTS, 1), small) == ()  # any step brings one of ten
+    assert advice(fresh_state(DEFAULTS, small), small) == ()  # any step brings one of ten
 
 
 def test_references_of_one_task_are_enough_to_tell_others_apart():
     nobody, one = pool_of(*[(math.nan, 0.5)] * 100), pool_of((0.25, 0.5), *[(math.nan, 0.5)] * 99)
-    assert len(advice(fresh_state(DEFAULTS, 1), nobody)) == 1
-    assert advice(fresh_state(DEFAULTS, 2), one) == ()
+    assert len(advice(fresh_state(DEFAULTS, nobody), nobody)) == 1
+    assert advice(fresh_state(DEFAULTS, one), one) == ()
 
 
 @pytest.mark.parametrize("settings", [{"strategy": "uniform"}, {"strategy": "shuffle"}, {"forgetting": 0.0}])
 def test_a_run_that_does_not_look_at_its_belief_or_never_forgets_gets_no_advice(settings):
-    assert advice(fresh_state(settings_from(settings), 1), UNKNOWN) == ()
+    assert advice(fresh_state(settings_from(settings), UNKNOWN), UNKNOWN) == ()

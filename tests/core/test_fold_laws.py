@@ -32,7 +32,7 @@ def arrays_in(value) -> list[np.ndarray]:
 @given(stories(), st.data())
 def test_folding_in_pieces_equals_replaying_at_once_bit_for_bit(story: Story, data):
     whole, receipts = story.replayed()
-    state, told = fresh_state(story.settings, 0), []
+    state, told = fresh_state(story.settings, story.pool), []
     for entry in story.entries:
         if data.draw(st.booleans()):
             state = decode_state(encode_state(state))
@@ -44,7 +44,7 @@ def test_folding_in_pieces_equals_replaying_at_once_bit_for_bit(story: Story, da
 
 @given(stories())
 def test_advancing_changes_no_argument_and_gives_read_only_arrays(story: Story):
-    state = fresh_state(story.settings, 0)
+    state = fresh_state(story.settings, story.pool)
     for entry in story.entries:
         before, given_arrays = encode_state(state), [array.copy() for array in arrays_in(entry)]
         following, _ = advance(state, entry, story.pool)
@@ -196,7 +196,7 @@ def test_beliefs_stay_finite_and_never_fall_below_the_prior(chosen, pool, data):
     huge = report_of(*((task, MAX_TRIALS, 0.0) for task in range(len(pool))), close=True)
     late = report_of(*data.draw(pieces(len(pool))), made_at=2, close=True)
     journal = [*bodies, huge, late, *[report_of(close=True)] * 40, huge, *bodies * 15]
-    state, everything = fresh_state(chosen, pool.profiles), np.arange(len(pool), dtype=np.int32)
+    state, everything = fresh_state(chosen, pool), np.arange(len(pool), dtype=np.int32)
     for seq, body in enumerate(journal, 1):
         state, receipt = advance(state, Entry(seq, 0, pool.profiles, body), pool)
         alpha, beta = state.belief.distributions(pool, everything).as_beta()
@@ -230,7 +230,7 @@ def test_an_entry_that_does_not_follow_is_refused(seq):
 @pytest.mark.parametrize("body", [Rewind(1, 1), Fork("default", 1, b"")], ids=["rewind", "fork"])
 def test_an_entry_that_starts_from_another_state_needs_it(body):
     with pytest.raises(ValueError, match="starts from another state"):
-        advance(fresh_state(settings_from({}), 1), Entry(1, 0, 1, body), POOL)
+        advance(fresh_state(settings_from({}), POOL), Entry(1, 0, 1, body), POOL)
 
 
 @given(stories(), st.data())
@@ -240,7 +240,7 @@ def test_rewinding_gives_the_state_that_stood_there_with_nothing_open(story: Sto
     base, _ = replace(story, entries=story.entries[:to_seq]).replayed()
     entry = Entry(newest.seq + 1, newest.epoch + 1, story.pool.profiles, Rewind(to_seq, base.step))
     state, receipt = advance(newest, entry, story.pool, base=base)
-    closed_off = replace(base, open_step=fresh_state(base.settings, 0).open_step)
+    closed_off = replace(base, open_step=fresh_state(base.settings, story.pool).open_step)
     assert encode_state(replace(state, seq=base.seq, epoch=base.epoch)) == encode_state(closed_off)
     assert (state.seq, state.epoch, receipt.seq, receipt.epoch) == (newest.seq + 1, 1, newest.seq + 1, 1)
     assert (receipt.step, receipt.closed, receipt.tally.reported) == (base.step, False, 0)
@@ -257,7 +257,7 @@ def test_rewinding_drops_the_evidence_that_waited_then():
 def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
     parent, _ = story.replayed()
     entry = Entry(1, 0, story.pool.profiles, Fork("default", parent.seq, encode_state(parent)))
-    child, _ = advance(fresh_state(settings_from({}), 0), entry, story.pool, base=parent)
+    child, _ = advance(fresh_state(settings_from({}), story.pool), entry, story.pool, base=parent)
     assert encode_state(replace(child, seq=parent.seq)) == encode_state(parent)
     body = report_of((0, 1.0, 3.0), close=True)
     grown = replay(story.pool, [body], story.settings, parent)
@@ -281,7 +281,7 @@ def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
 )
 def test_a_step_closes_by_default_when_asked_or_when_full(tasks_per_step, close, waiting, closes):
     body = report_of(*((task, 1.0, 1.0) for task in range(waiting)), close=close)
-    state = fresh_state(settings_from({"tasks_per_step": tasks_per_step}), POOL.profiles)
+    state = fresh_state(settings_from({"tasks_per_step": tasks_per_step}), POOL)
     state, receipt = advance(state, Entry(1, 0, POOL.profiles, body), POOL)
     assert (receipt.closed, state.step, receipt.tally.reported) == (closes, int(closes), waiting)
     assert state.totals.reported == (waiting if closes else 0)
@@ -332,7 +332,7 @@ def test_evidence_selected_before_the_run_began_counts_for_nothing():
 
 def test_a_pool_older_than_the_entry_is_refused():
     with pytest.raises(ValueError, match="entry 1 knows 5 profiles, the pool 4"):
-        advance(fresh_state(settings_from({}), 0), Entry(1, 0, 5, report_of()), POOL)
+        advance(fresh_state(settings_from({}), POOL), Entry(1, 0, 5, report_of()), POOL)
 
 
 @given(counts, counts)

@@ -29,7 +29,7 @@ def test_beliefs_and_capability_equal_the_reference_traces(case):
     references, profile_of = number_profiles(np.array(case["reference_pass_rates"]))
     pool = Pool(references, profile_of)
     chosen = run_settings(capability="paper", **{name: case[name] for name in NAMES})
-    state = fresh_state(chosen, pool.profiles)
+    state = fresh_state(chosen, pool)
     expected = {checkpoint["after_step"]: checkpoint for checkpoint in case["expected"]}
     checked = 0
     for step in case["steps"]:
@@ -60,7 +60,7 @@ def assert_same_beliefs(state, dense: DenseRun) -> None:
 @given(stories())
 def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
     # 1e-9 of the prior and all evidence: c_hat divides rounding by as little as 1e-6.
-    dense, state = DenseRun(story.pool, story.settings), fresh_state(story.settings, 0)
+    dense, state = DenseRun(story.pool, story.settings), fresh_state(story.settings, story.pool)
     for entry in story.entries:
         dense.take(entry)
         state, receipt = advance(state, entry, story.pool)
@@ -78,7 +78,7 @@ def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
 def test_evidence_up_to_64_steps_late_counts_and_older_evidence_does_not(lag, forgetting):
     pool = pool_of((0.25, 0.75), (0.5, 0.5), (0.0, 1.0))
     chosen = run_settings(forgetting=forgetting)
-    state, dense = fresh_state(chosen, pool.profiles), DenseRun(pool, chosen)
+    state, dense = fresh_state(chosen, pool), DenseRun(pool, chosen)
     late = 0
     for number in range(80):
         partly = (0, 2.0, 1.0) if number % 3 == 0 else (1, 3.0, 1.0)
@@ -99,7 +99,7 @@ def test_evidence_up_to_64_steps_late_counts_and_older_evidence_does_not(lag, fo
 @pytest.mark.parametrize("forgetting", [0.1, 0.5, 1.0])
 def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_late_and_soon_after(forgetting):
     pool, chosen = pool_of((0.25, 0.75), (0.25, 0.75)), run_settings(forgetting=forgetting)
-    state, dense = fresh_state(chosen, pool.profiles), DenseRun(pool, chosen)
+    state, dense = fresh_state(chosen, pool), DenseRun(pool, chosen)
     left, useless_for = np.zeros(2), 0
     for number in range(350):
         body = report_of((0, 2.0, 2.0), (1, 1.0, 3.0)) if number == 0 else report_of((0, 2.0, 2.0))
@@ -120,7 +120,7 @@ def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_la
 @pytest.mark.parametrize("rows", [(), (0.5,), (0.25, 0.75), (0.0, 0.5, 1.0)], ids=["0", "1", "2", "3"])
 def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
     pool = pool_of(rows, tuple(rate / 2 for rate in rows))
-    early, late = fresh_state(run_settings(), 0), fresh_state(run_settings(), 0)
+    early, late = fresh_state(run_settings(), pool), fresh_state(run_settings(), pool)
     for number in range(60):
         body = report_of((0, float(number % 5), 3.0))
         early, _ = advance(early, Entry(number + 1, 0, pool.profiles, body), pool)
@@ -145,7 +145,7 @@ def test_an_implied_observation_stands_for_as_many_rollouts_as_tasks_had_so_far_
         SettingsChange({"rollouts_per_task": None}),
         report_of((0, 3.0, 1.0)),  # m = (18 + 2 + 4) / 5
     ]
-    state, told = fresh_state(run_settings(), pool.profiles), []
+    state, told = fresh_state(run_settings(), pool), []
     assert state.rollouts_per_task is None
     dense = DenseRun(pool, run_settings())
     for seq, body in enumerate(bodies, 1):
@@ -167,7 +167,7 @@ def test_settings_change_from_the_next_step_on():
         SettingsChange({"forgetting": 0.7, "implicit_weight": 0.4}),
         report_of((0, 3.0, 1.0)),
     ]
-    state, dense = fresh_state(before, pool.profiles), DenseRun(pool, before)
+    state, dense = fresh_state(before, pool), DenseRun(pool, before)
     for seq, body in enumerate(bodies, 1):
         entry = Entry(seq, 0, pool.profiles, body)
         dense.take(entry)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import frozen
-from bots_service.core.belief.tried import FADED, FEW_ROWS, LEAST_SCALE, REMEMBERED, SETTLED_EVERY, no_tries
+from bots_service.core.belief.rows import FEW_ROWS
+from bots_service.core.belief.tried import FADED, LEAST_SCALE, REMEMBERED, SETTLED_EVERY, no_tries
 from bots_service.core.evidence import Evidence, no_evidence
 
 POOL = 40_000

@@ -59,7 +59,7 @@ class Truth:
         table = self.sql.runs[name]
         made = self.replays.get(name)
         if made is None or made.row.uid != table.row.uid:
-            made = self.replays[name] = Replay(table.row, [fresh_state(table.row.settings, 0)])
+            made = self.replays[name] = Replay(table.row, [fresh_state(table.row.settings, self.pool())])
         for entry in table.entries[len(made.states) - 1 :]:
             self._fold(made, entry)
         return made

@@ -21,7 +21,7 @@ from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.health import WRITE_EVERY_S, SqlHealth, SqlWriteHealth
 from bots_service.storage.sqlite import SqliteDatabase
 from tests.storage import made
-from tests.storage.contracts.hot import Clock
+from tests.storage.contracts.hot import POOL, Clock
 from tests.storage.made import Stores
 
 
@@ -213,7 +213,7 @@ async def test_damaged_retirements_are_reported(stores: Stores):
 
 
 async def test_a_damaged_snapshot_is_reported_by_whoever_decodes_it(stores: Stores):
-    run, blob = await made.run(stores), encode_state(fresh_state(RunSettings(), 3))
+    run, blob = await made.run(stores), encode_state(fresh_state(RunSettings(), POOL))
     await stores.snapshots.save(run, SnapshotRow(1, 0, 1, len(blob), "", 0.0, False), blob)
     await damage(stores, "snapshots", "blob")
     found = await stores.snapshots.newest(run, 1)

@@ -102,7 +102,7 @@ class Reporter:
 def replayed(reports: list[Sent]) -> tuple[RunState, Pool]:
     """Return the state that exactly these reports make, in the order of their numbers."""
     pool = Pool(*number_profiles(references()))
-    state = fresh_state(RunSettings(), 0)
+    state = fresh_state(RunSettings(), pool)
     for report in sorted(reports, key=lambda sent: sent.seq):
         successes = np.array(report.successes, float)
         failures = TRIALS - successes

@@ -179,7 +179,7 @@ class World:
         """Return the state after each entry (the first: before any), and what each did, by the journal alone."""
         opened = await self.beside().opened(run, dataset)
         rows = self.sql("SELECT seq, epoch, profiles, body FROM journal WHERE run_id = ? ORDER BY seq", opened.row.id)
-        states, receipts = [fresh_state(opened.row.settings, 0)], []
+        states, receipts = [fresh_state(opened.row.settings, opened.dataset.pool)], []
         for seq, epoch, profiles, body in rows:
             entry = Entry(seq, epoch, profiles, decode_body(body))
             base = None

@@ -5,18 +5,20 @@ so the fold and the draw look at each profile once.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Floats, Tasks, frozen
+from bots_service.core.portable_math import log
 from bots_service.core.receipt import ToldTags, told_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
 # the pool and 4 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
 PARTS_KEPT = 16
+REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
 PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
@@ -88,12 +90,16 @@ class Pool:
     profile_of: [N] the profile of each task.
     tags: for each tag, the sorted tasks that carry it.
     retired: sorted tasks that are no longer handed out.
+    offset_tags: [T] the tags that tell profiles apart, besides the references.
+    carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
     """
 
     references: Floats
     profile_of: Tasks
     tags: dict[str, Tasks] = field(default_factory=dict)
     retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
+    offset_tags: tuple[str, ...] = ()
+    carried: NDArray[np.uint32] = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
 
     def __len__(self) -> int:
         return len(self.profile_of)
@@ -103,10 +109,29 @@ class Pool:
         """How many profiles there are (G)."""
         return len(self.references)
 
+    @property
+    def models(self) -> int:
+        """How many reference models there are (M)."""
+        return int(self.references.shape[1])
+
     @cached_property
     def has_references(self) -> bool:
         """Whether all reference pass rates of any task are known: only those tell of tasks that were not tried."""
         return self.references.shape[1] > 0 and not bool(np.isnan(self.references).any(axis=1).all())
+
+    @cached_property
+    def features(self) -> NDArray[np.float64]:
+        """[M + 2 + T, G] each profile as numbers: 1, a logit of each pass rate, 1 where any is unknown, 1 for each tag.
+
+        Where any pass rate of a profile is unknown, its logits are 0.
+        """
+        references = self.references.T
+        is_unknown = np.isnan(references).any(axis=0, keepdims=True)
+        rates = (REFERENCE_TRIALS * np.where(is_unknown, 0.5, references) + 0.5) / (REFERENCE_TRIALS + 1.0)
+        logits = log(rates) - log(1.0 - rates)
+        bits = np.arange(len(self.offset_tags), dtype=np.uint32)[:, None]
+        tags = (self.carried >> bits) & np.uint32(1) if len(bits) else np.empty((0, self.profiles))
+        return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags]))
 
     @cached_property
     def members(self) -> Members:
@@ -160,9 +185,7 @@ class Pool:
     @cached_property
     def _parts(self) -> Callable[[tuple[str, ...], str | None], Part]:
         # From a copy of the pool without this cache: a cycle would keep old versions in memory for long.
-        return lru_cache(maxsize=PARTS_KEPT)(
-            partial(_build_part, Pool(self.references, self.profile_of, self.tags, self.retired))
-        )
+        return lru_cache(maxsize=PARTS_KEPT)(partial(_build_part, replace(self)))
 
 
 def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> Members:

@@ -155,9 +155,9 @@ class RunState:
         return (len(waiting) == 0 or bool(waiting.max() < len(pool))) and self.belief.fits(pool)
 
 
-def fresh_state(settings: RunSettings, profiles: int) -> RunState:
+def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
-    belief = KINDS[settings.belief].fresh(settings, profiles)
+    belief = KINDS[settings.belief].fresh(settings, pool)
     return RunState(0, 0, 0, settings, belief, nothing_open(), Totals())
 
 

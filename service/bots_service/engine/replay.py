@@ -67,7 +67,7 @@ class Replay:
         while True:
             found = await self.snapshots.newest(run.row, up_to)
             if found is None:
-                return fresh_state(run.row.settings, 0)
+                return fresh_state(run.row.settings, run.dataset.pool)
             row, blob = found
             try:
                 return await asyncio.to_thread(decode_state, blob)

@@ -66,7 +66,7 @@ class PutRun:
         opened = await self.open_datasets.fresh(dataset)
         if fork is None:
             settings = settings_from(values)
-            begin, forked = fresh_state(settings, 0), None
+            begin, forked = fresh_state(settings, opened.pool), None
         else:
             begin, forked = await self._fork(opened, fork, values)
             settings = begin.settings

@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, fresh_state
 from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket, PublishResult, States
 from bots_service.ports.records import RunRow, Selection
 from bots_service.retention import SELECTIONS_S
+
+POOL = Pool(np.full((3, 1), 0.5), np.arange(3, dtype=np.int32))
 
 
 def run_row(number: int = 1) -> RunRow:
@@ -17,7 +20,7 @@ def run_row(number: int = 1) -> RunRow:
 
 
 def state_at(seq: int, epoch: int = 0) -> RunState:
-    return replace(fresh_state(RunSettings(), 3), seq=seq, epoch=epoch)
+    return replace(fresh_state(RunSettings(), POOL), seq=seq, epoch=epoch)
 
 
 def selection_of(state: RunState, *tasks: int) -> Selection:
@@ -113,7 +116,7 @@ class StatesContract:
 
     async def test_a_state_comes_back_as_it_was_published(self, hot: Hot):
         settings = RunSettings(seed=5, tasks_per_step=7)
-        state = replace(fresh_state(settings, 3), seq=8, step=2)
+        state = replace(fresh_state(settings, POOL), seq=8, step=2)
         await hot.publish(state)
         newest = (await hot.states.newest(run_row())).state
         assert newest is not None

@@ -65,7 +65,7 @@ class Account:
         Every selection must show the beliefs that stood after its seq, so none was drawn from a reset or torn one.
         """
         pool = Pool(*number_profiles(references()))
-        state = fresh_state(RunSettings(), 0)
+        state = fresh_state(RunSettings(), pool)
         drawn: dict[int, list[Selection]] = {}
         for selection in self.selections:
             drawn.setdefault(selection.seq, []).append(selection)

@@ -38,9 +38,9 @@ class BotsBelief:
     past: Past
 
     @classmethod
-    def fresh(cls, settings: "RunSettings", profiles: int) -> "BotsBelief":
+    def fresh(cls, settings: "RunSettings", pool: Pool) -> "BotsBelief":  # noqa: ARG003 - other kinds need it
         """Return the belief before any evidence: every task at the prior."""
-        return cls(settings.prior, frozen(np.zeros((2, profiles))), no_tries(), no_capability(), Past.empty())
+        return cls(settings.prior, frozen(np.zeros((2, 0))), no_tries(), no_capability(), Past.empty())
 
     @property
     def capability(self) -> float | None:

@@ -2,5 +2,6 @@
 
 from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.protocol import Belief
+from bots_service.core.belief.tracker import TrackerBelief
 
-KINDS: dict[str, type[Belief]] = {"bots": BotsBelief}
+KINDS: dict[str, type[Belief]] = {"bots": BotsBelief, "tracker": TrackerBelief}

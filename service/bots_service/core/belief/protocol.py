@@ -112,11 +112,12 @@ class ClosingStep:
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
-    """How many tasks, profiles and reference models a pool has."""
+    """How many tasks, profiles, reference models, and tags that tell profiles apart a pool has."""
 
     tasks: int
     profiles: int
     models: int
+    offset_tags: int = 0
 
 
 class Belief(Protocol):
@@ -126,8 +127,8 @@ class Belief(Protocol):
     """
 
     @classmethod
-    def fresh(cls, settings: "RunSettings", profiles: int) -> Self:
-        """Return the belief before any evidence."""
+    def fresh(cls, settings: "RunSettings", pool: Pool) -> Self:
+        """Return the belief before any evidence; it has room for no profile yet."""
         ...
 
     # --- what changes it ---------------------------------------------------------------------------------------------

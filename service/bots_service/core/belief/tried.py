@@ -1,104 +1,35 @@
 """The tasks that were tried lately, and what the last closed steps booked for them."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.capability import LARGEST_CAPABILITY, with_implied
+from bots_service.core.belief.rows import LayeredRows, TaskRows
 from bots_service.core.checks import LARGEST_SUM, are_within, is_within
 from bots_service.core.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """What is known of some tasks that were tried.
+class Rows(TaskRows):
+    """Evidence of some tasks.
 
-    tasks: [R] sorted and distinct.
     counts: [2, R] evidence of success and of failure.
     steps: [R] bit j is set if the task was tried in the step that closed j steps before its last one.
     last_step: [R] the number of the last step that brought evidence of the task.
     """
 
-    tasks: Tasks
     counts: NDArray[np.float64]
     steps: NDArray[np.uint64]
     last_step: NDArray[np.int32]
 
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        yield from (self.tasks, self.counts, self.steps, self.last_step)
-
-    def frozen(self) -> "Rows":
-        """Return the rows, made read-only."""
-        return Rows(*map(frozen, self))
-
-    def of(self, tasks: Tasks) -> "Rows":
-        """Return rows of these tasks, zeros for those that are not here; they may be written to."""
-        if len(self) == 0:
-            return unknown(tasks)
-        places, found = self._find(tasks)
-        rows = Rows(tasks, self.counts.take(places, axis=1), self.steps.take(places), self.last_step.take(places))
-        if not found.all():
-            for fact in rows._facts():
-                fact[~found] = 0
-        return rows
-
-    def write_to(self, others: "Rows") -> None:
-        """Replace those of the other rows whose tasks are here too."""
-        if len(self) == 0:
-            return
-        places, found = self._find(others.tasks)
-        places = places[found]
-        for own, other in zip(self._facts(), others._facts(), strict=True):
-            other[found] = own.take(places)
-
-    def overlaid(self, newer: "Rows") -> "Rows":
-        """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
-        if len(self) == 0 or len(newer) == 0:
-            return newer if len(self) == 0 else self
-        tasks = np.concatenate([self.tasks, newer.tasks])
-        order = tasks.argsort(kind="stable")  # of two sorted runs this is a merge; of equals the newer comes last
-        tasks = tasks.take(order)
-        is_last = np.ones(len(tasks), bool)
-        np.not_equal(tasks[1:], tasks[:-1], out=is_last[:-1])
-        order = order[is_last]
-        columns = (np.concatenate(pair, axis=-1).take(order, axis=-1) for pair in zip(self, newer, strict=True))
-        return Rows(*columns).frozen()
-
-    def where(self, chosen: NDArray[np.bool_]) -> "Rows":
-        """Return the rows for which the mask [R] says so."""
-        if chosen.all():
-            return self
-        places = chosen.nonzero()[0]
-        return Rows(*(column.take(places, axis=-1) for column in self)).frozen()
-
-    def _facts(self) -> tuple[NDArray[Any], ...]:
-        """Return what is known of each task, as arrays of [R]."""
-        return (*self.counts, self.steps, self.last_step)
-
-    def _find(self, tasks: Tasks) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Return a place for each task, and whether the task stands there; there must be rows."""
-        places = np.minimum(self.tasks.searchsorted(tasks), len(self) - 1)
-        return places, self.tasks.take(places) == tasks
-
-
-def unknown(tasks: Tasks) -> Rows:
-    """Return rows of tasks of which nothing is known yet: zeros, to be written to."""
-    count = len(tasks)
-    return Rows(tasks, np.zeros((2, count)), np.zeros(count, np.uint64), np.zeros(count, np.int32))
-
 
 def no_rows() -> Rows:
     """Return no rows."""
-    return unknown(np.empty(0, np.int32)).frozen()
+    return Rows(np.empty(0, np.int32), np.empty((2, 0)), np.empty(0, np.uint64), np.empty(0, np.int32)).frozen()
 
 
 REMEMBERED = 64  # steps; evidence later than that counts for nothing, and the answer says so
@@ -179,43 +110,32 @@ def _then(values: Floats, newest: float) -> Floats:
 FADED = 1e-9  # pseudo-counts below this no longer move a belief whose prior is about 1
 LEAST_SCALE = 1e-60  # new counts are divided by it, and stay far from the largest double
 SETTLED_EVERY = 64  # steps, at the latest
-FEW_ROWS = 2048  # recent rows that are cheap to copy, however few are settled
-RECENT_SHARE = 16  # settled rows for each further recent one: rare settling against small copies
 
 
 @dataclass(frozen=True)
-class Tried:
+class Tried(LayeredRows[Rows]):
     """Evidence of tasks that were tried lately, less what was implied for them.
 
-    settled: rows up to when rows were last settled.
-    recent: rows that changed since; they count instead of the settled ones of the same tasks.
-    scale: what the counts of both are to be multiplied with, above 0.
+    scale: what the counts of all rows are to be multiplied with, above 0.
     """
 
-    settled: Rows
-    recent: Rows
     scale: float
-
-    @cached_property
-    def whole(self) -> Rows:
-        """All rows in one table, their counts still to be scaled."""
-        return self.settled.overlaid(self.recent)
 
     def counts_of(self, tasks: Tasks) -> NDArray[np.float64]:
         """Return a and b, [2, n], of these tasks: decayed successes and failures, each less the implied ones.
 
         They may be negative; they are 0 for tasks that were not tried lately.
         """
-        return self.scale * self._rows_of(tasks).counts
+        return self.scale * self.of(tasks).counts
 
     def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
         """Return the number of the last step that brought evidence of each task; 0 where none did lately."""
-        return self._rows_of(tasks).last_step
+        return self.of(tasks).last_step
 
     def aged(self, kept: float, *, step: int) -> "Tried":
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept
-        if scale >= LEAST_SCALE and step % SETTLED_EVERY and len(self.recent) <= self._most_recent:
+        if scale >= LEAST_SCALE and step % SETTLED_EVERY and len(self.recent) <= self.most_recent:
             return Tried(self.settled, self.recent, scale)
         rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
         alive = step - rows.last_step < REMEMBERED
@@ -237,7 +157,7 @@ class Tried:
         """
         if len(evidence) == 0:
             return self
-        rows = self._rows_of(evidence.tasks)
+        rows = self.of(evidence.tasks)
         since = (step - rows.last_step).astype(np.uint64)
         # A step after the task's last one is a shift by less than 0, which wraps to a huge one and so gives 0.
         first_then = (rows.steps >> (np.uint64(lag) - since)) & np.uint64(1) == 0
@@ -252,19 +172,6 @@ class Tried:
         return is_within(self.scale, 1.0) and all(
             _are_possible(rows, self.scale, step, tasks) for rows in (self.settled, self.recent)
         )
-
-    @property
-    def _most_recent(self) -> int:
-        """How many recent rows are too few to be worth settling."""
-        return FEW_ROWS + len(self.settled) // RECENT_SHARE
-
-    def _rows_of(self, tasks: Tasks) -> Rows:
-        """Return the newest row of each task, zeros where there is none."""
-        if len(tasks) > self._most_recent:  # so many are sooner found in one table than in two
-            return self.whole.of(tasks)
-        rows = self.settled.of(tasks)
-        self.recent.write_to(rows)
-        return rows
 
 
 def _are_possible(rows: Rows, scale: float, step: int, tasks: int) -> bool:

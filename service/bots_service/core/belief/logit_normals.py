@@ -1,0 +1,121 @@
+"""Logit-normal distributions of success probabilities."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit, ndtr, ndtri
+
+from bots_service.core.arrays import Counts, Flags, Floats
+from bots_service.core.belief.tracker_filter import NODES, WEIGHTS
+
+FOCUS = 0.5  # selection draws with this share of the standard deviation; simulated, any from 0.15 to 0.7 does as well
+PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
+TAIL = 1.6448536269514722  # the 95 % quantile of N(0, 1)
+TINY = 1e-12
+BLOCK = 65_536  # distributions at a time in a quadrature: their numbers take 8 MB
+
+
+@dataclass(frozen=True, slots=True)
+class LogitNormals:
+    """p = sigmoid(theta), theta ~ N(location, variance), one for each of n tasks or profiles.
+
+    What is drawn for Thompson sampling has FOCUS times the standard deviation: `sample`, `below`, `quantile` and
+    `log_density` are of that narrower distribution.
+
+    location, variance: [n] of the logit.
+    """
+
+    location: Floats
+    variance: Floats
+
+    def __len__(self) -> int:
+        return len(self.location)
+
+    @property
+    def mean(self) -> Floats:
+        """[n] E[p], by the probit approximation: right to 0.02."""
+        return np.asarray(expit(self.location / np.sqrt(1 + PROBIT * self.variance)), np.float64)
+
+    @property
+    def evidence(self) -> Floats:
+        """[n] alpha + beta of the Beta distributions of the same mean and variance."""
+        alpha, beta = self.as_beta()
+        return alpha + beta
+
+    def as_beta(self) -> tuple[Floats, Floats]:
+        """Return alpha and beta of the Beta distributions of the same mean and variance."""
+        mean = self._expected(lambda p: p)
+        spread = self._expected(lambda p: p * p) - mean * mean
+        size = np.maximum(mean * (1 - mean) / np.maximum(spread, TINY) - 1, TINY)
+        return mean * size, (1 - mean) * size
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """Return the 5 % and 95 % quantiles, each [n]."""
+        reach = TAIL * np.sqrt(self.variance)
+        return np.asarray(expit(self.location - reach)), np.asarray(expit(self.location + reach))
+
+    def effective(self, rollouts: float) -> Floats:
+        """[n] E[1 - p^m - (1 - p)^m], by quadrature."""
+        return self._expected(lambda p: 1 - p**rollouts - (1 - p) ** rollouts)
+
+    def at(self, places: Counts | Flags) -> "LogitNormals":
+        """Return the distributions at the given places, or where a mask says so."""
+        return LogitNormals(self.location[places], self.variance[places])
+
+    def joined(self, others: "LogitNormals") -> "LogitNormals":
+        """Return these distributions, followed by others."""
+        return LogitNormals(
+            np.concatenate([self.location, others.location]), np.concatenate([self.variance, others.variance])
+        )
+
+    def mirrored(self) -> "LogitNormals":
+        """Return the distributions of 1 - p."""
+        return LogitNormals(-self.location, self.variance)
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        """[n] one draw from each."""
+        return np.asarray(expit(self.location + self._width * rng.standard_normal(len(self))), np.float64)
+
+    def below(self, value: float) -> Floats:
+        """[n] P(X <= value)."""
+        return np.asarray(ndtr((logit(value) - self.location) / self._width), np.float64)
+
+    def quantile(self, levels: Floats) -> Floats:
+        """[n] the value below which each has the given probability."""
+        return np.asarray(expit(self.location + self._width * ndtri(levels)), np.float64)
+
+    def log_density(self, values: Floats | float) -> Floats:
+        """[n] log of each density at its value; minus infinity at 0 and 1."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = (logit(values) - self.location) / self._width
+            found = (
+                -0.5 * z * z
+                - np.log(self._width * math.sqrt(2 * math.pi))
+                - np.log(values)
+                - np.log1p(-np.asarray(values))
+            )
+        return np.where(np.isnan(found), -np.inf, found)
+
+    def bounded(self) -> Flags:
+        """[n] False: all tasks with evidence of their own are drawn, which costs no more than bounds would."""
+        return np.zeros(len(self), bool)
+
+    def log_bound(self, target: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - kinds with bounds need it
+        """Return no bounds: [n] infinity and [n] 0."""
+        return np.full(len(self), np.inf), np.zeros(len(self))
+
+    @property
+    def _width(self) -> Floats:
+        """[n] the standard deviation of what is drawn."""
+        return FOCUS * np.sqrt(self.variance)
+
+    def _expected(self, value: Callable[[Floats], Floats]) -> Floats:
+        """[n] E[value(p)], by quadrature."""
+        found = np.empty(len(self))
+        for start in range(0, len(self), BLOCK):
+            block = slice(start, start + BLOCK)
+            logits = self.location[block] + np.sqrt(self.variance[block]) * NODES[:, None]
+            found[block] = WEIGHTS @ value(np.asarray(expit(logits), np.float64))
+        return found

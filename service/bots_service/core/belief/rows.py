@@ -1,0 +1,125 @@
+"""Tables with a row for each task that was tried: sorted, never changed, cheap to add to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Flags, Tasks, frozen
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRows:
+    """What is known of some tasks; a subclass adds columns.
+
+    tasks: [R] sorted and distinct. Each further column is [R] or [j, R]; zeros say that nothing is known.
+    """
+
+    tasks: Tasks
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        yield from (getattr(self, name) for name in self.__dataclass_fields__)
+
+    def frozen(self) -> Self:
+        """Return the rows, made read-only."""
+        return type(self)(*map(frozen, self))
+
+    def unknown(self, tasks: Tasks) -> Self:
+        """Return rows of tasks of which nothing is known: zeros, to be written to."""
+        _, *columns = self
+        return type(self)(tasks, *(np.zeros((*one.shape[:-1], len(tasks)), one.dtype) for one in columns))
+
+    def of(self, tasks: Tasks) -> Self:
+        """Return rows of these tasks, zeros for those that are not here; they may be written to."""
+        if len(self) == 0:
+            return self.unknown(tasks)
+        places, found = self._find(tasks)
+        _, *columns = self
+        columns = [column.take(places, axis=-1) for column in columns]
+        if not found.all():
+            for column in columns:
+                column[..., ~found] = 0
+        return type(self)(tasks, *columns)
+
+    def write_to(self, others: Self) -> None:
+        """Replace those of the other rows whose tasks are here too."""
+        if len(self) == 0:
+            return
+        places, found = self._find(others.tasks)
+        places = places[found]
+        for own, other in list(zip(self, others, strict=True))[1:]:
+            other[..., found] = own.take(places, axis=-1)
+
+    def overlaid(self, newer: Self) -> Self:
+        """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
+        if len(self) == 0 or len(newer) == 0:
+            return newer if len(self) == 0 else self
+        tasks = np.concatenate([self.tasks, newer.tasks])
+        order = tasks.argsort(kind="stable")  # of two sorted runs this is a merge; of equals the newer comes last
+        tasks = tasks.take(order)
+        is_last = np.ones(len(tasks), bool)
+        np.not_equal(tasks[1:], tasks[:-1], out=is_last[:-1])
+        order = order[is_last]
+        columns = (np.concatenate(pair, axis=-1).take(order, axis=-1) for pair in zip(self, newer, strict=True))
+        return type(self)(*columns).frozen()
+
+    def where(self, chosen: Flags) -> Self:
+        """Return the rows for which the mask [R] says so."""
+        if chosen.all():
+            return self
+        places = chosen.nonzero()[0]
+        return type(self)(*(column.take(places, axis=-1) for column in self)).frozen()
+
+    def _find(self, tasks: Tasks) -> tuple[NDArray[np.intp], Flags]:
+        """Return a place for each task, and whether the task stands there; there must be rows."""
+        places = np.minimum(self.tasks.searchsorted(tasks), len(self) - 1)
+        return places, self.tasks.take(places) == tasks
+
+
+RowsT = TypeVar("RowsT", bound=TaskRows)
+
+FEW_ROWS = 2048  # recent rows that are cheap to copy, however few are settled
+RECENT_SHARE = 16  # settled rows for each further recent one: rare settling against small copies
+
+
+@dataclass(frozen=True)
+class LayeredRows(Generic[RowsT]):
+    """Rows in two tables, so that adding some copies few.
+
+    settled: rows up to when rows were last settled.
+    recent: rows that changed since; they count instead of the settled ones of the same tasks.
+    """
+
+    settled: RowsT
+    recent: RowsT
+
+    @cached_property
+    def whole(self) -> RowsT:
+        """All rows in one table."""
+        return self.settled.overlaid(self.recent)
+
+    @property
+    def most_recent(self) -> int:
+        """How many recent rows are too few to be worth settling."""
+        return FEW_ROWS + len(self.settled) // RECENT_SHARE
+
+    def of(self, tasks: Tasks) -> RowsT:
+        """Return the newest row of each task, zeros where there is none; they may be written to."""
+        if len(tasks) > self.most_recent:  # so many are sooner found in one table than in two
+            return self.whole.of(tasks)
+        rows = self.settled.of(tasks)
+        self.recent.write_to(rows)
+        return rows
+
+    def with_rows(self, rows: RowsT) -> "LayeredRows[RowsT]":
+        """Return these rows with newer ones added, settled where the recent ones have become too many."""
+        layered = LayeredRows(self.settled, self.recent.overlaid(rows))
+        if len(layered.recent) <= layered.most_recent:
+            return layered
+        return LayeredRows(layered.whole, layered.recent.unknown(rows.tasks[:0]).frozen())

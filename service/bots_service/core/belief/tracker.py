@@ -1,0 +1,259 @@
+"""The tracker: a belief that follows the model's ability, and learns how fast to forget and what references tell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.belief.rows import LayeredRows, TaskRows
+from bots_service.core.belief.tracker_filter import (
+    Effects,
+    LaggedEvidence,
+    Variances,
+    absorb,
+    first_effects,
+    first_variances,
+)
+from bots_service.core.checks import Arrays, are_within, as_count, require_arrays
+from bots_service.core.evidence import Evidence
+from bots_service.core.pool import Pool
+
+if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
+    from bots_service.core.run_settings import RunSettings
+
+LARGEST_LOGIT = 1e12  # no journal leads there; squares of it are still numbers
+ALL_STEPS = 2**31 - 1  # as steps are stored
+FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals(TaskRows):
+    """How tasks that were tried differ from what their profiles say: N(mean, variance) of the logit, as of `last_step`.
+
+    mean, variance: [R].
+    last_step: [R] the number of the last step that brought evidence of the task.
+    """
+
+    mean: Floats
+    variance: Floats
+    last_step: NDArray[np.int32]
+
+
+def no_residuals() -> Residuals:
+    """Return the residuals of a run that tried nothing."""
+    return Residuals(np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0, np.int32)).frozen()
+
+
+@dataclass(frozen=True)
+class TrackerBelief:
+    """A Gaussian belief about every task's logit; docs/tracker.md has the equations, `tracker_filter` the filter.
+
+    step: how many steps closed.
+    effects: what tasks share.
+    variances: how fast things drift, and how much untried tasks differ.
+    residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
+    """
+
+    step: int
+    effects: Effects
+    variances: Variances
+    residuals: LayeredRows[Residuals]
+
+    @classmethod
+    def fresh(cls, settings: "RunSettings", pool: Pool) -> "TrackerBelief":  # noqa: ARG003 - it has no settings
+        """Return the belief before any evidence."""
+        return cls(
+            0,
+            first_effects(pool.models, len(pool.offset_tags)),
+            first_variances(),
+            LayeredRows(no_residuals(), no_residuals()),
+        )
+
+    # --- what changes it ---------------------------------------------------------------------------------------------
+
+    @property
+    def longest_lag(self) -> int:
+        """No evidence comes too late: it observes what was then."""
+        return ALL_STEPS
+
+    def extended(self, pool: Pool, profiles: int) -> "TrackerBelief":  # noqa: ARG002 - it keeps nothing of profiles
+        """Return the belief: what it says of a profile follows from the profile's features."""
+        return self
+
+    def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> "TrackerBelief":  # noqa: ARG002
+        """Return the belief after one closed step."""
+        undrifted = self.effects.a_step_later()
+        _, _, ability_drift = self.variances.estimates
+        belief = replace(self, step=step.number, effects=undrifted.drifted(ability_drift))
+        for place, (lag, evidence) in enumerate(step.batches):
+            # One batch a step tells how fast the ability drifts.
+            belief = belief._after(pool, evidence, lag, None if place else undrifted)
+        return belief
+
+    def _after(self, pool: Pool, evidence: Evidence, lag: int, undrifted: Effects | None) -> "TrackerBelief":
+        """Return the belief after one batch of the step that closes."""
+        rows = self.residuals.of(evidence.tasks)
+        features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
+        batch = LaggedEvidence(features, evidence.successes, evidence.failures, lag, *self._residual(rows))
+        found = absorb(self.effects, self.variances, batch, undrifted)
+        rows = Residuals(evidence.tasks, found.residual, found.variance, np.full(len(rows), self.step, np.int32))
+        residuals = self.residuals.with_rows(rows.frozen())
+        return TrackerBelief(self.step, found.effects, found.variances, residuals)
+
+    def _residual(self, rows: Residuals) -> tuple[Floats, Floats, NDArray[np.bool_], Floats]:
+        """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
+        tau2, kappa, _ = self.variances.estimates
+        tried = rows.last_step > 0
+        age = np.where(tried, self.step - rows.last_step, 0.0)
+        return rows.mean, np.where(tried, rows.variance + kappa * age, tau2), tried, age
+
+    # --- what it says of tasks ---------------------------------------------------------------------------------------
+
+    @property
+    def own_tasks(self) -> Tasks:
+        """Sorted tasks that were tried."""
+        return self.residuals.whole.tasks
+
+    def profile_distributions(self, pool: Pool) -> LogitNormals:
+        """[G] of tasks that were never tried."""
+        shared = self._shared(pool.features)
+        return LogitNormals(shared.location, shared.variance + self.variances.estimates[0])
+
+    def own_distributions(self, pool: Pool) -> LogitNormals:
+        """[T] of the tasks that were tried."""
+        return self._of_rows(pool, self.residuals.whole)
+
+    def distributions(self, pool: Pool, tasks: Tasks) -> LogitNormals:
+        """[n] of the given tasks."""
+        return self._of_rows(pool, self.residuals.of(tasks))
+
+    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
+        """[n] the number of the last step that brought evidence of each task; 0 where none did."""
+        return self.residuals.of(tasks).last_step
+
+    def _of_rows(self, pool: Pool, rows: Residuals) -> LogitNormals:
+        profiles = pool.profile_of.take(rows.tasks).astype(np.int64)
+        if len(rows) < pool.profiles:
+            shared = self._shared(pool.features.take(profiles, axis=1))
+        else:
+            shared = self._shared(pool.features).at(profiles)
+        mean, variance, _, _ = self._residual(rows)
+        return LogitNormals(shared.location + mean, shared.variance + variance)
+
+    def _shared(self, features: NDArray[np.float64]) -> LogitNormals:
+        """[n] what the shared effects alone say of the logits of profiles with these features, [d - 1, n]."""
+        mean, covariance = self.effects.mean[:-1], self.effects.covariance[:-1, :-1]
+        return LogitNormals(mean @ features, ((covariance @ features) * features).sum(axis=0))
+
+    # --- what it says of itself --------------------------------------------------------------------------------------
+
+    @property
+    def capability(self) -> float | None:
+        """None: the tracker has an ability instead, which no reference bounds."""
+        return None
+
+    def forgotten_share(self, settings: "RunSettings") -> float:  # noqa: ARG002 - it learns how fast tasks change
+        """Return 0: nothing is dropped; what is known of a task grows less certain."""
+        return 0.0
+
+    @property
+    def fold_numbers(self) -> int:
+        """About how many numbers a fold touches."""
+        return FOLD_NUMBERS + 4 * len(self.residuals.recent)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the arrays take."""
+        return sum(array.nbytes for array in self.encoded()[1].values())
+
+    def fits(self, pool: Pool) -> bool:
+        """Return whether the pool has every task that the belief knows."""
+        return all(len(rows) == 0 or bool(rows.tasks[-1] < len(pool)) for rows in self._tables)
+
+    def is_possible(self, settings: "RunSettings", step: int, size: PoolSize) -> bool:  # noqa: ARG002
+        """Return whether folding a journal could have led here, as far as the belief alone tells."""
+        mean, covariance = self.effects.mean, self.effects.covariance
+        weights = (self.variances.untried, self.variances.residual, self.variances.ability)
+        return (
+            self.step == step
+            and np.array_equal(self.effects.drift, first_effects(size.models, size.offset_tags).drift)
+            and are_within(np.abs(mean), 0.0, LARGEST_LOGIT)
+            and are_within(np.abs(covariance), 0.0, LARGEST_LOGIT)
+            and bool((covariance == covariance.T).all() and np.linalg.eigvalsh(covariance)[0] > 0.0)
+            and all(are_within(-each, 0.0, np.inf) and each.max() == 0.0 for each in weights)
+            and all(_are_possible(rows, step, size.tasks) for rows in self._tables)
+        )
+
+    @property
+    def _tables(self) -> tuple[Residuals, Residuals]:
+        return self.residuals.settled, self.residuals.recent
+
+    # --- its bytes ---------------------------------------------------------------------------------------------------
+
+    def encoded(self) -> tuple[dict[str, Any], Arrays]:
+        """Return header and arrays."""
+        arrays: Arrays = {
+            "effects_mean": self.effects.mean,
+            "effects_covariance": self.effects.covariance,
+            "effects_drift": self.effects.drift,
+            "untried_weights": self.variances.untried,
+            "residual_weights": self.variances.residual,
+            "ability_weights": self.variances.ability,
+        }
+        for table, rows in zip(("settled", "recent"), self._tables, strict=True):
+            arrays |= {f"{table}_{name}": getattr(rows, name) for name in rows.__dataclass_fields__}
+        return {"step": self.step}, arrays
+
+    @classmethod
+    def decoded(cls, header: Mapping[str, Any], arrays: Arrays) -> "TrackerBelief":
+        """Return the belief that was encoded.
+
+        Raises:
+            LookupError, TypeError, ValueError: header or arrays are not those of a belief.
+        """
+        require_arrays(arrays, _shapes(arrays))
+        return cls(
+            step=as_count(header["step"]),
+            effects=Effects(*(arrays[f"effects_{name}"] for name in ("mean", "covariance", "drift"))),
+            variances=Variances(*(arrays[f"{name}_weights"] for name in ("untried", "residual", "ability"))),
+            residuals=LayeredRows(_rows("settled", arrays), _rows("recent", arrays)),
+        )
+
+
+def _rows(table: str, arrays: Arrays) -> Residuals:
+    return Residuals(*(arrays[f"{table}_{name}"] for name in Residuals.__dataclass_fields__))
+
+
+def _shapes(arrays: Arrays) -> dict[str, tuple[Any, ...]]:
+    """Return the types and shapes that a belief's arrays must have."""
+    effects = len(arrays["effects_mean"])
+    weights = first_variances()
+    return {
+        "effects_mean": ("<f8", effects),
+        "effects_covariance": ("<f8", effects, effects),
+        "effects_drift": ("<f8", effects),
+        **{f"{name}_weights": ("<f8", len(getattr(weights, name))) for name in ("untried", "residual", "ability")},
+        **_row_shapes("settled", arrays),
+        **_row_shapes("recent", arrays),
+    }
+
+
+def _row_shapes(table: str, arrays: Arrays) -> dict[str, tuple[Any, ...]]:
+    size = len(arrays[f"{table}_tasks"])
+    types = {"tasks": "<i4", "mean": "<f8", "variance": "<f8", "last_step": "<i4"}
+    return {f"{table}_{name}": (kind, size) for name, kind in types.items()}
+
+
+def _are_possible(rows: Residuals, step: int, tasks: int) -> bool:
+    return (
+        are_within(rows.tasks, 0, tasks - 1)
+        and bool((np.diff(rows.tasks) > 0).all())
+        and are_within(rows.last_step, 1, step)
+        and are_within(np.abs(rows.mean), 0.0, LARGEST_LOGIT)
+        and are_within(rows.variance, np.nextafter(0.0, 1.0), LARGEST_LOGIT)
+    )
