@@ -61,9 +61,6 @@ class Uniforms:
     def log_density(self, values: Floats | float) -> Floats:
         return np.zeros(self.size)
 
-    def bounded(self) -> Flags:
-        return np.ones(self.size, bool)
-
     def log_bound(self, target: float) -> tuple[Floats, Floats]:
         return np.zeros(self.size), np.zeros(self.size)
 

@@ -10,7 +10,7 @@ from scipy.stats import binomtest, kstest
 from bots_service.core.belief.betas import MOST_EVIDENCE
 from bots_service.core.draw import thompson as thinning
 from bots_service.core.draw.draws import SingleTasks
-from bots_service.core.draw.thompson import MOST_REACH, bound, draw_near, draw_single_tasks
+from bots_service.core.draw.thompson import MOST_REACH, Bounds, draw_near, draw_single_tasks
 from tests.core.like_dense import always_windows, assert_draws_like_dense
 from tests.core.pools import LEVEL, betas
 
@@ -34,7 +34,7 @@ def alike(alpha, beta, size=MANY):
 
 
 def bounds_of(singles, target):
-    return bound(singles.beliefs, target)
+    return Bounds(*singles.beliefs.log_bound(target))
 
 
 @pytest.fixture
@@ -63,7 +63,6 @@ def test_a_bound_is_at_most_an_eighth_above_the_density_at_the_target(alpha, bet
 
 def test_only_concave_beliefs_of_moderate_evidence_have_bounds():
     singles = singles_of([1.0, 0.999, 3.0, MOST_EVIDENCE, 2.0], [1.0, 3.0, 0.5, 1.0, 5.0])
-    assert singles.beliefs.bounded().tolist() == [True, False, False, False, True]
     assert np.isinf(bounds_of(singles, 0.3).log_height).tolist() == [False, True, True, True, False]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
 
-from bots_service.core.arrays import Counts, Flags, Floats
+from bots_service.core.arrays import Counts, Flags, Floats, as_places
 
 INTERVAL = (0.05, 0.95)
 JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
@@ -66,10 +66,13 @@ class Betas:
 
     def at(self, places: Counts | Flags) -> "Betas":
         """Return the distributions at the given places, or where a mask says so."""
-        return Betas(self.alpha[places], self.beta[places], self.prior)
+        places = as_places(places)
+        return Betas(self.alpha.take(places), self.beta.take(places), self.prior)
 
     def joined(self, others: "Betas") -> "Betas":
         """Return these distributions, followed by others."""
+        if not len(self):
+            return others
         alpha, beta = np.concatenate([self.alpha, others.alpha]), np.concatenate([self.beta, others.beta])
         return Betas(alpha, beta, self.prior)
 
@@ -94,20 +97,20 @@ class Betas:
         alpha, beta = self.alpha, self.beta
         return np.asarray(xlogy(alpha - 1, values) + xlog1py(beta - 1, -values) - betaln(alpha, beta), np.float64)
 
-    def bounded(self) -> Flags:
-        """[n] whether the log density is concave, and rounding too small to lift it over the bound."""
-        return (self.alpha >= 1) & (self.beta >= 1) & (self.alpha + self.beta <= MOST_EVIDENCE)
-
     def log_bound(self, target: float) -> tuple[Floats, Floats]:
         """Return log of a bound of the density at the target, and how steep the density's log is there; each [n].
 
         A concave log density lies below its tangent. Stirling's formula bounds 1 / B(alpha, beta) from above, by a
-        factor of at most 1.13 for alpha and beta >= 1, and is much quicker than `betaln`.
+        factor of at most 1.13 for alpha and beta >= 1, and is much quicker than `betaln`. The bound is infinite where
+        the log density is not concave, or so narrow that rounding could lift it over the bound.
         """
         log_height, slope = np.empty(len(self)), np.empty(len(self))
         for start in range(0, len(self), BLOCK):
             block = slice(start, start + BLOCK)
-            log_height[block], slope[block] = _height_and_slope(self.alpha[block], self.beta[block], target)
+            alpha, beta = self.alpha[block], self.beta[block]
+            height, slope[block] = _height_and_slope(alpha, beta, target)
+            height[(np.minimum(alpha, beta) < 1) | (alpha + beta > MOST_EVIDENCE)] = np.inf
+            log_height[block] = height
         return log_height, slope
 
 

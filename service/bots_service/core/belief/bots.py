@@ -81,7 +81,9 @@ class BotsBelief:
 
     def _summed(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> Betas:
         """[n] of tasks with this evidence of their own, [2, n]."""
-        excess = self.extended(pool, pool.profiles).implied.take(pool.profile_of.take(tasks), axis=1)
+        # Making room for ten million profiles takes long, and here it would be for nobody.
+        belief = self.extended(pool, pool.profiles) if len(tasks) else self
+        excess = belief.implied.take(pool.profile_of.take(tasks), axis=1)
         excess += own
         # In exact arithmetic neither sum can fall below zero: what was taken off had been booked. Rounding can.
         np.maximum(excess, 0.0, out=excess)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-from bots_service.core.arrays import Counts, Flags, Floats
+from bots_service.core.arrays import Counts, Flags, Floats, as_places
 from bots_service.core.belief.tracker_filter import NODES, WEIGHTS
 
 FOCUS = 0.5  # selection draws with this share of the standard deviation; simulated, any from 0.15 to 0.7 does as well
@@ -62,10 +62,13 @@ class LogitNormals:
 
     def at(self, places: Counts | Flags) -> "LogitNormals":
         """Return the distributions at the given places, or where a mask says so."""
-        return LogitNormals(self.location[places], self.variance[places])
+        places = as_places(places)
+        return LogitNormals(self.location.take(places), self.variance.take(places))
 
     def joined(self, others: "LogitNormals") -> "LogitNormals":
         """Return these distributions, followed by others."""
+        if not len(self):
+            return others
         return LogitNormals(
             np.concatenate([self.location, others.location]), np.concatenate([self.variance, others.variance])
         )
@@ -98,12 +101,8 @@ class LogitNormals:
             )
         return np.where(np.isnan(found), -np.inf, found)
 
-    def bounded(self) -> Flags:
-        """[n] False: all tasks with evidence of their own are drawn, which costs no more than bounds would."""
-        return np.zeros(len(self), bool)
-
     def log_bound(self, target: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - kinds with bounds need it
-        """Return no bounds: [n] infinity and [n] 0."""
+        """Return no bounds: to draw all costs no more than to bound all; [n] infinity and [n] 0."""
         return np.full(len(self), np.inf), np.zeros(len(self))
 
     @property

@@ -81,14 +81,11 @@ class Distributions(Protocol):
         """[n] log of each density at its value."""
         ...
 
-    def bounded(self) -> Flags:
-        """[n] for which of them `log_bound` gives a bound; all False where a kind has none."""
-        ...
-
     def log_bound(self, target: float) -> tuple[Floats, Floats]:
         """Return a bound of each density near the target: its log at the target, and its slope; each [n].
 
-        The log density at any x > 0 is at most the first plus the second times |x - target|.
+        The log density at any x > 0 is at most the first plus the second times |x - target|; the first is infinite for
+        a distribution without such a bound.
         """
         ...
 

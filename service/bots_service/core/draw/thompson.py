@@ -48,10 +48,13 @@ def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.r
         count: how many are wanted, >= 1.
         target: in [0, 1/2].
     """
-    bounded = singles.beliefs.bounded()
-    if target < LEAST_TARGET or np.count_nonzero(bounded) < max(FEWEST_TASKS, FEWEST_PER_WANTED * count):
+    fewest = max(FEWEST_TASKS, FEWEST_PER_WANTED * count)
+    if target < LEAST_TARGET or len(singles) < fewest:
         return singles.drawn(rng)
-    bounds = bound(singles.beliefs, target)
+    bounds = Bounds(*singles.beliefs.log_bound(target))
+    bounded = np.isfinite(bounds.log_height)
+    if np.count_nonzero(bounded) < fewest:
+        return singles.drawn(rng)
     per_distance = 2 * float(np.sum(np.exp(bounds.log_height), where=bounded))
     reach = SPARE * (count + MARGIN * math.sqrt(count)) / max(per_distance, TINY)
     if reach > MOST_REACH * target:
@@ -61,13 +64,6 @@ def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.r
         return drawn
     far = singles.at(np.delete(np.arange(len(singles)), places))
     return drawn.joined(far.drawn_outside(target, reach, rng))
-
-
-def bound(beliefs: Distributions, target: float) -> Bounds:
-    """Bound the densities around a target in (0, 1)."""
-    log_height, slope = beliefs.log_bound(target)
-    log_height[~beliefs.bounded()] = np.inf
-    return Bounds(log_height, slope)
 
 
 def draw_near(
