@@ -301,8 +301,10 @@ def _mode(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -
         p = sigmoid(mode)
         slope = successes - trials * p - (mode - mean) * precision
         low, high = np.where(slope > 0, mode, low), np.where(slope > 0, high, mode)
-        ahead = mode + slope / (trials * p * (1 - p) + precision)
-        is_astray = (ahead < low) | (ahead > high) | (np.abs(ahead - mode) > 0.5 * moved)
+        step = slope / (trials * p * (1 - p) + precision)
+        ahead, size = mode + step, np.abs(step)
+        # A step below the precision is the last one: halving the bracket would only lead away from the mode again.
+        is_astray = (size > PRECISION) & ((ahead < low) | (ahead > high) | (size > 0.5 * moved))
         ahead = np.where(is_astray, 0.5 * (low + high), ahead)
         moved = np.abs(ahead - mode)
         mode = ahead
