@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
@@ -94,9 +93,6 @@ class UniformBelief:
 
     def distributions(self, pool: Pool, tasks: Tasks) -> Uniforms:
         return Uniforms(len(tasks))
-
-    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
-        return np.zeros(len(tasks), np.int32)
 
     @property
     def capability(self) -> float | None:

@@ -79,6 +79,7 @@ class DenseRun:
     all_solved: int = 0
     rollouts: float = 0.0
     joined: dict[int, int] = field(default_factory=dict)  # profile -> closed steps when it came
+    attempts: dict[int, tuple[int, float, int]] = field(default_factory=dict)  # task -> visits, rollouts, last step
 
     @property
     def step(self) -> int:
@@ -124,6 +125,9 @@ class DenseRun:
                 self.effective += 1
             else:
                 self.all_solved += sum(s for _, s, _ in parts) >= sum(f for _, _, f in parts)
+        for task, (s, f) in _sums(everything).items():
+            visits, rollouts, _ = self.attempts.get(task, (0, 0.0, 0))
+            self.attempts[task] = visits + 1, rollouts + s + f, self.step + 1
         self.reported += len(everything)
         self.rollouts += sum(s + f for s, f in _sums(everything).values())
         rollouts = self.settings.rollouts_per_task or (self.rollouts / self.reported if self.reported else 0.0)

@@ -53,7 +53,7 @@ def test_a_state_comes_back_bit_for_bit(story: Story):
 
 def test_the_bytes_of_format_1_are_those_that_the_module_documents():
     state = a_state()
-    belief, waiting = bots_belief(state), state.open_step
+    belief, attempts, waiting = bots_belief(state), state.attempts, state.open_step
     settled, recent, past, evidence = belief.tried.settled, belief.tried.recent, belief.past, waiting.evidence
     arrays: dict[str, tuple[str, np.ndarray]] = {
         "implied": ("<f8", belief.implied),
@@ -65,12 +65,20 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
         "past_capability": ("<f8", past.capability),
         "past_booked": ("<f8", past.booked),
         "past_kept": ("<f8", past.kept),
+        "attempts_settled_rollouts": ("<f8", attempts.settled.rollouts),
+        "attempts_recent_rollouts": ("<f8", attempts.recent.rollouts),
         "open_successes": ("<f8", evidence.successes),
         "open_failures": ("<f8", evidence.failures),
         "settled_tasks": ("<i4", settled.tasks),
         "settled_last_step": ("<i4", settled.last_step),
         "recent_tasks": ("<i4", recent.tasks),
         "recent_last_step": ("<i4", recent.last_step),
+        "attempts_settled_tasks": ("<i4", attempts.settled.tasks),
+        "attempts_settled_visits": ("<i4", attempts.settled.visits),
+        "attempts_settled_last_step": ("<i4", attempts.settled.last_step),
+        "attempts_recent_tasks": ("<i4", attempts.recent.tasks),
+        "attempts_recent_visits": ("<i4", attempts.recent.visits),
+        "attempts_recent_last_step": ("<i4", attempts.recent.last_step),
         "open_tasks": ("<i4", evidence.tasks),
         "open_made_at": ("<i4", waiting.made_at),
         "open_effective": ("|b1", evidence.effective),
@@ -205,7 +213,9 @@ def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored
     assert decode_state(encode_state(state)).settings == state.settings
 
 
-@pytest.mark.parametrize("changed", ["recent_tasks", "past_kept", "open_made_at", "open_effective"])
+@pytest.mark.parametrize(
+    "changed", ["recent_tasks", "past_kept", "attempts_recent_visits", "open_made_at", "open_effective"]
+)
 def test_arrays_whose_lengths_differ_are_refused(changed):
     header, arrays = unpack(BLOB)
     with pytest.raises(DamagedStateError):

@@ -319,12 +319,6 @@ def test_evidence_selected_in_the_future_counts_as_on_time():
     assert encode_state(one) == encode_state(other)
 
 
-def test_each_task_remembers_the_step_that_last_brought_evidence_of_it():
-    bodies = [report_of((0, 1.0, 3.0), (2, 1.0, 1.0)), report_of((2, 0.0, 1.0)), report_of((4, 1.0, 1.0), made_at=0)]
-    belief = replay(POOL, bodies, settings_from({})).belief
-    assert belief.last_steps(ALL).tolist() == [1, 0, 2, 0, 3]
-
-
 def test_evidence_selected_before_the_run_began_counts_for_nothing():
     state = replay(POOL, [report_of((0, 1.0, 3.0)), report_of((0, 1.0, 3.0), made_at=-1)], settings_from({}))
     assert (state.step, state.open_step.expired, state.open_step.tasks) == (1, 1, 0)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bots_service.core.arrays import frozen
-from bots_service.core.belief.rows import FEW_ROWS
 from bots_service.core.belief.tried import FADED, LEAST_SCALE, REMEMBERED, SETTLED_EVERY, no_tries
 from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.rows import FEW_ROWS
 
 POOL = 40_000
 ALL = np.arange(POOL, dtype=np.int32)
@@ -51,7 +51,7 @@ def test_two_tables_tell_what_one_would_however_late_evidence_comes(kept):
         asked = rng.choice(POOL, 100).astype(np.int32)
         for tasks in (asked, ALL):
             np.testing.assert_allclose(tried.counts_of(tasks), plain.counts[:, tasks], rtol=0, atol=1e-7)
-            known, lately = tried.last_steps(tasks), plain.last_steps[tasks] > max(step - REMEMBERED, 0)
+            known, lately = tried.of(tasks).last_step, plain.last_steps[tasks] > max(step - REMEMBERED, 0)
             assert (known[lately] > 0).all()
             np.testing.assert_array_equal(known[known > 0], plain.last_steps[tasks][known > 0])
         assert tried.scale >= LEAST_SCALE

@@ -15,6 +15,7 @@ from bots_service.core.belief.capability import Capability
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.rows import LayeredRows
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidBackupError
 from bots_service.ports.backup import SavedParent
@@ -109,6 +110,15 @@ def with_tasks(state: RunState, more: int) -> RunState:
     return with_belief(state, tried=replace(tried, recent=recent))
 
 
+def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
+    def changed_state(state: RunState) -> RunState:
+        recent = state.attempts.recent
+        grown = (getattr(recent, column) + more).astype(getattr(recent, column).dtype)
+        return replace(state, attempts=LayeredRows(state.attempts.settled, replace(recent, **{column: grown})))
+
+    return changed_state
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "said"),
     [
@@ -180,6 +190,10 @@ def with_tasks(state: RunState, more: int) -> RunState:
         (SnapshotPart, snapshot(created_at=1e300), "another one than it says"),
         (SnapshotPart, lambda part: changed(part, blob=part.blob[:-1]), "checksum does not match"),
         (SnapshotPart, stored(lambda state: with_tasks(state, 40)), "none that folding leads to"),
+        *[
+            (SnapshotPart, stored(with_attempts(column, more)), "none that folding leads to")
+            for column, more in [("tasks", 40), ("visits", 1), ("visits", -1), ("rollouts", 1.0), ("last_step", 9)]
+        ],
         (SnapshotPart, stored(lambda state: replace(state, step=9)), "stands at step 9"),
         (SnapshotPart, stored(lambda state: replace(state, epoch=9)), "has epoch 9"),
         (

@@ -5,7 +5,7 @@
 The header holds the scalars, those of the belief under "belief", and name, type and shape of each array. JSON writes
 floats so that they read back exactly. Spaces end the header, so that the arrays begin at a multiple of 8 bytes and can
 be used where they lie; those with the larger numbers come first. The belief names and checks its own arrays; those of
-the open step begin with "open_".
+the attempts begin with "attempts_", those of the open step with "open_".
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bots_service.core import attempts
 from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
@@ -31,7 +32,7 @@ _HEAD = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")
 _TYPES = ("<f8", "<i4", "<u8", "|b1")
 _ALIGNED = 8  # bytes of the largest number
-_OPEN = "open_"  # begins the names of the open step's arrays
+_OTHERS = ("attempts_", "open_")  # begin the names of the arrays that are not the belief's
 
 
 def encode_state(state: RunState) -> bytes:
@@ -55,7 +56,8 @@ def encode_state(state: RunState) -> bytes:
         "open_made_at": waiting.made_at,
         "open_effective": evidence.effective,
     }
-    largest_first = sorted({**arrays, **open_arrays}.items(), key=lambda named: -named[1].itemsize)
+    tried = attempts.encoded(state.attempts)
+    largest_first = sorted({**arrays, **tried, **open_arrays}.items(), key=lambda named: -named[1].itemsize)
     return pack(head, dict(largest_first))
 
 
@@ -68,15 +70,17 @@ def decode_state(blob: bytes) -> RunState:
     header, arrays = unpack(blob)
     try:
         settings = _settings_of(json.dumps(header["settings"]))
-        believed = {name: array for name, array in arrays.items() if not name.startswith(_OPEN)}
-        waiting = {name: array for name, array in arrays.items() if name.startswith(_OPEN)}
+        believed = {name: array for name, array in arrays.items() if not name.startswith(_OTHERS)}
+        others = {name: array for name, array in arrays.items() if name.startswith(_OTHERS)}
+        require_arrays(others, {**attempts.shapes(others), **_open_shapes(others)})
         return RunState(
             epoch=as_count(header["epoch"]),
             seq=as_count(header["seq"]),
             step=as_count(header["step"]),
             settings=settings,
             belief=KINDS[settings.belief].decoded(header["belief"], believed),
-            open_step=_open_step(header, waiting),
+            attempts=attempts.decoded(others),
+            open_step=_open_step(header, others),
             totals=_totals(header["totals"]),
         )
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSettingsError) as error:
@@ -89,14 +93,13 @@ def _settings_of(text: str) -> RunSettings:
     return settings_from(json.loads(text))
 
 
-def _open_step(header: dict[str, Any], arrays: Arrays) -> OpenStep:
+def _open_shapes(arrays: Arrays) -> dict[str, tuple[str, int]]:
     size = len(arrays["open_tasks"])
-    wanted: dict[str, tuple[Any, ...]] = {
-        **{f"open_{name}": ("<f8", size) for name in ("successes", "failures")},
-        **{f"open_{name}": ("<i4", size) for name in ("tasks", "made_at")},
-        "open_effective": ("|b1", size),
-    }
-    require_arrays(arrays, wanted)
+    types = {"successes": "<f8", "failures": "<f8", "tasks": "<i4", "made_at": "<i4", "effective": "|b1"}
+    return {f"open_{name}": (kind, size) for name, kind in types.items()}
+
+
+def _open_step(header: dict[str, Any], arrays: Arrays) -> OpenStep:
     evidence = Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures", "effective")))
     late, expired = as_count(header["open_late"]), as_count(header["open_expired"])
     return OpenStep(evidence, arrays["open_made_at"], late, expired)

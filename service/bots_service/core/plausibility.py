@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bots_service.core.attempts import are_possible
 from bots_service.core.belief.capability import LARGEST_CAPABILITY
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, are_within, is_within
@@ -71,6 +72,7 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         and (totals.rollouts > 0) == (totals.reported > 0)
         and is_within(totals.successes, totals.rollouts)
         and state.belief.is_possible(state.settings, state.step, size)
+        and are_possible(state.attempts, state.step, size.tasks, reported=totals.reported, rollouts=totals.rollouts)
         and is_possible_evidence(waiting.evidence, tasks=size.tasks)
         and are_within(waiting.made_at, max(0, state.step - state.belief.longest_lag), state.step)
     )

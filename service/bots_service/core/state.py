@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.attempts import Attempts, no_attempts, with_step
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
+from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import RunSettings, settings_from
 
 
@@ -120,6 +122,7 @@ class RunState:
     seq: the last entry that is folded in.
     step: how many steps closed in the present history.
     belief: about every task of the dataset.
+    attempts: how often the closed steps tried each task.
     open_step: evidence that waits for its step to close.
     """
 
@@ -128,6 +131,7 @@ class RunState:
     step: int
     settings: RunSettings
     belief: Belief
+    attempts: LayeredRows[Attempts]
     open_step: OpenStep
     totals: Totals
 
@@ -142,23 +146,23 @@ class RunState:
         """How much memory the arrays of the state take."""
         evidence, made_at = self.open_step.evidence, self.open_step.made_at
         waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
-        return self.belief.nbytes + sum(array.nbytes for array in waiting)
+        return self.belief.nbytes + self.attempts.nbytes + sum(array.nbytes for array in waiting)
 
     @property
     def fold_numbers(self) -> int:
         """About how many numbers the fold of one report touches."""
-        return self.belief.fold_numbers + 4 * len(self.open_step.evidence)
+        return self.belief.fold_numbers + 4 * (len(self.open_step.evidence) + len(self.attempts.recent))
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        waiting = self.open_step.evidence.tasks
-        return (len(waiting) == 0 or bool(waiting.max() < len(pool))) and self.belief.fits(pool)
+        known = (self.open_step.evidence.tasks, self.attempts.settled.tasks, self.attempts.recent.tasks)
+        return all(tasks.max(initial=-1) < len(pool) for tasks in known) and self.belief.fits(pool)
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, nothing_open(), Totals())
+    return RunState(0, 0, 0, settings, belief, no_attempts(), nothing_open(), Totals())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -233,7 +237,8 @@ def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally)
         whole=whole,
         rollouts=closed.rollouts_per_task or 0.0,
     )
-    return replace(closed, belief=state.belief.fold(pool, step, state.settings))
+    belief = state.belief.fold(pool, step, state.settings)
+    return replace(closed, belief=belief, attempts=with_step(state.attempts, whole, closed.step))
 
 
 def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0) -> Receipt:

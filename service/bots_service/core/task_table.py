@@ -20,7 +20,7 @@ class TaskTable:
     alpha, beta: [n] of the Beta distribution, or of that with the same mean and variance.
     mean: [n] expected success probability; low, high: [n] its 5 % and 95 % quantiles.
     evidence: [n] pseudo-counts beyond what the belief began with.
-    last_step: [n] the last step that brought evidence of the task; 0 where none did lately.
+    last_step: [n] the last step that brought evidence of the task; 0 where none did.
     """
 
     tasks: Tasks
@@ -46,7 +46,7 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
         low=low,
         high=high,
         evidence=distributions.evidence,
-        last_step=state.belief.last_steps(tasks),
+        last_step=state.attempts.of(tasks).last_step,
     )
 
 
@@ -56,7 +56,7 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
     if name == "index":
         values = tasks.astype(float)
     elif name == "last_step":
-        values = state.belief.last_steps(tasks).astype(float)
+        values = state.attempts.of(tasks).last_step.astype(float)
     else:
         distributions = state.belief.distributions(pool, tasks)
         values = distributions.evidence if name == "evidence" else distributions.mean

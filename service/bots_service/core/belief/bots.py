@@ -75,10 +75,6 @@ class BotsBelief:
         """[n] of the given tasks."""
         return self._summed(pool, tasks, self.tried.counts_of(tasks))
 
-    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
-        """[n] the number of the last step that brought evidence of each task; 0 where none did lately."""
-        return self.tried.last_steps(tasks)
-
     def _summed(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> Betas:
         """[n] of tasks with this evidence of their own, [2, n]."""
         # Making room for ten million profiles takes long, and here it would be for nobody.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.checks import Arrays
@@ -165,10 +164,6 @@ class Belief(Protocol):
         """[n] of the given tasks."""
         ...
 
-    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
-        """[n] the number of the last step that brought evidence of each task; 0 where none did, or long ago."""
-        ...
-
     # --- what it says of itself --------------------------------------------------------------------------------------
 
     @property
@@ -207,7 +202,10 @@ class Belief(Protocol):
     # --- its bytes ---------------------------------------------------------------------------------------------------
 
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
-        """Return a header of plain values and the arrays; no array's name begins with "open_". Inverse of `decoded`."""
+        """Return a header of plain values and the arrays. Inverse of `decoded`.
+
+        No array's name begins with "attempts_" or "open_".
+        """
         ...
 
     @classmethod

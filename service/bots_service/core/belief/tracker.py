@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.belief.logit_normals import LogitNormals
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
-from bots_service.core.belief.rows import LayeredRows, TaskRows
 from bots_service.core.belief.tracker_filter import (
     Effects,
     LaggedEvidence,
@@ -22,6 +21,7 @@ from bots_service.core.belief.tracker_filter import (
 from bots_service.core.checks import Arrays, are_within, as_count, require_arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
+from bots_service.core.rows import LayeredRows, TaskRows
 
 if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
     from bots_service.core.run_settings import RunSettings
@@ -131,10 +131,6 @@ class TrackerBelief:
     def distributions(self, pool: Pool, tasks: Tasks) -> LogitNormals:
         """[n] of the given tasks."""
         return self._of_rows(pool, self.residuals.of(tasks))
-
-    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
-        """[n] the number of the last step that brought evidence of each task; 0 where none did."""
-        return self.residuals.of(tasks).last_step
 
     def _of_rows(self, pool: Pool, rows: Residuals) -> LogitNormals:
         profiles = pool.profile_of.take(rows.tasks).astype(np.int64)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.capability import LARGEST_CAPABILITY, with_implied
-from bots_service.core.belief.rows import LayeredRows, TaskRows
 from bots_service.core.checks import LARGEST_SUM, are_within, is_within
 from bots_service.core.evidence import Evidence
+from bots_service.core.rows import LayeredRows, TaskRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,6 @@ class Tried(LayeredRows[Rows]):
         They may be negative; they are 0 for tasks that were not tried lately.
         """
         return self.scale * self.of(tasks).counts
-
-    def last_steps(self, tasks: Tasks) -> NDArray[np.int32]:
-        """Return the number of the last step that brought evidence of each task; 0 where none did lately."""
-        return self.of(tasks).last_step
 
     def aged(self, kept: float, *, step: int) -> "Tried":
         """Return the evidence one step later, when the step of this number closes."""

@@ -1,4 +1,4 @@
-"""Tables with a row for each task that was tried: sorted, never changed, cheap to add to."""
+"""Tables with a row for each of some tasks: sorted, never changed, cheap to add to."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -103,6 +103,11 @@ class LayeredRows(Generic[RowsT]):
     def whole(self) -> RowsT:
         """All rows in one table."""
         return self.settled.overlaid(self.recent)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the arrays take."""
+        return sum(column.nbytes for rows in (self.settled, self.recent) for column in rows)
 
     @property
     def most_recent(self) -> int:

@@ -1,0 +1,109 @@
+"""How often each task was tried: what a run's state knows of it, against a plain count."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from bots_service.core.arrays import frozen
+from bots_service.core.attempts import are_possible, no_attempts, with_step
+from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.rows import FEW_ROWS
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import RunState
+from tests.core.journals import DenseRun, Story, pool_of, replay, report_of, stories
+
+POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75))
+KINDS = ["bots", "tracker"]
+
+
+def counted(state: RunState) -> dict[int, tuple[int, float, int]]:
+    """Return visits, rollouts and last step of each task that was tried."""
+    tasks, *columns = (column.tolist() for column in state.attempts.whole)
+    return dict(zip(tasks, zip(*columns, strict=True), strict=True))
+
+
+@given(stories())
+def test_each_task_s_visits_rollouts_and_last_step_are_those_of_the_closed_steps(story: Story):
+    dense = DenseRun(story.pool, story.settings)
+    for entry in story.entries:
+        dense.take(entry)
+    state, _ = story.replayed()
+    assert counted(state) == {task: pytest.approx(one, rel=1e-12) for task, one in dense.attempts.items()}
+    everyone = np.arange(len(story.pool), dtype=np.int32)
+    assert (state.attempts.of(everyone).visits > 0).tolist() == [task in dense.attempts for task in everyone.tolist()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_of_a_step_are_one_visit_late_ones_count_when_they_come_and_open_ones_not_yet(kind: str):
+    bodies = [
+        report_of((0, 1.0, 3.0), (1, 4.0, 0.0)),
+        report_of((1, 0.5, 1.0), close=False),
+        report_of((1, 1.0, 1.0), (1, 2.0, 0.0), close=True),
+        report_of((0, 3.0, 1.0), made_at=0),
+        report_of((2, 1.0, 1.0), close=False),
+    ]
+    state = replay(POOL, bodies, settings_from({"belief": kind}))
+    assert counted(state) == {0: (2, 8.0, 3), 1: (2, 9.5, 2)}
+    assert counted(decode_state(encode_state(state))) == counted(state)
+
+
+def test_what_came_too_late_to_count_is_no_attempt():
+    bodies = [report_of((0, 1.0, 1.0)), *[report_of(close=True)] * 64, report_of((1, 1.0, 1.0), made_at=0)]
+    state = replay(POOL, bodies, settings_from({}))
+    assert (state.open_step.expired, counted(state)) == (1, {0: (1, 2.0, 1)})
+
+
+def test_a_task_that_the_belief_forgot_is_still_known_to_have_been_tried():
+    bodies = [report_of((2, 1.0, 1.0)), *[report_of((0, 1.0, 1.0))] * 127]
+    state = replay(POOL, bodies, settings_from({"forgetting": 1.0, "implicit_weight": 0.0}))
+    assert state.belief.own_tasks.tolist() == [0]
+    assert counted(state) == {0: (127, 254.0, 128), 2: (1, 2.0, 1)}
+    smaller = pool_of((0.25, 0.75), (0.5, 0.875))
+    assert state.belief.fits(smaller)
+    assert not state.fits(smaller)
+
+
+def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
+    rng, attempts, size = np.random.default_rng(8), no_attempts(), 20_000
+    visits, rollouts, last_step = np.zeros(size, np.int64), np.zeros(size), np.zeros(size, np.int64)
+    for step in range(1, 60):
+        tasks = np.sort(rng.choice(size, 400, replace=False)).astype(np.int32)
+        solved = rng.integers(0, 17, 400) / 2
+        evidence = Evidence(frozen(tasks), frozen(solved), frozen(8.5 - solved), np.ones(400, bool))
+        attempts = with_step(attempts, evidence if step % 7 else no_evidence(), step)
+        if step % 7:
+            visits[tasks] += 1
+            rollouts[tasks] += 8.5
+            last_step[tasks] = step
+    assert min(len(attempts.settled), len(attempts.recent)) > 0
+    assert len(attempts.settled) > FEW_ROWS
+    found = attempts.of(np.arange(size, dtype=np.int32))
+    np.testing.assert_array_equal([found.visits, found.rollouts, found.last_step], [visits, rollouts, last_step])
+    told, rolled = int(visits.sum()), float(rollouts.sum())
+    assert are_possible(attempts, 59, size, reported=told, rollouts=rolled)
+    assert not are_possible(attempts, 59, size, reported=told + 1, rollouts=rolled)
+    assert not are_possible(attempts, 59, size, reported=told, rollouts=rolled * 1.001)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("tasks", 3),
+        ("tasks", -1),
+        ("visits", 0),
+        ("visits", 3),
+        ("rollouts", 0.0),
+        ("rollouts", np.nan),
+        ("last_step", 0),
+    ],
+)
+def test_attempts_that_no_journal_leads_to_are_not_possible(column, value):
+    attempts = replay(POOL, [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0))], settings_from({})).attempts
+    assert are_possible(attempts, 2, len(POOL), reported=2, rollouts=4.0)
+    changed = getattr(attempts.recent, column).copy()
+    changed[-1] = value
+    wrong = replace(attempts, recent=replace(attempts.recent, **{column: changed}))
+    assert not are_possible(wrong, 2, len(POOL), reported=2, rollouts=4.0)
