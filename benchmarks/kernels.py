@@ -6,6 +6,7 @@ same). What the service builds once per dataset is built before the clock starts
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class KernelRow:
 
     operation: "select 512", "update 512" or "update 32".
     steps, batch: the history. profiles: of the pool. tried: tasks with evidence of their own.
-    theirs: None where the published selector could not be fetched.
+    ours: with BOTS's belief; tracker: with the other kind; theirs: None where the published selector was not fetched.
     """
 
     operation: str
@@ -52,7 +53,13 @@ class KernelRow:
     batch: int
     tried: int
     ours: Timing
+    tracker: Timing
     theirs: Timing | None
+
+    @property
+    def tracker_cost(self) -> float:
+        """The tracker's median over ours."""
+        return self.tracker.median_ms / self.ours.median_ms
 
     @property
     def times_faster(self) -> float | None:
@@ -62,13 +69,14 @@ class KernelRow:
 
 def measure_kernels(grid: KernelGrid, published: PublishedState | None) -> Iterator[list[KernelRow]]:
     """Yield the rows of each pool and history; there are `cells(grid)`."""
-    settings = RunSettings(rollouts_per_task=16)
+    settings, tracking = RunSettings(rollouts_per_task=16), RunSettings(belief="tracker")
     for tasks in grid.sizes:
         for references in ("k/16", "real"):
             grounds = make_grounds(tasks, references)
             theirs = None if published is None else published.over(grounds.rates, settings)
             for steps, batch in grid.histories:
                 state = train(grounds, settings, steps=steps, batch=batch)
+                tracked = train(grounds, tracking, steps=steps, batch=batch)
                 if theirs is not None:
                     set_posterior(theirs, state, grounds)
                 yield [
@@ -82,7 +90,7 @@ def measure_kernels(grid: KernelGrid, published: PublishedState | None) -> Itera
                         len(state.belief.own_tasks),
                         *timings,
                     )
-                    for operation, timings in measure_state(state, grounds, theirs, grid.patience)
+                    for operation, timings in measure_state(state, tracked, grounds, theirs, grid.patience)
                 ]
 
 
@@ -99,37 +107,38 @@ def set_posterior(theirs: Any, state: RunState, grounds: Grounds) -> None:
 
 
 def measure_state(
-    state: RunState, grounds: Grounds, theirs: Any, patience: Patience
-) -> Iterator[tuple[str, tuple[Timing, Timing | None]]]:
+    state: RunState, tracked: RunState, grounds: Grounds, theirs: Any, patience: Patience
+) -> Iterator[tuple[str, tuple[Timing, Timing, Timing | None]]]:
     """Time select, then the updates: theirs changes its posterior, so its cost of a select is taken first."""
     turn = iter(range(10**9))
 
-    def select_ours() -> Tasks:
+    def select_ours(state: RunState) -> Tasks:
         # Like theirs, and like the service, each selection seeds a generator of its own.
         return select(state, grounds, SELECTED, np.random.default_rng([1, next(turn)]))
 
     def select_theirs() -> Any:
         return theirs.get_indices(SELECTED)
 
-    yield f"select {SELECTED}", _compare(select_ours, select_theirs, theirs, patience)
+    ours = (partial(select_ours, state), partial(select_ours, tracked))
+    yield f"select {SELECTED}", _compare(*ours, select_theirs, theirs, patience)
     for batch in UPDATED:
         rng = np.random.default_rng([2, batch])
         evidence = outcomes(grounds, np.sort(select(state, grounds, batch, rng)), state.step, rng)
         indices, rates = evidence.tasks.tolist(), (evidence.successes / 16).tolist()
 
-        def update_ours(evidence: Any = evidence) -> RunState:
-            return report(state, evidence, grounds)
-
         def update_theirs(indices: list[int] = indices, rates: list[float] = rates) -> None:
             theirs.feedback(indices, rates)
 
-        yield f"update {batch}", _compare(update_ours, update_theirs, theirs, patience)
+        updates = (partial(report, state, evidence, grounds), partial(report, tracked, evidence, grounds))
+        yield f"update {batch}", _compare(*updates, update_theirs, theirs, patience)
 
 
 def _compare(
-    ours: Callable[[], object], their: Callable[[], object], theirs: Any, patience: Patience
-) -> tuple[Timing, Timing | None]:
-    if theirs is None:
-        return in_turn([ours], patience)[0], None
-    first, second = in_turn([ours, their], patience)
-    return first, second
+    bots: Callable[[], object],
+    tracker: Callable[[], object],
+    their: Callable[[], object],
+    theirs: Any,
+    patience: Patience,
+) -> tuple[Timing, Timing, Timing | None]:
+    timings = in_turn([bots, tracker, *([] if theirs is None else [their])], patience)
+    return timings[0], timings[1], None if theirs is None else timings[2]

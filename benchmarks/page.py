@@ -27,10 +27,11 @@ KERNELS = """
 ## Kernels
 
 Median milliseconds of one call; `k/16`: pass rates of two references as sixteenths, `real`: as real numbers, where
-every task is a profile of its own. `tried`: tasks with evidence of their own.
+every task is a profile of its own. `tried`: tasks with evidence of their own. `tracker`: the other kind of belief;
+`times faster`: BOTS against trinity-rft.
 
-| operation | references | tasks | history | tried | BOTS | trinity-rft | times faster |
-|---|---|---|---|---|---|---|---|
+| operation | references | tasks | history | tried | BOTS | tracker | trinity-rft | times faster |
+|---|---|---|---|---|---|---|---|---|
 """
 LOADS = """
 ## Service
@@ -118,7 +119,7 @@ def _row(*cells: object) -> str:
 def _kernel(row: KernelRow) -> str:
     theirs = ("", "") if row.theirs is None else (f"{row.theirs.median_ms:,.2f}", f"{row.times_faster:.1f}")
     place: Iterable[object] = (row.operation, row.references, f"{row.tasks:,}", history_name(row), f"{row.tried:,}")
-    return _row(*place, f"{row.ours.median_ms:,.2f}", *theirs)
+    return _row(*place, f"{row.ours.median_ms:,.2f}", f"{row.tracker.median_ms:,.2f}", *theirs)
 
 
 def _load(row: LoadRow) -> str:

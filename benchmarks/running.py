@@ -138,9 +138,7 @@ def import_pool(service: Service, dataset: str, rates: Floats) -> float:
     return time.perf_counter() - start
 
 
-def make_run(service: Service, dataset: str, run: str, *, lease_seconds: float) -> None:
-    """Make a run."""
-    answer = httpx.put(
-        f"{service.url}/datasets/{dataset}/runs/{run}", json={"lease_seconds": lease_seconds}, timeout=30
-    )
+def make_run(service: Service, dataset: str, run: str, **settings: float | str) -> None:
+    """Make a run with these settings."""
+    answer = httpx.put(f"{service.url}/datasets/{dataset}/runs/{run}", json=settings, timeout=30)
     answer.raise_for_status()

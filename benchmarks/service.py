@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.bench import Bench, LoadRow, ShareRow
 from benchmarks.pools import make_rates
@@ -58,9 +58,14 @@ async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -
         if tasks == min(grid.pools):
             for count, spread, callers in itertools.product(grid.counts, grid.runs, grid.callers):
                 yield await bench.reports(count, runs[:spread], callers)
+            tracked = [f"tracked-{number}" for number in range(max(grid.runs))]
+            for run in tracked:
+                make_run(service, dataset, run, lease_seconds=LEASE_S, belief="tracker")
+            row = await bench.reports(min(grid.counts), tracked, max(grid.callers))
+            yield replace(row, operation=f"{row.operation}, tracker")
 
 
 def rows_of(grid: ServiceGrid, *, loads: bool) -> int:
     """Return how many rows there will be."""
     each = len(grid.counts) * len(grid.runs) * len(grid.callers) if loads else 0
-    return len(grid.pools) * (1 + len(grid.counts) + each) + each
+    return len(grid.pools) * (1 + len(grid.counts) + each) + each + loads

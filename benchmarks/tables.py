@@ -18,13 +18,13 @@ def print_kernels(console: Console, rows: list[KernelRow], topk: str | None) -> 
     table = _table(
         f"Kernels {baseline}; medians in ms (least to most)",
         ["operation", "references"],
-        ["tasks", "profiles", "history", "tried", "bots", "trinity-rft", "times faster"],
+        ["tasks", "profiles", "history", "tried", "bots", "tracker", "trinity-rft", "times faster"],
     )
     for row in rows:
         factor = "" if row.times_faster is None else f"{row.times_faster:.1f}"
         table.add_row(
             *(row.operation, row.references, _short(row.tasks), f"{row.profiles:,}", history_name(row)),
-            *(f"{row.tried:,}", _timing(row.ours), _timing(row.theirs), factor),
+            *(f"{row.tried:,}", _timing(row.ours), _timing(row.tracker), _timing(row.theirs), factor),
         )
     console.print(table)
 

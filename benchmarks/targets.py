@@ -73,6 +73,14 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
     ]
     measured, where = max(growth, default=(None, ""))
     yield Target("select at 1e7 compared with 1e5", 3, False, "x the cost", measured, where)
+    for operation, wanted in (("select 512", 1.5), ("update 512", 8.0), ("update 32", 5.0)):
+        costs = [
+            (row.tracker_cost, _where(row))
+            for row in rows
+            if row.operation == operation and row.references == "k/16" and row.tasks == MILLION
+        ]
+        measured, where = max(costs, default=(None, ""))
+        yield Target(f"{operation} by the tracker, 1e6", wanted, False, "x BOTS's cost", measured, where)
 
 
 def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:
@@ -85,7 +93,11 @@ def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:
     )
     yield Target("select(32) over HTTP, 1e5", 400, True, "/s", peak, where)
     reports = [row.per_second for row in loads if row.operation == "report 32" and row.callers == 64 and row.runs == 50]
-    yield Target("report(32) over HTTP", 1000, True, "/s", min(reports, default=None), "64 callers, 50 runs")
+    fewest = min(reports, default=None)
+    yield Target("report(32) over HTTP", 1000, True, "/s", fewest, "64 callers, 50 runs")
+    tracked = min((row.per_second for row in loads if row.operation == "report 32, tracker"), default=None)
+    share = None if tracked is None or fewest is None else tracked / fewest
+    yield Target("report(32) over HTTP by the tracker", 0.7, True, "x BOTS's rate", share, "64 callers, 50 runs")
 
 
 def _import_targets(rows: Iterable[Row]) -> Iterator[Target]:
