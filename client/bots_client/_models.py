@@ -86,7 +86,8 @@ class Receipt:
 class Settings:
     """How a run believes, forgets and selects (symbols of the paper, arXiv:2510.26374).
 
-    belief: the kind of belief: bots.
+    belief: the kind of belief: bots or tracker. The tracker ignores forgetting, implicit_weight, prior, capability and
+        capability_momentum.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: as many as reported tasks had.
@@ -153,6 +154,7 @@ class Run:
 
     step: closed steps; seq: journal entries; epoch: how often it was rewound.
     capability: of the model, on the scale of its references; None before the first closed step, or without references.
+    estimates: what the belief estimates about the model, by name, such as capability, or ability and velocity.
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     degraded: other replicas of the service may know a newer state and more tasks in flight.
@@ -166,6 +168,7 @@ class Run:
     epoch: int = 0
     settings: Settings = field(default_factory=Settings)
     capability: float | None = None
+    estimates: Mapping[str, float] = field(default_factory=dict)
     rollouts_per_task: float | None = None
     pending: int = 0
     leased: int = 0

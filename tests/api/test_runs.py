@@ -39,6 +39,21 @@ async def test_a_run_tells_that_without_references_its_choice_brings_little_unti
     assert (await http.get("/datasets/bare/runs/default")).json()["advice"] == []
 
 
+async def test_a_run_shows_what_its_belief_estimates_about_the_model(http):
+    await make_dataset(http)
+    tracked = "/datasets/guru/runs/tracked"
+    made = (await http.put(tracked, json={"belief": "tracker"})).json()
+    assert (made["capability"], made["estimates"]["ability"]) == (None, 0)
+    assert (await http.get(RUN)).json()["estimates"] == {}
+    for run in ("default", "tracked"):
+        await report(http, *(solved(number, successes=16, trials=16) for number in range(4)), run=run)
+    by_bots, by_tracker = [(await http.get(path)).json() for path in (RUN, tracked)]
+    assert by_bots["estimates"] == {"capability": by_bots["capability"]}
+    assert by_tracker["capability"] is None
+    assert by_tracker["estimates"]["ability"] > 0  # all rollouts succeeded
+    assert (await http.get("/datasets/guru/runs")).json()["runs"] == [by_bots, by_tracker]
+
+
 async def test_a_run_tells_the_rollouts_per_task_in_use_beside_the_setting(http):
     await make_dataset(http)
 

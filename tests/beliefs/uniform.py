@@ -98,6 +98,9 @@ class UniformBelief:
     def capability(self) -> float | None:
         return None
 
+    def estimates(self, pool: Pool) -> dict[str, float]:
+        return {}
+
     def forgotten_share(self, settings: RunSettings) -> float:
         return 0.0
 

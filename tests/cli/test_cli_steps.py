@@ -50,6 +50,17 @@ def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, pool):
         assert readable.strip()
 
 
+def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
+    bots.ok("runs", "create", pool, "tracked", "--belief", "tracker")
+    bots.ok("report", pool, "p1=16/16", "p2=16/16", "--run", "tracked")
+    estimates = bots("runs", "show", pool, "tracked", "--json").json["estimates"]
+    lines = bots.ok("runs", "show", pool, "tracked").splitlines()
+    shown = {line.split("  ")[0].strip(): line.split()[-1] for line in lines if line.strip()}
+    assert estimates["ability"] > 0
+    for name, value in estimates.items():
+        assert float(shown[name.replace("_", " ")]) == pytest.approx(value, rel=1e-3)
+
+
 def test_tasks_are_found_by_a_part_of_their_id(bots, client, pool):
     found = bots("tasks", pool, "--search", "P2", "--json").json
     assert ([task["id"] for task in found["tasks"]], found["matching"]) == (["p2"], 1)

@@ -35,6 +35,7 @@ RUN: dict[str, Any] = {
     "step": 12,
     "seq": 14,
     "capability": 0.4,
+    "estimates": {"capability": 0.4},
     "pending": 2,
     "leased": 3,
     "degraded": True,

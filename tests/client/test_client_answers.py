@@ -20,6 +20,7 @@ def test_a_dataset_is_read_in_full(serve, connect):
 
 def test_a_run_is_read_in_full(serve, connect):
     run = connect(serve(answer(RUN))).run("guru")
+    assert run.estimates == {"capability": 0.4}
 
     assert (run.settings.prior, run.settings.rollouts_per_task, run.settings.tasks_per_step) == ((1.0, 2.0), 8.0, 32)
     assert run.totals == Totals(

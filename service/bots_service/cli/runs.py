@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 def _settings(
     *,
-    belief: Annotated[str | None, typer.Option(help="Kind of belief: bots.")] = None,
+    belief: Annotated[str | None, typer.Option(help="Kind of belief: bots or tracker.")] = None,
     forgetting: Annotated[
         float | None, typer.Option(help="Forgetting factor lambda: share of past evidence dropped at each step.")
     ] = None,
@@ -173,7 +173,7 @@ def described(run: "Run") -> dict[str, str]:
         "created": moment(run.created_at) + (f", from {fork.run} at step {fork.step}" if fork else ""),
         "step": count(run.step) + (f", with {tasks_told(run.pending)} in the open one" if run.pending else ""),
         "epoch": f"{run.epoch}, entry {run.seq} of the journal",
-        "capability": number(run.capability),
+        **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
         "reported": f"{tasks_told(totals.reported)}, {count(totals.effective)} effective (ETR {ratio(run)})",
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
         "a task": f"{number(run.rollouts_per_task)} rollouts",

@@ -15,14 +15,17 @@ StrategyName = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "eas
 class RunSettings:
     """How one run believes, forgets and selects.
 
-    belief: the kind of belief; `core/belief/kinds.py` lists them.
-    forgetting: lambda, the share of the past that each step drops, in [0, 1].
-    implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
+    belief: kind of belief, "bots" or "tracker". The tracker learns what others need settings for.
+    forgetting: lambda, the share of the past that each step drops, in [0, 1]; belief "bots" only.
+    implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1]; belief "bots" only.
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: the mean of the tasks reported.
+        The tracker learns nothing from it; both use it for the probability that a task is effective.
     target: p*, the success probability to look for, in [0, 1].
-    prior: alpha_0 and beta_0 of every task, each in [0.001, 1e6].
-    capability: how the model's place along the references is found; "paper" divides means of a batch.
-    capability_momentum: gamma, how much each step keeps of what earlier batches say of it, in [0, 1].
+    prior: alpha_0 and beta_0 of every task, each in [0.001, 1e6]; belief "bots" only.
+    capability: how the model's place along the references is found; "paper" divides means of a batch. Belief "bots"
+        only.
+    capability_momentum: gamma, how much each step keeps of what earlier batches say of it, in [0, 1]; belief "bots"
+        only.
     strategy: how tasks are chosen.
     temperature: tau of the softmax strategy, > 0.
     seed: of every draw; the same seed, journal and calls give the same selections.

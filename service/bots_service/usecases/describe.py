@@ -37,6 +37,7 @@ class RunDescription:
 
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    estimates: what the belief estimates about the model in training, by name.
     advice: what to know about the run, in sentences.
     """
 
@@ -45,6 +46,7 @@ class RunDescription:
     state: RunState
     leased: int
     degraded: bool
+    estimates: dict[str, float]
     advice: tuple[str, ...]
 
 
@@ -71,8 +73,15 @@ class DescribeRun:
         newest = await self.catch_up.newest_or_known(run)
         leased = await self.leases.leased(run.row)
         state, dataset = newest.state, run.dataset
-        told = advice(state, dataset.pool)
-        return RunDescription(dataset.row.name, run.row, state, len(leased), newest.degraded, told)
+        return RunDescription(
+            dataset=dataset.row.name,
+            row=run.row,
+            state=state,
+            leased=len(leased),
+            degraded=newest.degraded,
+            estimates=state.belief.estimates(dataset.pool),
+            advice=advice(state, dataset.pool),
+        )
 
     async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
         """Return up to `limit` runs by name, beginning behind `after`.

@@ -136,4 +136,12 @@ def _kept(
 def _fresh(opened: OpenDataset, row: RunRow, begin: RunState) -> RunDescription:
     """Return a run as it begins: nobody has leased its tasks, and no replica can know a newer state."""
     state = replace(begin, seq=row.head, epoch=row.epoch)
-    return RunDescription(opened.row.name, row, state, 0, degraded=False, advice=advice(state, opened.pool))
+    return RunDescription(
+        dataset=opened.row.name,
+        row=row,
+        state=state,
+        leased=0,
+        degraded=False,
+        estimates=state.belief.estimates(opened.pool),
+        advice=advice(state, opened.pool),
+    )

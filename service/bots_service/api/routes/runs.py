@@ -96,6 +96,8 @@ class Run(Struct, frozen=True):
     """The present state of a run.
 
     settings: the settings in use.
+    estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. Belief
+        `bots`: `capability`. Belief `tracker`: see docs/tracker.md.
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
     leased: tasks in flight.
@@ -112,6 +114,7 @@ class Run(Struct, frozen=True):
     step: int
     seq: int
     capability: float | None
+    estimates: dict[str, float]
     rollouts_per_task: float | None
     pending: int
     leased: int
@@ -133,6 +136,7 @@ class Run(Struct, frozen=True):
             step=state.step,
             seq=state.seq,
             capability=state.belief.capability,
+            estimates=run.estimates,
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
             leased=run.leased,
@@ -196,6 +200,7 @@ EXAMPLE = Run(
     step=12,
     seq=12,
     capability=0.31,
+    estimates={"capability": 0.31},
     rollouts_per_task=8.0,
     pending=0,
     leased=64,

@@ -52,6 +52,10 @@ class BotsBelief:
         """How many steps late evidence may come: as many as are remembered."""
         return len(self.past)
 
+    def estimates(self, pool: Pool) -> dict[str, float]:  # noqa: ARG002 - other kinds need it
+        """Return the capability, once there is one."""
+        return {} if self.capability is None else {"capability": self.capability}
+
     def forgotten_share(self, settings: "RunSettings") -> float:
         """Return lambda."""
         return settings.forgetting

@@ -171,6 +171,10 @@ class Belief(Protocol):
         """Where the model stands along the references (c); None if that is not known, or not estimated by this kind."""
         ...
 
+    def estimates(self, pool: Pool) -> dict[str, float]:
+        """Return what the belief estimates about the model in training, by name; empty if it estimates nothing yet."""
+        ...
+
     def forgotten_share(self, settings: "RunSettings") -> float:
         """Return which share of a task's evidence each step drops, in [0, 1]."""
         ...

@@ -153,6 +153,17 @@ class TrackerBelief:
         """None: the tracker has an ability instead, which no reference bounds."""
         return None
 
+    def estimates(self, pool: Pool) -> dict[str, float]:
+        """Return the means of the effects, in logits (the velocity: a step), and the three learned variances."""
+        slopes = (f"slope_{place}" for place in range(1, pool.models + 1))
+        offsets = (f"tag_offset_{tag}" for tag in pool.offset_tags)
+        effects = ("ability", *slopes, "unknown_offset", *offsets, "velocity")
+        variances = ("untried_variance", "residual_drift", "ability_drift")
+        return {
+            **dict(zip(effects, self.effects.mean.tolist(), strict=True)),
+            **dict(zip(variances, self.variances.estimates, strict=True)),
+        }
+
     def forgotten_share(self, settings: "RunSettings") -> float:  # noqa: ARG002 - it learns how fast tasks change
         """Return 0: nothing is dropped; what is known of a task grows less certain."""
         return 0.0

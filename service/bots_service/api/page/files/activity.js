@@ -1,16 +1,17 @@
-// The activity of a run: selections in flight, the newest entries of its journal, its settings.
+// The activity of a run: selections in flight, the newest entries of its journal, its estimates and settings.
 
 import { element, fill, table } from "./dom.js";
-import { ago, count, moment, tellTimes } from "./format.js";
+import { ago, count, moment, precise, tellTimes } from "./format.js";
 import { get } from "./service.js";
 
 const ENTRIES = 20;
 const GROUPS = 8;
 
-/** Return the three cards: {nodes, refresh}. path: of the run. */
+/** Return the four cards: {nodes, refresh}. path: of the run. */
 export function activity(path) {
   const flight = card("In flight");
   const journal = card("Journal");
+  const estimates = card("Estimates");
   const settings = card("Settings");
   let shown = "";
 
@@ -23,13 +24,14 @@ export function activity(path) {
       ]);
       fill(flight.body, leased(leases));
       fill(journal.body, journalTable(entries));
+      fill(estimates.body, estimatesList(run));
       fill(settings.body, settingsList(run));
       shown = version;
     }
     tellTimes(flight.body);
     tellTimes(journal.body);
   }
-  const left = element("div", { class: "stack" }, flight.node, settings.node);
+  const left = element("div", { class: "stack" }, flight.node, estimates.node, settings.node);
   return { nodes: [left, journal.node], refresh };
 }
 
@@ -86,6 +88,15 @@ function settingsList({ settings, forked_from: parent, created_at: created }) {
   ]);
   if (parent) pairs.push(["forked from", `${parent.run}, step ${count(parent.step)}`]);
   pairs.push(["made", moment(created)]);
+  return pairsList(pairs);
+}
+
+function estimatesList({ estimates }) {
+  const pairs = Object.entries(estimates).map(([name, value]) => [name.replaceAll("_", " "), precise(value)]);
+  return pairs.length ? pairsList(pairs) : element("p", { class: "soft" }, "No estimates yet.");
+}
+
+function pairsList(pairs) {
   return element(
     "dl",
     { class: "pairs" },

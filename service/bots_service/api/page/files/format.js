@@ -24,6 +24,9 @@ export const percent = (value) => (known(value) ? `${(100 * value).toFixed(1)} %
 /** 0.12345 -> "0.123" */
 export const decimal = (value, digits = 3) => (known(value) ? value.toFixed(digits) : UNKNOWN);
 
+/** 0.0012345 -> "0.00123" */
+export const precise = (value) => (known(value) ? String(Number(value.toPrecision(3))) : UNKNOWN);
+
 /** 1.6 -> "1.60×" */
 export const factor = (value) => (known(value) ? `${value.toFixed(2)}×` : UNKNOWN);
 

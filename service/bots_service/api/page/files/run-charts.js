@@ -37,6 +37,7 @@ export function runCharts() {
     ratios.draw(() => ratioChart(points, uniform), ratioGist(points, uniform));
     heat.draw(() => heatMap(outlooks, run.settings.target), heatGist(outlooks));
     belief.draw(() => calibrationChart(calibration), calibrationGist(calibration));
+    capability.node.hidden = "ability" in run.estimates;
     const place = `${last(points, "capability")} ${capabilityWords(models)}.`;
     capability.draw(() => course(points, "capability", {}), place);
     errors.draw(() => course(points, "brier", { rangemode: "tozero" }), last(points, "brier"));

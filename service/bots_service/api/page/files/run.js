@@ -74,7 +74,9 @@ function tilesOf(run, { reference_models: models }, { points, outlooks, calibrat
     tile("Effective task ratio", percent(ratio), `last ${count(steps)} steps`, "lead"),
     ...(run.settings.strategy === "uniform" ? [] : gains(points, outlooks, measured)),
     tile("Step", count(run.step), run.epoch ? `${count(run.epoch)} times rewound` : `${run.settings.strategy}`),
-    tile("Capability", decimal(run.capability, 2), capabilityWords(models)),
+    "ability" in run.estimates
+      ? tile("Ability", decimal(run.estimates.ability, 2), "logits, by the tracker")
+      : tile("Capability", decimal(run.capability, 2), capabilityWords(models)),
     tile(
       "Calibration error",
       decimal(calibrationError(calibration)),
