@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports
     from bots_service.core.run_settings import RunSettings
 
 LARGEST_LOGIT = 1e12  # no journal leads there; squares of it are still numbers
-ALL_STEPS = 2**31 - 1  # as steps are stored
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
 
 
@@ -78,8 +77,8 @@ class TrackerBelief:
 
     @property
     def longest_lag(self) -> int:
-        """No evidence comes too late: it observes what was then."""
-        return ALL_STEPS
+        """As many steps as closed: no evidence of this run comes too late, for it observes what was then."""
+        return self.step
 
     def extended(self, pool: Pool, profiles: int) -> "TrackerBelief":  # noqa: ARG002 - it keeps nothing of profiles
         """Return the belief: what it says of a profile follows from the profile's features."""
