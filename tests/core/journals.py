@@ -13,7 +13,7 @@ from bots_service.core.entries import Body, Entry, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, Evidence, no_evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.run_settings import FIXED, RunSettings, settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 
 Piece = tuple[int, float, float]  # task, successes, failures
@@ -33,9 +33,22 @@ def evidence_of(*pieces: Piece, effective: Sequence[bool] | None = None) -> Evid
     )
 
 
-def pool_of(*rows: tuple[float, ...]) -> Pool:
-    references, profile_of = number_profiles(np.array(rows, np.float64).reshape(len(rows), -1))
-    return Pool(references, profile_of)
+def pool_of(*rows: tuple[float, ...], carried: Sequence[int] = ()) -> Pool:
+    """Return a pool of tasks with these reference pass rates; `carried`: for each, its tags as bits."""
+    references, row_of = number_profiles(np.array(rows, np.float64).reshape(len(rows), -1))
+    kinds = list(zip(row_of.tolist(), carried or [0] * len(rows), strict=True))
+    profiles = list(dict.fromkeys(kinds))
+    return Pool(
+        references=frozen(references[[row for row, _ in profiles]]),
+        profile_of=frozen(np.array([profiles.index(kind) for kind in kinds], np.int32)),
+        offset_tags=tuple(f"tag {bit}" for bit in range(max(carried, default=0).bit_length())),
+        carried=frozen(np.array([bits for _, bits in profiles], np.uint32)),
+    )
+
+
+def carried_by_tasks(pool: Pool) -> list[int]:
+    """Return for each task its tags as bits."""
+    return pool.carried[pool.profile_of].tolist()
 
 
 def report_of(
@@ -263,17 +276,23 @@ class Story:
 shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1)
 quarters = st.integers(0, 64).map(lambda number: number / 4)
 counts = st.integers(0, 16).map(float) | quarters | st.just(MAX_TRIALS / 2)
-some_settings = st.fixed_dictionaries(
+rollouts_per_task = st.sampled_from([None, None, 1, 4, 16, 1e5])
+tasks_per_step = st.sampled_from([None, None, 1, 3])
+bots_settings = st.fixed_dictionaries(
     {
         "forgetting": shares,
         "implicit_weight": shares,
         "capability_momentum": shares,
         "capability": st.sampled_from(["least_squares", "least_squares", "paper"]),
-        "rollouts_per_task": st.sampled_from([None, None, 1, 4, 16, 1e5]),
+        "rollouts_per_task": rollouts_per_task,
         "prior": st.sampled_from([(1, 1), (0.5, 2.5), (1e-3, 1e-3), (1e6, 1e-3)]),
-        "tasks_per_step": st.sampled_from([None, None, 1, 3]),
+        "tasks_per_step": tasks_per_step,
     }
 ).map(settings_from)
+tracker_settings = st.fixed_dictionaries(
+    {"belief": st.just("tracker"), "rollouts_per_task": rollouts_per_task, "tasks_per_step": tasks_per_step}
+).map(settings_from)
+some_settings = bots_settings | tracker_settings
 
 
 @st.composite
@@ -288,7 +307,9 @@ def pools(draw, max_tasks: int = 8) -> Pool:
     models = draw(st.integers(0, 4))
     rate = st.integers(0, 16).map(lambda k: k / 16)
     row = st.tuples(*[rate] * models) | st.tuples(*[st.just(math.nan)] * models)
-    return pool_of(*draw(st.lists(row, min_size=1, max_size=max_tasks)))
+    rows = draw(st.lists(row, min_size=1, max_size=max_tasks))
+    tags = draw(st.none() | st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
+    return pool_of(*rows, carried=tags or ())
 
 
 def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
@@ -306,7 +327,8 @@ def stories(draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings
         tasks = draw(st.sampled_from([tasks, tasks, len(pool)]))
         body: Report | SettingsChange
         if draw(st.integers(0, 9)) == 0:
-            body = SettingsChange(_some_of(draw, {**draw(settings).as_dict(), "prior": first.prior}))
+            fixed = {name: getattr(first, name) for name in FIXED}
+            body = SettingsChange(_some_of(draw, {**draw(settings).as_dict(), **fixed}))
         else:
             lag = draw(st.sampled_from([None, 0, 0, 1, 2, 3]))
             made_at = None if lag is None else max(dense.step - lag, 0)

@@ -10,26 +10,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.attempts import Attempts
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.core.codec import decode_state, encode_state, pack, unpack
+from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import RunState
+from bots_service.core.state import OpenStep, RunState
 from bots_service.errors import DamagedStateError
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 from tests.core.pools import bots_belief
 
+Columns = dict[str, tuple[str, np.ndarray]]
 
-def a_state() -> RunState:
-    """A state in which no array is empty."""
-    pool = pool_of((0.25, 0.75), (0.5, 0.875), (math.nan, math.nan))
+
+def a_state(kind: str) -> RunState:
+    """A state in which no array is empty, but for settled rows."""
+    pool = pool_of((0.25, 0.75), (0.5, 0.875), (math.nan, math.nan), carried=(0b01, 0b10, 0b10))
     bodies = [
         report_of((0, 3.0, 1.0), (2, 1.0, 1.0)),
         report_of((1, 0.5, 3.5)),
         report_of((2, 1.0, 2.0), (0, 0.1, 0.2), made_at=0, close=False, effective=[True, False]),
     ]
-    return replay(pool, bodies, settings_from({"seed": 2**63 - 1}))
+    return replay(pool, bodies, settings_from({"belief": kind, "seed": 2**63 - 1}))
 
 
-BLOB = encode_state(a_state())
+BLOB = encode_state(a_state("bots"))
+
+
+@pytest.fixture(params=sorted(KINDS), scope="module")
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of belief."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def blob(kind: str) -> bytes:
+    """The bytes of a state with a belief of each kind."""
+    return encode_state(a_state(kind))
 
 
 def sealed(body: bytes) -> bytes:
@@ -48,14 +66,17 @@ def test_a_state_comes_back_bit_for_bit(story: Story):
     assert encode_state(again) == blob
     for name in ("epoch", "seq", "step", "settings", "totals"):
         assert getattr(again, name) == getattr(state, name)
-    assert (bots_belief(again).prior, again.belief.capability) == (bots_belief(state).prior, state.belief.capability)
+    assert again.belief.encoded()[0] == state.belief.encoded()[0]
+    tasks = np.arange(len(story.pool), dtype=np.int32)
+    told, wanted = (each.belief.distributions(story.pool, tasks) for each in (again, state))
+    np.testing.assert_array_equal([told.mean, *told.interval()], [wanted.mean, *wanted.interval()])
 
 
-def test_the_bytes_of_format_1_are_those_that_the_module_documents():
-    state = a_state()
-    belief, attempts, waiting = bots_belief(state), state.attempts, state.open_step
-    settled, recent, past, evidence = belief.tried.settled, belief.tried.recent, belief.past, waiting.evidence
-    arrays: dict[str, tuple[str, np.ndarray]] = {
+def bots_header_and_arrays(state: RunState) -> tuple[str, Columns]:
+    belief = bots_belief(state)
+    settled, recent, past = belief.tried.settled, belief.tried.recent, belief.past
+    header = f'{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r}}}'
+    return header, {
         "implied": ("<f8", belief.implied),
         "settled_counts": ("<f8", settled.counts),
         "settled_steps": ("<u8", settled.steps),
@@ -65,33 +86,73 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
         "past_capability": ("<f8", past.capability),
         "past_booked": ("<f8", past.booked),
         "past_kept": ("<f8", past.kept),
-        "attempts_settled_rollouts": ("<f8", attempts.settled.rollouts),
-        "attempts_recent_rollouts": ("<f8", attempts.recent.rollouts),
-        "open_successes": ("<f8", evidence.successes),
-        "open_failures": ("<f8", evidence.failures),
         "settled_tasks": ("<i4", settled.tasks),
         "settled_last_step": ("<i4", settled.last_step),
         "recent_tasks": ("<i4", recent.tasks),
         "recent_last_step": ("<i4", recent.last_step),
-        "attempts_settled_tasks": ("<i4", attempts.settled.tasks),
-        "attempts_settled_visits": ("<i4", attempts.settled.visits),
-        "attempts_settled_last_step": ("<i4", attempts.settled.last_step),
-        "attempts_recent_tasks": ("<i4", attempts.recent.tasks),
-        "attempts_recent_visits": ("<i4", attempts.recent.visits),
-        "attempts_recent_last_step": ("<i4", attempts.recent.last_step),
-        "open_tasks": ("<i4", evidence.tasks),
-        "open_made_at": ("<i4", waiting.made_at),
-        "open_effective": ("|b1", evidence.effective),
     }
+
+
+def tracker_header_and_arrays(state: RunState) -> tuple[str, Columns]:
+    belief = state.belief
+    assert isinstance(belief, TrackerBelief)
+    effects, variances = belief.effects, belief.variances
+    settled, recent = belief.residuals.settled, belief.residuals.recent
+    return f'{{"step":{belief.step}}}', {
+        "effects_mean": ("<f8", effects.mean),
+        "effects_covariance": ("<f8", effects.covariance),
+        "effects_drift": ("<f8", effects.drift),
+        "untried_weights": ("<f8", variances.untried),
+        "residual_weights": ("<f8", variances.residual),
+        "ability_weights": ("<f8", variances.ability),
+        "settled_mean": ("<f8", settled.mean),
+        "settled_variance": ("<f8", settled.variance),
+        "recent_mean": ("<f8", recent.mean),
+        "recent_variance": ("<f8", recent.variance),
+        "settled_tasks": ("<i4", settled.tasks),
+        "settled_last_step": ("<i4", settled.last_step),
+        "recent_tasks": ("<i4", recent.tasks),
+        "recent_last_step": ("<i4", recent.last_step),
+    }
+
+
+def attempt_arrays(attempts: LayeredRows[Attempts]) -> Columns:
+    types = {"rollouts": "<f8", "tasks": "<i4", "visits": "<i4", "last_step": "<i4"}
+    return {
+        f"attempts_{table}_{name}": (type_, getattr(getattr(attempts, table), name))
+        for table in ("settled", "recent")
+        for name, type_ in types.items()
+    }
+
+
+def open_arrays(waiting: OpenStep) -> Columns:
+    return {
+        "open_successes": ("<f8", waiting.evidence.successes),
+        "open_failures": ("<f8", waiting.evidence.failures),
+        "open_tasks": ("<i4", waiting.evidence.tasks),
+        "open_made_at": ("<i4", waiting.made_at),
+        "open_effective": ("|b1", waiting.evidence.effective),
+    }
+
+
+BELIEFS = {"bots": bots_header_and_arrays, "tracker": tracker_header_and_arrays}
+
+
+def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
+    state = a_state(kind)
+    header, arrays = BELIEFS[kind](state)
+    arrays |= attempt_arrays(state.attempts) | open_arrays(state.open_step)
+    # Those with the larger numbers come first: their types end in how many bytes a number takes.
+    arrays = dict(sorted(arrays.items(), key=lambda named: -int(named[1][0][-1])))
     settings_text = json.dumps(state.settings.as_dict(), separators=(",", ":"))
     text = (
         f'{{"epoch":0,"seq":3,"step":2,"settings":{settings_text},'
         '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
         '"late":0,"expired":0},'
-        f'"belief":{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r}}},'
+        f'"belief":{header},'
         '"open_late":2,"open_expired":0,"arrays":{'
         + ",".join(
-            f'"{name}":{json.dumps([kind, *a.shape], separators=(",", ":"))}' for name, (kind, a) in arrays.items()
+            f'"{name}":{json.dumps([type_, *a.shape], separators=(",", ":"))}' for name, (type_, a) in arrays.items()
         )
         + "}}"
     ).encode()
@@ -99,14 +160,14 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents():
         text += b" "
     letters = {"<f8": "d", "<i4": "i", "<u8": "Q", "|b1": "?"}
     body = b"BOTS" + struct.pack("<H", 1) + struct.pack("<I", len(text)) + text
-    for kind, array in arrays.values():
-        body += struct.pack(f"<{array.size}{letters[kind]}", *array.ravel().tolist())
-    assert body + struct.pack("<I", zlib.crc32(body)) == BLOB
+    for type_, array in arrays.values():
+        body += struct.pack(f"<{array.size}{letters[type_]}", *array.ravel().tolist())
+    assert body + struct.pack("<I", zlib.crc32(body)) == blob
 
 
 @pytest.mark.parametrize("digits", range(8))
-def test_arrays_can_be_used_where_they_lie_whatever_the_length_of_the_header(digits):
-    header, arrays = unpack(BLOB)
+def test_arrays_can_be_used_where_they_lie_whatever_the_length_of_the_header(digits, blob):
+    header, arrays = unpack(blob)
     _, again = unpack(pack({**header, "seq": 10**digits}, arrays))
     assert all(array.flags.aligned and not array.flags.writeable for array in again.values())
     assert all(np.array_equal(again[name], arrays[name]) for name in arrays)
@@ -117,32 +178,32 @@ def test_arrays_of_the_other_byte_order_give_the_same_bytes():
     assert pack({}, {"a": array.astype(">f8")}) == pack({}, {"a": array})
 
 
-@given(st.integers(0, len(BLOB) - 1))
-def test_cut_bytes_are_refused(length):
+@given(st.data())
+def test_cut_bytes_are_refused(blob, data):
     with pytest.raises(DamagedStateError):
-        decode_state(BLOB[:length])
+        decode_state(blob[: data.draw(st.integers(0, len(blob) - 1))])
 
 
-@given(st.integers(0, len(BLOB) - 1), st.integers(1, 255))
-def test_a_changed_byte_is_refused(place, change):
-    changed = bytearray(BLOB)
-    changed[place] ^= change
+@given(st.data(), st.integers(1, 255))
+def test_a_changed_byte_is_refused(blob, data, change):
+    changed = bytearray(blob)
+    changed[data.draw(st.integers(0, len(blob) - 1))] ^= change
     with pytest.raises(DamagedStateError):
         decode_state(bytes(changed))
 
 
-def test_every_single_changed_bit_is_refused():
-    for place in range(len(BLOB)):
-        changed = bytearray(BLOB)
+def test_every_single_changed_bit_is_refused(blob):
+    for place in range(len(blob)):
+        changed = bytearray(blob)
         changed[place] ^= 1 << (place % 8)
         with pytest.raises(DamagedStateError):
             decode_state(bytes(changed))
 
 
-@pytest.mark.parametrize("blob", [BLOB + b"\0", BLOB * 2, sealed(BLOB), sealed(BLOB[:-4] + b"12345678")])
-def test_bytes_left_over_are_refused(blob):
+@pytest.mark.parametrize("more", [BLOB + b"\0", BLOB * 2, sealed(BLOB), sealed(BLOB[:-4] + b"12345678")])
+def test_bytes_left_over_are_refused(more):
     with pytest.raises(DamagedStateError):
-        decode_state(blob)
+        decode_state(more)
 
 
 def test_an_unknown_format_is_named():
@@ -197,9 +258,9 @@ junk = st.recursive(
 
 
 @given(st.data())
-def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored(data):
-    length = struct.unpack_from("<I", BLOB, 6)[0]
-    header = json.loads(BLOB[10 : 10 + length])
+def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored(blob, data):
+    length = struct.unpack_from("<I", blob, 6)[0]
+    header = json.loads(blob[10 : 10 + length])
     owner = data.draw(st.sampled_from([header, *(header[name] for name in ("settings", "totals", "belief", "arrays"))]))
     name = data.draw(st.sampled_from(sorted(owner)))
     if data.draw(st.booleans()):
@@ -207,19 +268,34 @@ def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored
     else:
         del owner[name]
     try:
-        state = decode_state(with_header(json.dumps(header).encode(), BLOB[10 + length : -4]))
+        state = decode_state(with_header(json.dumps(header).encode(), blob[10 + length : -4]))
     except DamagedStateError:
         return
     assert decode_state(encode_state(state)).settings == state.settings
 
 
+OF_BOTH = ["attempts_recent_visits", "open_made_at", "open_effective"]
+LINKED = {
+    "bots": ["recent_tasks", "past_kept"],
+    "tracker": ["recent_tasks", "recent_variance", "effects_drift", "effects_covariance", "untried_weights"],
+}
+
+
 @pytest.mark.parametrize(
-    "changed", ["recent_tasks", "past_kept", "attempts_recent_visits", "open_made_at", "open_effective"]
+    ("kind", "changed"),
+    [(kind, name) for kind, names in LINKED.items() for name in [*names, *OF_BOTH]],
 )
-def test_arrays_whose_lengths_differ_are_refused(changed):
-    header, arrays = unpack(BLOB)
+def test_arrays_whose_lengths_differ_are_refused(kind, changed):
+    header, arrays = unpack(encode_state(a_state(kind)))
     with pytest.raises(DamagedStateError):
         decode_state(pack(header, {**arrays, changed: arrays[changed][:-1]}))
+
+
+@pytest.mark.parametrize("step", [-1, 2.0, "2", None, True])
+def test_a_step_of_a_tracker_that_is_no_count_is_refused(step):
+    header, arrays = unpack(encode_state(a_state("tracker")))
+    with pytest.raises(DamagedStateError):
+        decode_state(pack({**header, "belief": {"step": step}}, arrays))
 
 
 @pytest.mark.parametrize("capability", [True, 1, "0.5", [0.5]])

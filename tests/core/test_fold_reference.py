@@ -13,7 +13,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
-from tests.core.journals import DenseRun, Story, evidence_of, pool_of, report_of, stories
+from tests.core.journals import DenseRun, Story, bots_settings, evidence_of, pool_of, report_of, stories
 from tests.core.pools import bots_belief
 
 TRACES = json.loads((Path(__file__).parent / "data" / "bots_reference_traces.json").read_text())
@@ -57,7 +57,7 @@ def assert_same_beliefs(state, dense: DenseRun) -> None:
     np.testing.assert_allclose([alpha, beta], wanted, rtol=0, atol=1e-9 * dense.scale)
 
 
-@given(stories())
+@given(stories(settings=bots_settings))
 def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
     # 1e-9 of the prior and all evidence: c_hat divides rounding by as little as 1e-6.
     dense, state = DenseRun(story.pool, story.settings), fresh_state(story.settings, story.pool)

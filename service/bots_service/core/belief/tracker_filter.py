@@ -121,15 +121,15 @@ class Effects:
         mean[0] += mean[-1]
         mean[-1] *= DAMPING
         covariance[0] += covariance[-1]
-        covariance[-1] *= DAMPING
         covariance[:, 0] += covariance[:, -1]
+        covariance[-1] *= DAMPING  # only now: the other order would round both halves of the matrix differently
         covariance[:, -1] *= DAMPING
         covariance[-1, -1] += VELOCITY_VARIANCE * (1 - DAMPING**2)
-        return Effects(mean, covariance, self.drift)
+        return Effects(frozen(mean), frozen(covariance), self.drift)
 
     def drifted(self, by: float) -> "Effects":
         """Return the effects once they drifted, the ability by this variance."""
-        return Effects(self.mean, self.covariance + np.diag(by * self.drift), self.drift)
+        return Effects(self.mean, frozen(self.covariance + np.diag(by * self.drift)), self.drift)
 
 
 def first_effects(models: int, tags: int) -> Effects:
