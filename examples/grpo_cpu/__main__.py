@@ -39,7 +39,7 @@ def run(
     output.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     with nullcontext(url) if url else own_service(output) as address, shown_progress(terminal) as show:
-        terminal.print(f"On its page: {address}", highlight=False, soft_wrap=True)
+        terminal.print(f"Follow it at {address}", highlight=False, soft_wrap=True)
         chosen = range(first_seed, first_seed + seeds)
         # A name of its own: what an earlier comparison left in the database stays as it is.
         courses = compare(plan, chosen, url=address, folder=output, suffix=f"-{token_hex(3)}", on_progress=show)

@@ -70,7 +70,7 @@ def test_pruning_says_what_goes(tmp_path):
         for number in range(5):
             client.report("old", [Outcome.counts(f"t{number}", 3, 8)])
         bots = CommandLine(service.url, tmp_path)
-        assert bots.ok("prune") == "nothing is old enough to go\n"
+        assert bots.ok("prune") == "no entry is old enough to remove\n"
         told = json.loads(bots.ok("prune", "--keep-days", "0.0000001", "--dry-run", "--json"))
         assert told == {"dry_run": True, "runs": [{"dataset": "old", "run": "default", "entries": 2, "seq": 2}]}
         said = bots.ok("prune", "--keep-days", "0.0000001").splitlines()

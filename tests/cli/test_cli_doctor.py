@@ -4,7 +4,7 @@ import json
 
 from bots_client import Version
 from bots_service import __version__
-from bots_service.cli.doctor import compared
+from bots_service.cli.doctor import version_findings
 from tests.cli.running import CommandLine
 from tests.serving import free_port, running_service
 
@@ -17,7 +17,7 @@ def test_a_fit_machine_and_a_running_service_have_no_problem(bots):
     found = bots("doctor", "--json").json
     assert found["problems"] == 0
     subjects = by_subject(found)
-    assert subjects["service"]["said"] == f"version {__version__} at {bots.url}, as this program"
+    assert subjects["service"]["said"] == f"version {__version__} at {bots.url}, the same as this program"
     assert subjects["service readiness"]["grade"] == "ok"
     assert "service draws" not in subjects
     assert list(bots.folder.iterdir()) == []
@@ -81,7 +81,7 @@ def test_a_run_whose_choice_brings_little_is_a_warning(bots):
 
 def test_a_service_of_another_version_is_told():
     theirs = Version(version="0.0.1", numpy="1.26.4", schema="0001")
-    versions, draws = compared(theirs, where="http://service")
+    versions, draws = version_findings(theirs, where="http://service")
     assert (versions.grade, draws.grade) == ("warning", "warning")
     assert f"version 0.0.1 with tables 0001 at http://service; here {__version__}" in versions.said
     assert "numpy 1.26.4 there" in draws.said

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from bots_client import Task, TaskColumns
-from bots_service.cli.task_files import Read, Source, read_tasks
+from bots_service.cli.task_files import ReadProgress, Source, read_tasks
 
 TASKS = [
     ("007", 0.25, 0.875, "math", "easy"),
@@ -32,7 +32,7 @@ def write_files(folder, rows, names):
 
 def tasks_in(*files, columns=COLUMNS, **how):
     """Return all tasks of some files."""
-    return [task for batch in read_tasks(Source.of(list(files), columns, **how), Read()) for task in batch]
+    return [task for batch in read_tasks(Source.of(list(files), columns, **how), ReadProgress()) for task in batch]
 
 
 def test_all_kinds_of_files_make_the_same_dataset(bots, tmp_path):
@@ -75,7 +75,7 @@ def test_all_kinds_of_files_are_read_alike(tmp_path):
 def test_a_long_file_comes_in_pieces_in_order(tmp_path):
     rows = [(f"task-{number}", number % 17 / 16, "x" * 50) for number in range(30_000)]
     for file in write_files(tmp_path, rows, ["id", "rate", "text"]):
-        read = Read()
+        read = ReadProgress()
         batches, shares = [], []
         for batch in read_tasks(Source.of([file, file], TaskColumns(references=["rate"]), file_in_id=True), read):
             batches.append(batch)
@@ -166,13 +166,13 @@ def test_ids_come_from_rows_from_files_and_from_content(train):
 
 def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
     line = bots("datasets", "import", train, "--name", "repeats", "--id", "extra_info.index").assert_one_line(1)
-    assert "row 51 of all: '0' is the id of task 0 already" in line
+    assert "row 51 of all files: '0' is the id of task 0 already" in line
     assert "--file-in-id" in line
     done = bots(
         "datasets", "import", train, "--name", "repeats", "--id", "extra_info.index", "--skip-repeats", "--json"
     )
     assert done.json["tasks"] == 50
-    assert "50 of 100 rows left out: their ids came before" in done.err
+    assert "skipped 50 of 100 rows: repeated IDs" in done.err
 
 
 def test_a_dry_run_shows_tasks_and_sends_none(bots, train):
@@ -180,7 +180,7 @@ def test_a_dry_run_shows_tasks_and_sends_none(bots, train):
     assert shown["tasks"] == 100
     assert shown["first"][0] == {"id": "0", "tags": ["ability=codegen"]}
     done = bots("datasets", "import", train, "--name", "none", "--id-from", "row", "--dry-run")
-    assert "100 tasks, of which these are the first; none was sent" in done.out
+    assert "the first of 100 tasks; nothing was sent" in done.out
     bots("datasets", "show", "none").assert_one_line(1)
 
 
@@ -215,28 +215,33 @@ def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "arguments", "says"),
     [
-        ("a.csv", "problem,weak\nx,0.5\n", ["--id", "id"], "a.csv: no column 'id'; the columns are problem, weak"),
-        ("a.csv", "id,weak\nx,0.5\n", ["--reference", "strong"], "no column 'strong'; the columns are id, weak"),
-        ("a.jsonl", '{"id": "x"}\n', ["--tag", "level"], "no column 'level'; the columns are id"),
+        ("a.csv", "problem,weak\nx,0.5\n", ["--id", "id"], "a.csv: no column 'id'; its columns are problem, weak"),
+        ("a.csv", "id,weak\nx,0.5\n", ["--reference", "strong"], "no column 'strong'; its columns are id, weak"),
+        ("a.jsonl", '{"id": "x"}\n', ["--tag", "level"], "no column 'level'; its columns are id"),
         ("a.csv", "id,weak\nx,0.5\n,1\n", [], "a.csv: row 2: there is no id"),
-        ("a.jsonl", '{"id": "x", "reference_pass_rates": [1], "a": 1}\n', [], "it has a column reference_pass_rates"),
+        (
+            "a.jsonl",
+            '{"id": "x", "reference_pass_rates": [1], "a": 1}\n',
+            [],
+            "the column reference_pass_rates would be dropped",
+        ),
         ("a.json", '[{"id": "x"}, 3]', [], "a.json: row 2 is not a JSON object"),
-        ("a.json", '[{"id": "x"}', [], "a.json: it is not JSON"),
+        ("a.json", '[{"id": "x"}', [], "a.json: not JSON"),
         ("a.jsonl.gz", "id", [], "a.jsonl.gz: "),
         ("a.jsonl.zst", "id", [], "a.jsonl.zst: "),
         ("a.csv", "id,weak\nx,often\n", ["--reference", "weak"], "invalid value 'often'"),
         ("a.csv", "id,weak\nx\n", [], "Expected 2 columns, got 1"),
         ("a.csv", "", [], "a.csv: Empty CSV file"),
-        ("a.csv", "id\n", [], "a.csv: there are no rows"),
+        ("a.csv", "id\n", [], "a.csv: no rows"),
         ("a.jsonl", '{"id": "x"}\n{"id"\n', ["--tag", "id"], "a.jsonl: row 2 is not JSON"),
         ("a.jsonl", "[1]\n", ["--tag", "id"], "a.jsonl: row 1 is not a JSON object"),
         ("a.jsonl", '{"id": 1.5}\n', ["--tag", "id"], "a.jsonl: row 1: id is 1.5, which is no id"),
         ("a.jsonl", '{"id": 1, "w": "0.5"}\n', ["--reference", "w"], "row 1: w is '0.5', not a number"),
         ("a.csv", "id,weak\nx,0.5\ny,inf\n", ["--reference", "weak"], "row 2: weak is inf, not a finite number"),
         ("a.csv", "id,level\nx,3\n", ["--id-from", "content"], "convert the file to Parquet or JSON Lines"),
-        ("a.csv.gz", "", ["--id-from", "content"], "a.csv.gz: no ids from the content of CSV"),
+        ("a.csv.gz", "", ["--id-from", "content"], "a.csv.gz: can't hash the content of CSV"),
         ("a.parquet", "PAR1", ["--tag", "id"], "a.parquet: "),
-        ("a.txt", "id\n", [], "must end with one of .csv, .json, .jsonl, .ndjson, .parquet (.gz, .zst)"),
+        ("a.txt", "id\n", [], "end with one of .csv, .json, .jsonl, .ndjson, .parquet, optionally with .gz or .zst"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line_with_its_place(bots, tmp_path, file, content, arguments, says):

@@ -47,7 +47,7 @@ def test_a_key_is_made_used_listed_and_revoked(bots):
     assert abs(age - timedelta(days=1.5)) < timedelta(seconds=1)
     assert "no dataset 'guru'" in bots("datasets", "show", "guru", BOTS_API_KEY=made["key"]).assert_one_line(1)
     line = bots("datasets", "show", "other", BOTS_API_KEY=made["key"]).assert_one_line(1)
-    assert "has no access to dataset 'other', only to guru*, b?; set BOTS_API_KEY to a key that may" in line
+    assert "has no access to dataset 'other', only to guru*, b?; set BOTS_API_KEY to a key with this permission" in line
 
     mine = bots("whoami", BOTS_API_KEY=made["key"])
     assert re.search(r"name\s+trainer 7\s+scopes\s+report, select\s+datasets\s+guru\*, b\?", mine.out)
@@ -68,7 +68,7 @@ def test_a_key_is_shown_once_with_what_it_is_good_for(bots):
 
     assert API_KEY.search(shown.encode())
     assert re.search(r"not shown again *\n", shown)
-    assert re.search(r"state +good *\n", shown)
+    assert re.search(r"state +valid *\n", shown)
 
 
 def test_a_whole_key_is_no_id_and_is_not_sent(bots):
@@ -194,13 +194,13 @@ def test_a_key_of_the_operator_that_is_soon_guessed_is_refused(capsys, monkeypat
     assert not key or key not in line
 
 
-def test_a_key_is_good_until_it_expires_or_is_revoked():
+def test_a_key_is_valid_until_it_expires_or_is_revoked():
     now = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
-    def told(**more: Any) -> str:
+    def state(**more: Any) -> str:
         return state_of(ApiKey(id="0", name="x", scopes=(), datasets=(), created_at=now, **more), now)
 
-    assert told() == "good"
-    assert told(expires_at=now + timedelta(hours=1)).startswith("good until 2026-01-02")
-    assert told(expires_at=now).startswith("expired 2026-01-02")
-    assert told(expires_at=now, revoked_at=now).startswith("revoked 2026-01-02")
+    assert state() == "valid"
+    assert state(expires_at=now + timedelta(hours=1)).startswith("valid until 2026-01-02")
+    assert state(expires_at=now).startswith("expired 2026-01-02")
+    assert state(expires_at=now, revoked_at=now).startswith("revoked 2026-01-02")

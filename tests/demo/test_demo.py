@@ -68,7 +68,7 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
             at_home[course].pop("run")
     assert elsewhere == first
     for problems in (890, first[1]["problems"]):
-        assert f"On its page: {service.url}/#/datasets/rlvr-run-{problems}\n" in said
+        assert f"Follow it at {service.url}/#/datasets/rlvr-run-{problems}\n" in said
     assert [replay["problems"] for replay in other] == [first[1]["problems"]]
     assert other[0]["bots"]["effective"] != first[1]["bots"]["effective"]
     assert {run["step"] for run in runs} == {0, 20}

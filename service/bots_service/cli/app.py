@@ -1,4 +1,4 @@
-"""The command line, put together."""
+"""The `bots` command: all its subcommands in one Typer application."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 @app.callback()
 def bots(*, version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
-    """Print the version with --version; otherwise do nothing."""
+    """Print the version if --version is given."""
     if version:
         typer.echo(f"bots {__version__}")
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""`bots export`, `bots import`, `bots prune`: datasets as files, and what is too old to be kept."""
+"""`bots export`, `bots import`, `bots prune`: back up, restore and clean up."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import console, count, show, table, tasks_told
+from bots_service.cli.output import console, count, show, table, task_count
 
 SUFFIX = ".botsbackup"
 
@@ -31,9 +31,9 @@ def export(
     """Export a dataset with all its runs, or one run, to a checksummed file."""
     file = output or Path(f"{dataset}{SUFFIX}" if run is None else f"{dataset}.{run}{SUFFIX}")
     if file.exists() and not force:
-        raise CommandError(f"{file} already exists; choose another file with -o, or replace it with --force")
+        raise CommandError(f"{file} already exists; choose another file with -o, or overwrite it with --force")
     with connected(url) as client:
-        size = write_whole(file, client.export_dataset(dataset, run))
+        size = write_atomically(file, client.export_dataset(dataset, run))
     show({"file": str(file), "bytes": size}, lambda: f"{file}: {count(size)} bytes", as_json=as_json)
 
 
@@ -56,11 +56,11 @@ def import_(
     from bots_service.cli.upload import progress_bar
 
     with connected(url) as client, progress_bar(file.name) as advance:
-        made = client.import_backup(
+        imported = client.import_backup(
             file, dataset=name, run=run, on_progress=lambda sent, total: advance(sent / (total or 1), 0)
         )
-    runs = ", ".join(f"{one.run} at entry {count(one.seq)}" for one in made.runs)
-    show(made, lambda: f"{made.dataset}: {tasks_told(made.tasks)}; {runs}", as_json=as_json)
+    runs = ", ".join(f"{one.run} at entry {count(one.seq)}" for one in imported.runs)
+    show(imported, lambda: f"{imported.dataset}: {task_count(imported.tasks)}; {runs}", as_json=as_json)
 
 
 def prune(
@@ -76,11 +76,11 @@ def prune(
     with connected(url) as client:
         done = client.prune(keep_journal_days=keep_days, dry_run=dry_run)
     rows = ((one.dataset, one.run, count(one.entries), count(one.seq)) for one in done.runs)
-    title = f"dataset  run  >{'would go' if dry_run else 'gone'}  >up to entry"
-    show(done, lambda: table(title, rows) if done.runs else "nothing is old enough to go", as_json=as_json)
+    title = f"dataset  run  >{'would be removed' if dry_run else 'removed'}  >up to entry"
+    show(done, lambda: table(title, rows) if done.runs else "no entry is old enough to remove", as_json=as_json)
 
 
-def write_whole(file: Path, chunks: Iterable[bytes]) -> int:
+def write_atomically(file: Path, chunks: Iterable[bytes]) -> int:
     """Write the chunks to a temporary file, then rename it, so that a truncated file is never taken for a backup.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Connecting to the service, and the options that all commands share."""
+"""The connection to the service, and the options that all commands share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
 
-ATTEMPTS = 3  # a person waits: a service that is not there is told within half a second
+ATTEMPTS = 3  # a person waits: a missing service is reported within half a second
 
 
 @contextmanager
@@ -41,5 +41,5 @@ def connected(url: str | None, *, attempts: int = ATTEMPTS) -> Iterator["Client"
         except UnreachableError as error:
             if not isinstance(error.__cause__, httpx.ConnectError):
                 raise
-            what = f"no BOTS service at {client.url} ({error.__cause__})"
-            raise CommandError(f"{what}; start one with `bots serve`, or say where it is with --url") from error
+            problem = f"no BOTS service at {client.url} ({error.__cause__})"
+            raise CommandError(f"{problem}; start one with `bots serve`, or pass its address with --url") from error

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.output import confirm, count, moment, number, sheet, show, table, tasks_told
+from bots_service.cli.output import confirm, count, moment, number, sheet, show, table, task_count
 
 if TYPE_CHECKING:
     from bots_client import Dataset as Described
     from bots_client import Task
-    from bots_service.cli.task_files import Read, Source
+    from bots_service.cli.task_files import ReadProgress, Source
 
 
 class IdSource(StrEnum):
-    """What an id is made of; the values are those of the client's `TaskColumns`."""
+    """What task ids are built from: `id_from` of the client's `TaskColumns`."""
 
     COLUMNS = "columns"
     CONTENT = "content"
@@ -91,20 +91,20 @@ def import_(
 ) -> None:
     """Create a dataset from files.
 
-    COLUMN may lead into a column, as extra_info.index does. A .jsonl or .parquet file that is as the service reads it
-    (id, reference_pass_rates, tags) needs no columns named.
+    COLUMN may be a path into a nested column, such as extra_info.index. A .jsonl or .parquet file that has only the
+    columns id, reference_pass_rates and tags needs no column options.
     """
-    from bots_service.cli.task_files import name_of
+    from bots_service.cli.task_files import dataset_name_of
     from bots_service.cli.upload import import_source
 
     source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
-    name = name or name_of(files)
+    name = name or dataset_name_of(files)
     if dry_run:
         show_dry_run(source, as_json=as_json)
         return
     with connected(url) as client:
-        dataset, read = import_source(client, name, source, description)
-    tell_left_out(read)
+        dataset, progress = import_source(client, name, source, description)
+    print_left_out(progress)
     show(dataset, lambda: sheet(described(dataset)), as_json=as_json)
 
 
@@ -127,10 +127,10 @@ def append(
 
     source = source_of(files, id_, id_from, reference, tag, file_in_id=file_in_id, skip_repeats=skip_repeats)
     with connected(url) as client:
-        change, read = append_source(client, dataset, source)
-    tell_left_out(read)
-    said = f"{tasks_told(change.added)} added to {dataset}; it has {count(change.tasks)} now"
-    show(change, lambda: said, as_json=as_json)
+        change, progress = append_source(client, dataset, source)
+    print_left_out(progress)
+    line = f"{task_count(change.added)} added to {dataset}; it now has {count(change.tasks)}"
+    show(change, lambda: line, as_json=as_json)
 
 
 @app.command("list")
@@ -142,7 +142,7 @@ def list_(url: Url = None, as_json: AsJson = False) -> None:
         (one.name, count(one.tasks), count(one.retired), ", ".join(one.reference_models) or "-", moment(one.created_at))
         for one in found
     )
-    nothing = "no datasets yet; `bots datasets import FILE` makes one"
+    nothing = "no datasets yet; create one with `bots datasets import FILE`"
     show(
         {"datasets": found},
         lambda: table("dataset  >tasks  >retired  references  created", rows) if found else nothing,
@@ -171,8 +171,8 @@ def retire(
     chosen = [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if ids == ["-"] else ids
     with connected(url) as client:
         change = client.retire_tasks(dataset, chosen)
-    said = f"{tasks_told(change.retired)} of {dataset} retired; {count(change.tasks)} are left"
-    show(change, lambda: said, as_json=as_json)
+    line = f"{task_count(change.retired)} of {dataset} retired; {count(change.tasks)} left"
+    show(change, lambda: line, as_json=as_json)
 
 
 @app.command()
@@ -185,7 +185,7 @@ def delete(
     """Permanently delete a dataset with its runs and their history."""
     with connected(url) as client:
         found = client.dataset(dataset)
-        confirm(f"Delete dataset {dataset} with {tasks_told(found.tasks)} and all its runs, for ever?", yes=yes)
+        confirm(f"Permanently delete dataset {dataset} with {task_count(found.tasks)} and all its runs?", yes=yes)
         client.delete_dataset(dataset)
     show({"deleted": dataset}, lambda: f"{dataset} is deleted", as_json=as_json)
 
@@ -200,7 +200,7 @@ def source_of(
     file_in_id: bool,
     skip_repeats: bool,
 ) -> "Source":
-    """Return the files that a command names, and how their rows become tasks."""
+    """Return the files that a command names, and the options that turn their rows into tasks."""
     from bots_client import TaskColumns
     from bots_service.cli.task_files import Source
 
@@ -210,38 +210,38 @@ def source_of(
 
 
 def show_dry_run(source: "Source", *, as_json: bool) -> None:
-    """Write how many tasks there are, and the first of them."""
+    """Print the number of tasks in the files, and the first few tasks."""
     from rich.console import Group
 
-    from bots_service.cli.task_files import Read, read_tasks
+    from bots_service.cli.task_files import ReadProgress, read_tasks
 
-    read, tasks, first = Read(), 0, list["Task"]()
-    for batch in read_tasks(source, read):
+    progress, tasks, first = ReadProgress(), 0, list["Task"]()
+    for batch in read_tasks(source, progress):
         tasks += len(batch)
         first += batch[: TASKS_SHOWN - len(first)]
-    tell_left_out(read)
+    print_left_out(progress)
     rows = (
         (task.id, ", ".join(number(rate) for rate in task.reference_pass_rates) or "-", ", ".join(task.tags) or "-")
         for task in first
     )
-    said = f"{tasks_told(tasks)}, of which these are the first; none was sent"
+    line = f"the first of {task_count(tasks)}; nothing was sent"
     show(
         {"tasks": tasks, "first": [task.as_wire() for task in first]},
-        lambda: Group(table("id  reference pass rates  tags", rows), said),
+        lambda: Group(table("id  reference pass rates  tags", rows), line),
         as_json=as_json,
     )
 
 
-def tell_left_out(read: "Read") -> None:
-    """Say on stderr what of the files is in no task."""
-    if read.repeats:
-        sys.stderr.write(f"{count(read.repeats)} of {count(read.rows)} rows left out: their ids came before\n")
-    if read.unused:
-        sys.stderr.write(f"columns not used: {', '.join(sorted(read.unused))}\n")
+def print_left_out(progress: "ReadProgress") -> None:
+    """Print on stderr which rows and columns of the files are in no task."""
+    if progress.repeats:
+        sys.stderr.write(f"skipped {count(progress.repeats)} of {count(progress.rows)} rows: repeated IDs\n")
+    if progress.unused:
+        sys.stderr.write(f"columns not used: {', '.join(sorted(progress.unused))}\n")
 
 
 def described(dataset: "Described") -> dict[str, str]:
-    """Return what a dataset is, to read."""
+    """Return a dataset's fields as labelled text."""
     tags = [f"{tag} ({count(tasks)})" for tag, tasks in dataset.tags.items()]
     if len(tags) > TAGS_SHOWN:
         tags = [*tags[:TAGS_SHOWN], f"and {len(tags) - TAGS_SHOWN} more"]

@@ -1,4 +1,4 @@
-"""`bots demo`: the main job on a real training run."""
+"""`bots demo`: replay a recorded training run with BOTS and with uniform sampling."""
 
 import math
 import time
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bots_service.demo.recording import Recording
     from bots_service.demo.replay import Plan, ReplayedRun
 
-REDRAWN_S = 0.1  # often enough to look alive
-LOGGED = 100  # steps between two lines where there is no terminal
+REDRAW_EVERY_S = 0.1  # smooth to the eye
+LOG_EVERY_STEPS = 100  # without a terminal
 
 
 def demo(
@@ -42,14 +42,14 @@ def demo(
     whole = recorded_run()
     recordings = [whole.with_both_references()] if both_references else [whole, whole.with_both_references()]
     plan = Plan(steps, count, seed, suffix=f"-{token_hex(3)}" if url else "")
-    with somewhere(url) as address, connected(address) as client:
-        replays = [watched(client, recording, plan) for recording in recordings]
+    with service_address(url) as address, connected(address) as client:
+        replays = [replay_with_display(client, recording, plan) for recording in recordings]
     show({"replays": [summary(replay) for replay in replays]}, lambda: closing_table(replays), as_json=as_json)
 
 
 @contextmanager
-def somewhere(url: str | None) -> Iterator[str]:
-    """Give the address of the service that was named, else of one that is started now and stopped at the end."""
+def service_address(url: str | None) -> Iterator[str]:
+    """Yield the given address; without one, start a service, yield its address and stop it at the end."""
     from bots_service.demo.own_service import own_service
 
     if url is not None:
@@ -62,22 +62,22 @@ def somewhere(url: str | None) -> Iterator[str]:
         yield address
 
 
-def watched(client: "Client", recording: "Recording", plan: "Plan") -> "ReplayedRun":
-    """Replay the run and show it on the way: live on a terminal, as a line now and then in a log."""
+def replay_with_display(client: "Client", recording: "Recording", plan: "Plan") -> "ReplayedRun":
+    """Replay a recording and show its progress: live on a terminal, otherwise one line every 100 steps."""
     from rich.live import Live
 
     from bots_service.demo.display import live_panel, progress_line
     from bots_service.demo.replay import name_of, replayed
 
     terminal, drawn_at = console(stderr=True), -math.inf
-    terminal.print(f"On its page: {client.url}/#/datasets/{name_of(recording)}", highlight=False, soft_wrap=True)
+    terminal.print(f"Follow it at {client.url}/#/datasets/{name_of(recording)}", highlight=False, soft_wrap=True)
     with Live(console=terminal, auto_refresh=False, transient=True) if terminal.is_terminal else nullcontext() as live:
         for replay in replayed(client, recording, plan):
             is_last = replay.steps_done == plan.steps
             if live is None:
-                if is_last or replay.steps_done % LOGGED == 0:
+                if is_last or replay.steps_done % LOG_EVERY_STEPS == 0:
                     terminal.print(progress_line(replay))
-            elif is_last or time.monotonic() - drawn_at > REDRAWN_S:
+            elif is_last or time.monotonic() - drawn_at > REDRAW_EVERY_S:
                 live.update(live_panel(replay), refresh=True)
                 drawn_at = time.monotonic()
     return replay

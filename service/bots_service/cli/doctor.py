@@ -1,4 +1,4 @@
-"""`bots doctor`: what the environment names, and whether it is fit."""
+"""`bots doctor`: check the configuration and everything it names."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from bots_service.cli.connection import AsJson, Url, connected
-from bots_service.cli.failures import CommandError, client_line
+from bots_service.cli.failures import CommandError, client_message
 from bots_service.cli.output import show
 from bots_service.cli.service import settings_with
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from bots_client import Client, Version
     from bots_service.doctor.finding import Finding
 
-MOST_DATASETS, MOST_RUNS = 50, 20  # looked at: each is a request
+MAX_DATASETS, MAX_RUNS = 50, 20  # checked: each costs a request
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
-    """Check the configuration, and say how to fix it; exit code 1 if there is a problem.
+    """Check the configuration and suggest fixes; exit code 1 if there is a problem.
 
-    Looks at the settings (BOTS_...), this machine, the database, Redis and, where --url or BOTS_URL names one, the
-    service. It changes nothing, and is run where the service runs: with its environment, as its user.
+    Checks the settings (BOTS_...), this machine, the database and Redis; with --url or BOTS_URL also the service.
+    It changes nothing. Run it where the service runs, with the same environment and as the same user.
     """
     settings = settings_with()
     from bots_service.doctor import examine
     from bots_service.doctor.finding import Grade
 
-    findings = [*examine(settings), *(of_service(url) if url else ())]
+    findings = [*examine(settings), *(service_findings(url) if url else ())]
     problems, warnings = (sum(each.grade is grade for each in findings) for grade in (Grade.PROBLEM, Grade.WARNING))
     found = {"problems": problems, "warnings": warnings, "checks": findings}
     show(found, lambda: lines(findings, problems=problems, warnings=warnings), as_json=as_json)
@@ -39,7 +39,7 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def of_service(url: str) -> Iterator["Finding"]:
+def service_findings(url: str) -> Iterator["Finding"]:
     """Yield whether a running service is ready, and how it differs from this program."""
     from bots_client import BotsClientError
     from bots_service.doctor.finding import ok, problem, warning
@@ -51,50 +51,52 @@ def of_service(url: str) -> Iterator["Finding"]:
     except CommandError as error:
         yield problem("service", str(error), "")
     except BotsClientError as error:
-        if error.status in (401, 403):  # nothing is known to be wrong
-            yield warning("service", client_line(error), "")
+        if error.status in (401, 403):  # the key is wrong; the service may be fine
+            yield warning("service", client_message(error), "")
         else:
-            yield problem("service", client_line(error), "is that the service? --url and BOTS_URL say where it is")
+            yield problem(
+                "service", client_message(error), "check the address in --url or BOTS_URL: is it a BOTS service?"
+            )
     else:
-        yield from compared(theirs, where=client.url)
-        wrong = [f"{part}: {said}" for part, said in checks.items() if said != "ok"]
+        yield from version_findings(theirs, where=client.url)
+        failed = [f"{part}: {result}" for part, result in checks.items() if result != "ok"]
         if status == "ready":
-            yield ok("service readiness", "it can do its work now")
+            yield ok("service readiness", "ready")
         else:
-            said = f"it is {status} ({'; '.join(wrong) or 'no part is wrong'})"
-            yield problem("service readiness", said, "docs/operations.md says what goes on without each part")
+            found = f"{status} ({'; '.join(failed) or 'no check failed'})"
+            yield problem("service readiness", found, "see docs/operations.md for what works without each part")
         try:
             with connected(url, attempts=1) as client:
-                yield from of_runs(client)
+                yield from run_findings(client)
         except BotsClientError as error:
-            yield warning("runs", client_line(error), "")
+            yield warning("runs", client_message(error), "")
 
 
 def readiness_of(url: str) -> tuple[str, dict[str, str]]:
-    """Return what /readyz says: the status, and what each part said last."""
+    """Return the status from /readyz, and the last result of each check."""
     import httpx
 
     try:
         answer = httpx.get(f"{url.rstrip('/')}/readyz", timeout=5).json()
         return answer["status"], answer["checks"]
-    except (httpx.HTTPError, LookupError, TypeError, ValueError):  # a balancer that keeps probes to itself, say
+    except (httpx.HTTPError, LookupError, TypeError, ValueError):  # e.g. a load balancer that blocks probes
         return "unknown: /readyz does not answer", {}
 
 
-def of_runs(client: "Client") -> Iterator["Finding"]:
-    """Yield what the service advises about its runs; of a run that has not begun only where it is the only one."""
+def run_findings(client: "Client") -> Iterator["Finding"]:
+    """Yield the service's advice on its runs; a run without steps counts only if it is its dataset's only run."""
     from bots_service.doctor.finding import warning
 
-    for dataset in islice(client.datasets(), MOST_DATASETS):
-        runs = list(islice(client.runs(dataset.name), MOST_RUNS))
+    for dataset in islice(client.datasets(), MAX_DATASETS):
+        runs = list(islice(client.runs(dataset.name), MAX_RUNS))
         for run in runs:
             if run.step or len(runs) == 1:
                 for text in run.advice:
                     yield warning(f"run {dataset.name}/{run.run}", text.removesuffix("."), "")
 
 
-def compared(theirs: "Version", *, where: str) -> Iterator["Finding"]:
-    """Yield how a running service differs from this program."""
+def version_findings(theirs: "Version", *, where: str) -> Iterator["Finding"]:
+    """Yield how the versions of a running service differ from those of this program."""
     import numpy as np
 
     from bots_service import __version__
@@ -102,17 +104,19 @@ def compared(theirs: "Version", *, where: str) -> Iterator["Finding"]:
     from bots_service.storage.sql.migrate import head
 
     if (theirs.version, theirs.schema) == (__version__, head()):
-        yield ok("service", f"version {theirs.version} at {where}, as this program")
+        yield ok("service", f"version {theirs.version} at {where}, the same as this program")
     else:
-        said = f"version {theirs.version} with tables {theirs.schema} at {where}; here {__version__} with {head()}"
-        yield warning("service", said, "run one version everywhere")
+        found = f"version {theirs.version} with tables {theirs.schema} at {where}; here {__version__} with {head()}"
+        yield warning("service", found, "run one version everywhere")
     if theirs.numpy != np.__version__:
-        said = f"numpy {theirs.numpy} there, {np.__version__} here"
-        yield warning("service draws", said, "install one version: equal seeds draw equal tasks on equal versions only")
+        found = f"numpy {theirs.numpy} there, {np.__version__} here"
+        yield warning(
+            "service draws", found, "install one version: equal seeds select equal tasks only with equal versions"
+        )
 
 
 def lines(findings: list["Finding"], *, problems: int, warnings: int) -> "Text":
-    """Return a line for each finding, and one that sums up."""
+    """Return one line for each finding, and a summary line."""
     from rich.text import Text
 
     widest = max(len(each.about) for each in findings)
@@ -120,9 +124,9 @@ def lines(findings: list["Finding"], *, problems: int, warnings: int) -> "Text":
     for each in findings:
         made.append(f"{each.grade:<9}", STYLES[each.grade])
         made.append(f"{each.about:<{widest}}  {each.said}" + (f"; {each.advice}" if each.advice else "") + "\n")
-    return made.append(f"{told(problems, 'problem')}, {told(warnings, 'warning')}")
+    return made.append(f"{plural(problems, 'problem')}, {plural(warnings, 'warning')}")
 
 
-def told(count: int, what: str) -> str:
-    """Return a count of things, to read."""
-    return f"{count or 'no'} {what}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, such as "no problems" or "1 warning"."""
+    return f"{count or 'no'} {noun}" + ("" if count == 1 else "s")

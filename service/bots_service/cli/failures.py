@@ -1,4 +1,4 @@
-"""Every failure as one line on stderr, with what to do about it, and an exit code: 2 for usage, 1 for all else."""
+"""Failures: one line on stderr that says what to do, and an exit code: 2 for wrong usage, 1 for everything else."""
 
 import os
 import sys
@@ -8,96 +8,96 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-FLAWS_SHOWN = 3
+ERRORS_SHOWN = 3
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 HINTS = {
-    "unknown-dataset": "`bots datasets list` shows those there are",
-    "unknown-run": "`bots runs list DATASET` shows those there are",
-    "unknown-step": "`bots history DATASET` shows those there are",
-    "task-exists": "leave out the tasks that are there already",
-    "run-has-history": "`bots runs set` changes the settings of a run with history",
+    "unknown-dataset": "list the datasets with `bots datasets list`",
+    "unknown-run": "list the runs with `bots runs list DATASET`",
+    "unknown-step": "list the steps with `bots history DATASET`",
+    "task-exists": "leave out the tasks that the dataset already has",
+    "run-has-history": "change the settings of a run with history with `bots runs set`",
     "stale-epoch": "select again",
-    "unknown-api-key": "`bots keys list` shows those there are",
-    "stranger": "is that the service? --url and BOTS_URL say where it is",
+    "unknown-api-key": "list the keys with `bots keys list`",
+    "not-bots": "check the address in --url or BOTS_URL: is it a BOTS service?",
 }
 KEY_HINTS = {
-    401: "set BOTS_API_KEY to a key that the service knows",
-    403: "set BOTS_API_KEY to a key that may, or ask who made this one",
+    401: "set BOTS_API_KEY to a valid key",
+    403: "set BOTS_API_KEY to a key with this permission",
 }
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked; the message says why and what to do."""
+    """A command failed; the message says why and what to do."""
 
 
 class OneLineGroup(TyperGroup):
-    """The commands, with every failure told in one line."""
+    """A group of commands that reports every failure in one line."""
 
     def main(self, *args: Any, **kwargs: Any) -> None:
-        """Run a command and leave with its exit code."""
+        """Run a command and exit with its exit code."""
         kwargs |= {"standalone_mode": False, "prog_name": "bots"}
         sys.exit(exit_code_of(lambda: super(OneLineGroup, self).main(*args, **kwargs)))
 
 
 def exit_code_of(command: Callable[[], Any]) -> int:
-    """Run a command; return its exit code, once any failure is told."""
+    """Run a command, print its failure if there is one, and return the exit code."""
     try:
         return command() or 0
     except typer.TyperException as error:
-        return tell(usage_line(error), error.exit_code)
+        return print_error(usage_message(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:
         if os.environ.get("BOTS_TRACEBACK"):
             raise
-        return tell(line_of(error), 1)
+        return print_error(message_of(error), 1)
 
 
-def tell(line: str, code: int) -> int:
-    """Write the line and return the exit code."""
-    sys.stderr.write(f"bots: {' '.join(line.split())}\n")
+def print_error(message: str, code: int) -> int:
+    """Print the message on one line of stderr and return the exit code."""
+    sys.stderr.write(f"bots: {' '.join(message.split())}\n")
     return code
 
 
-def usage_line(error: typer.TyperException) -> str:
-    """Return what is wrong with the command's arguments, and where its help is."""
+def usage_message(error: typer.TyperException) -> str:
+    """Return what is wrong with the arguments, and how to show the command's help."""
     context = getattr(error, "ctx", None)
     help_ = f' (see "{context.command_path} --help")' if context is not None else ""
-    # Without a message the help itself was shown, as no command was named.
-    said = error.format_message().replace("Value error, ", "") or "name a command"
-    return said.rstrip(". ") + help_
+    # There is no message if no command was named: then the help was printed.
+    message = error.format_message().replace("Value error, ", "") or "name a command"
+    return message.rstrip(". ") + help_
 
 
-def line_of(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return what happened, and what to do."""
     from bots_client import BotsClientError
     from bots_service.demo.own_service import OwnServiceError
     from bots_service.errors import BotsError
 
     if isinstance(error, BotsClientError):
-        return client_line(error)
+        return client_message(error)
     if isinstance(error, CommandError | BotsError | OwnServiceError):
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-    return f"{type(error).__name__}: {error}; this is a defect of `bots`: BOTS_TRACEBACK=1 shows where it is"
+    return f"{type(error).__name__}: {error}; this is a bug in `bots`; set BOTS_TRACEBACK=1 to see the traceback"
 
 
-def client_line(error: Any) -> str:
-    """Return what the service or the way to it had to say."""
+def client_message(error: Any) -> str:
+    """Return the message of an error of the client, with a hint what to do."""
     if error.status is None:
         return str(error)
     kind = error.type.rpartition(":")[2]
-    said = error.detail or error.title
+    message = error.detail or error.title
     if error.errors:
-        flaws = [str(flaw).removeprefix("body.") for flaw in error.errors[:FLAWS_SHOWN]]
-        more = len(error.errors) - len(flaws)
-        said += ": " + "; ".join(flaws) + (f"; and {more} more" if more else "")
+        shown = [str(each).removeprefix("body.") for each in error.errors[:ERRORS_SHOWN]]
+        more = len(error.errors) - len(shown)
+        message += ": " + "; ".join(shown) + (f"; and {more} more" if more else "")
     if error.status >= 500:
-        said = f"the service failed with status {error.status}: {said}" + (
-            f" (its log tells more under request {error.request_id})" if error.request_id else ""
+        message = f"the service failed with status {error.status}: {message}" + (
+            f" (see request {error.request_id} in its log)" if error.request_id else ""
         )
     if not error.type.startswith("urn:bots:"):
-        kind = "stranger"
+        kind = "not-bots"
     hint = KEY_HINTS.get(error.status) or HINTS.get(kind)
-    return f"{said.rstrip('.')}; {hint}" if hint else said
+    return f"{message.rstrip('.')}; {hint}" if hint else message

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import count, moment, number, show, table, tasks_told
+from bots_service.cli.output import count, moment, number, show, table, task_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,20 +41,20 @@ def tasks(
     with connected(url) as client:
         found = list(client.tasks(dataset, run, ids=ids or (), tag=tag, search=search, sort=sort, limit=limit))
         matching = len(found)
-        if matching == limit:  # there may be more than are shown
+        if matching == limit:  # there may be more
             matching = client.count_tasks(dataset, run, ids=ids or (), tag=tag, search=search)
-    rows = map(_believed, found)
+    rows = map(_task_row, found)
     columns = "task  >mean  >90 % within  >evidence  >last step  tags"
     caption = f"{count(len(found))} of {count(matching)} tasks"
     show(
         {"tasks": found, "matching": matching},
-        lambda: table(columns, rows, caption=caption) if found else "no such task",
+        lambda: table(columns, rows, caption=caption) if found else "no task matches",
         as_json=as_json,
     )
 
 
-def _believed(task: "TaskBelief") -> tuple[str, ...]:
-    """Return the row of a task."""
+def _task_row(task: "TaskBelief") -> tuple[str, ...]:
+    """Return a task's row of the table."""
     return (
         task.id,
         number(task.mean),
@@ -75,7 +75,7 @@ def history(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the last closed steps of a run, or those after --after-step."""
+    """Show the last closed steps of a run, or the steps after --after-step."""
     with connected(url) as client:
         if after_step is None:
             after_step = max(client.run(dataset, run).step - limit, 0)
@@ -93,7 +93,7 @@ def history(
         for one in found
     )
     columns = ">step  >tasks  >ETR  >pass rate  >capability  >Brier  time"
-    nothing = f"no step of run {run} is closed after step {after_step}"
+    nothing = f"run {run} has no closed steps after step {after_step}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)
 
 
@@ -110,8 +110,8 @@ def rewind(
     """
     with connected(url) as client:
         found = client.rewind(dataset, step, run)
-    said = f"run {run} of {dataset} stands at step {count(found.step)} again; its epoch is {found.epoch}"
-    show(found, lambda: said, as_json=as_json)
+    line = f"run {run} of {dataset} is back at step {count(found.step)}, in epoch {found.epoch}"
+    show(found, lambda: line, as_json=as_json)
 
 
 def snapshot(
@@ -128,7 +128,7 @@ def snapshot(
         (count(one.step), count(one.epoch), count(one.seq), count(one.bytes), one.checksum, moment(one.created_at))
         for one in found
     )
-    nothing = f"no snapshot of run {run} yet"
+    nothing = f"run {run} has no snapshots yet"
     show(
         {"snapshots": found} if list_ else found[0],
         lambda: table(">step  >epoch  >entry  >bytes  checksum  stored", rows) if found else nothing,
@@ -137,7 +137,7 @@ def snapshot(
 
 
 POINTS_SHOWN = 20
-STEPS_TOLD = 200
+STEPS_COMPARED = 200
 
 
 def curve(
@@ -147,11 +147,11 @@ def curve(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's history in a few points, each of which aggregates consecutive steps."""
+    """Show the trend of a run in a few points; each point aggregates consecutive steps."""
     with connected(url) as client:
         found = client.curve(dataset, run, points=points)
-    nothing = f"no step of run {run} is closed yet"
-    show(found, lambda: _drawn(found) if found.points else nothing, as_json=as_json)
+    nothing = f"run {run} has no closed steps yet"
+    show(found, lambda: _curve_table(found) if found.points else nothing, as_json=as_json)
 
 
 def calibration(
@@ -159,7 +159,7 @@ def calibration(
     run: RunName = "default",
     steps: Annotated[
         int, typer.Option(help="Number of steps to compare, counted from the last.", min=1, max=1000)
-    ] = STEPS_TOLD,
+    ] = STEPS_COMPARED,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -175,7 +175,7 @@ def calibration(
         )
         for one in found.bins
     )
-    nothing = f"no closed step of run {run} tells anything yet"
+    nothing = f"run {run} has no closed steps with outcomes yet"
     show(
         found,
         lambda: table("predicted  >rollouts  >mean prediction  >success rate", rows) if found.steps else nothing,
@@ -183,8 +183,8 @@ def calibration(
     )
 
 
-def _drawn(found: "Curve") -> "RenderableType":
-    """Return the points as a table; on a terminal, with a sparkline of the effective task ratios."""
+def _curve_table(found: "Curve") -> "RenderableType":
+    """Return the points as a table; on a terminal, under a sparkline of the effective task ratios."""
     rows = (
         (
             f"{count(one.first_step)} to {count(one.last_step)}",
@@ -218,19 +218,29 @@ def journal(
     with connected(url) as client:
         found = list(client.journal(dataset, run, limit=limit))
     rows = (
-        (count(one.seq), count(one.epoch), count(one.step), one.kind, said(one), "yes" * one.hidden, moment(one.time))
+        (
+            count(one.seq),
+            count(one.epoch),
+            count(one.step),
+            one.kind,
+            entry_text(one),
+            "yes" * one.hidden,
+            moment(one.time),
+        )
         for one in found
     )
     columns = ">entry  >epoch  >step  kind  what  hidden  time"
-    show({"entries": found}, lambda: table(columns, rows) if found else f"run {run} is empty yet", as_json=as_json)
+    show(
+        {"entries": found}, lambda: table(columns, rows) if found else f"run {run} has no entries yet", as_json=as_json
+    )
 
 
-def said(entry: "JournalEntry") -> str:
+def entry_text(entry: "JournalEntry") -> str:
     """Describe a journal entry in words."""
     if entry.tasks is not None:
         closes = ", closed a step" if entry.closed else ""
         return (
-            f"{count(entry.rollouts)} rollouts of {tasks_told(entry.tasks)}, {count(entry.effective)} effective{closes}"
+            f"{count(entry.rollouts)} rollouts of {task_count(entry.tasks)}, {count(entry.effective)} effective{closes}"
         )
     if entry.changed is not None:
         return ", ".join(f"{name}={value}" for name, value in entry.changed.items())

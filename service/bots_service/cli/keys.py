@@ -1,4 +1,4 @@
-"""`bots keys`, `bots whoami`: who may use the service, and for what."""
+"""`bots keys`, `bots whoami`: API keys and what they may do."""
 
 import re
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True
 
 
 class KeyScope(StrEnum):
-    """What a key may do; repeats `ports.keys`, whose import would load numpy."""
+    """What a key may do; the same values as in `ports.keys`, whose import would load numpy."""
 
     READ = "read"
     SELECT = "select"
@@ -27,18 +27,18 @@ class KeyScope(StrEnum):
 
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 
 
-def seconds(text: str) -> float:
-    """Return a length of time such as 30d or 12h.
+def parse_duration(text: str) -> float:
+    """Return a duration such as 30d or 12h in seconds.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the text is not a duration.
     """
-    found = LENGTH.fullmatch(text)
+    found = DURATION.fullmatch(text)
     if found is None or float(found[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is not a length of time; write, for example, 30d, 12h, 15m or 90s")
+        raise typer.BadParameter(f"{text!r} is not a duration; write, for example, 30d, 12h, 15m or 90s")
     return float(found[1]) * SECONDS[found[2]]
 
 
@@ -57,11 +57,11 @@ def create(
     ],
     rate: Annotated[float | None, typer.Option(help="Maximum requests per second.", show_default="unlimited")] = None,
     burst: Annotated[
-        int | None, typer.Option(help="Maximum burst of requests.", show_default="those of one second")
+        int | None, typer.Option(help="Maximum burst of requests.", show_default="one second's requests")
     ] = None,
     expires_in: Annotated[
         float | None,
-        typer.Option(help="Lifetime, such as 30d or 12h.", parser=seconds, metavar="TIME", show_default="never"),
+        typer.Option(help="Lifetime, such as 30d or 12h.", parser=parse_duration, metavar="TIME", show_default="never"),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -73,7 +73,7 @@ def create(
         made = client.create_key(name, scopes=scope, datasets=dataset, rate=rate, burst=burst, expires_in_s=expires_in)
     if made.key is None:
         raise CommandError(
-            f"the key was created, but the response with it was lost: `bots keys revoke {made.id}`, and create another"
+            f"the key was created, but the response was lost; run `bots keys revoke {made.id}` and create another"
         )
     show(made, lambda: sheet({"key": made.key or "", "": "not shown again", **described(made)}), as_json=as_json)
 
@@ -84,7 +84,7 @@ def list_(url: Url = None, as_json: AsJson = False) -> None:
     with connected(url) as client:
         found = sorted(client.keys(), key=lambda one: (one.created_at, one.id))
     rows = (described(one).values() for one in found)
-    nothing = "no keys yet: nothing guards the service"
+    nothing = "no keys yet: anyone who reaches the service may do everything"
     show(
         {"keys": found},
         lambda: table("id  name  scopes  datasets  rate  created  state", rows) if found else nothing,
@@ -112,9 +112,9 @@ def whoami(url: Url = None, as_json: AsJson = False) -> None:
         "name": found.name or "-",
         "scopes": ", ".join(found.scopes),
         "datasets": ", ".join(found.datasets),
-        "good until": moment(found.expires_at),
+        "valid until": moment(found.expires_at),
     }
-    nothing = "no keys guard the service: everybody may do everything"
+    nothing = "the service has no keys: anyone who reaches it may do everything"
     show(found, lambda: sheet(rows) if found.guarded else nothing, as_json=as_json)
 
 
@@ -137,5 +137,5 @@ def state_of(key: "ApiKey", now: datetime) -> str:
     if key.revoked_at is not None:
         return f"revoked {moment(key.revoked_at)}"
     if key.expires_at is None:
-        return "good"
-    return f"{'good until' if key.expires_at > now else 'expired'} {moment(key.expires_at)}"
+        return "valid"
+    return f"{'valid until' if key.expires_at > now else 'expired'} {moment(key.expires_at)}"

@@ -1,4 +1,4 @@
-"""Outcomes from the command line and from JSON. Imported by `bots report` alone: it needs the client."""
+"""Outcomes from the command line and from JSON. Only `bots report` imports this module: it loads the client."""
 
 import json
 import sys
@@ -15,44 +15,44 @@ FLAGS = {":effective": True, ":ineffective": False}
 
 
 def outcome_of(text: str) -> Outcome:
-    """Return the outcome that an argument tells.
+    """Return the outcome in an argument.
 
-    Counts are told as `math-17=7/16`, rewards as `math-4=0,1,0.5`, both as `math-5=1/3:1.2,0.2,0`, and rollouts that
-    never finished as `math-9=aborted`. `:effective` or `:ineffective` at the end says whether the group has a gradient.
+    Counts are `math-17=7/16`, rewards are `math-4=0,1,0.5`, both are `math-5=1/3:1.2,0.2,0`. A task whose rollouts did
+    not finish is `math-9=aborted`. `:effective` or `:ineffective` at the end says whether the group gives a gradient.
 
     Raises:
-        typer.BadParameter: it tells none.
+        typer.BadParameter: the argument has none of these forms.
     """
-    task, equals, told = text.rpartition("=")  # an id may hold an equals sign, what is told of it does not
-    flag = next((flag for flag in FLAGS if told.endswith(flag)), "")
+    task, equals, result = text.rpartition("=")  # a task's id may hold an equals sign, its result can't
+    flag = next((flag for flag in FLAGS if result.endswith(flag)), "")
     try:
         if not (equals and task):
             raise ValueError(text)
-        if told == "aborted":
+        if result == "aborted":
             return Outcome.aborted(task)
-        return _outcome_told(task, told.removesuffix(flag), FLAGS.get(flag))
+        return _parsed(task, result.removesuffix(flag), FLAGS.get(flag))
     except (ValueError, InvalidRequestError) as error:
         raise typer.BadParameter(f"{text!r} is not one of {FORMS}", param_hint="OUTCOME") from error
 
 
-def _outcome_told(task: str, told: str, effective: bool | None) -> Outcome:
-    first, colon, second = told.partition(":")
+def _parsed(task: str, result: str, effective: bool | None) -> Outcome:
+    first, colon, second = result.partition(":")
     successes, slash, trials = first.partition("/")
     if not slash:
-        return Outcome.rewards(task, _numbers(told), effective=effective)
+        return Outcome.rewards(task, _numbers(result), effective=effective)
     rewards = _numbers(second) if colon else None
     return Outcome.counts(task, float(successes), float(trials), rewards=rewards, effective=effective)
 
 
-def _numbers(told: str) -> list[float]:
-    return [float(number) for number in told.split(",")]
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in text.split(",")]
 
 
 def read_report(file: str) -> tuple[list[Outcome], str | None]:
-    """Return the outcomes in a JSON file ("-": stdin), and the selection they belong to if it says so.
+    """Return the outcomes in a JSON file ("-": stdin), and its `selection_id` if it has one.
 
     Raises:
-        CommandError: it holds none.
+        CommandError: the file is not JSON of this form.
     """
     try:
         content = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())

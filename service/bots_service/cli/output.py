@@ -1,4 +1,4 @@
-"""What commands write to stdout: one JSON document, or something to read."""
+"""The output of commands: one JSON document, or text for people."""
 
 import json
 import sys
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-UNBOUNDED = 10_000  # columns: what goes into a pipe or a file is not cut off at a terminal's width
+UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
 
 
 def show(document: object, readable: Callable[[], "RenderableType"], *, as_json: bool) -> None:
     """Write a result to stdout.
 
     Args:
-        document: its content, of dataclasses and plain values.
-        readable: makes what a person reads.
-        as_json: write the document as JSON.
+        document: the result as dataclasses and plain values.
+        readable: returns the result as text for people.
+        as_json: write the document as JSON instead.
     """
     if as_json:
         sys.stdout.write(json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n")
@@ -34,7 +34,7 @@ def show(document: object, readable: Callable[[], "RenderableType"], *, as_json:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return the terminal, or a plain writer where there is none."""
+    """Return a console on the terminal, or a plain writer if the stream is not a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -43,7 +43,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def plain(value: object) -> Any:
-    """Return a value as JSON can carry it."""
+    """Return a value as JSON types: dataclasses become objects, times become ISO 8601 text."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -57,9 +57,9 @@ def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = 
     """Return a table.
 
     Args:
-        columns: their titles, separated by two blanks; ">" before a title aligns its column to the right.
-        rows: a text for each column.
-        caption: stands below.
+        columns: titles, separated by two blanks; ">" before a title aligns its column to the right.
+        rows: one text per column.
+        caption: text below the table.
     """
     from rich import box
     from rich.table import Table
@@ -73,7 +73,7 @@ def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = 
 
 
 def sheet(rows: Mapping[str, str]) -> "Table":
-    """Return names with their values, one under the other."""
+    """Return a table of names and values, one pair per line."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -85,33 +85,33 @@ def sheet(rows: Mapping[str, str]) -> "Table":
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number to read; a dash where there is none."""
+    """Format a number with fixed decimals; "-" for None."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def count(value: float | None) -> str:
-    """Return a count with its thousands apart, with decimals only if it has some; a dash where there is none."""
+    """Format a count with thousands separators, and two decimals unless it is whole; "-" for None."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
-def tasks_told(value: int) -> str:
-    """Return a number of tasks, to read."""
+def task_count(value: int) -> str:
+    """Format a number of tasks, such as "1 task" or "1,200 tasks"."""
     return f"{value:,} task" + ("" if value == 1 else "s")
 
 
 def moment(value: datetime | None) -> str:
-    """Return a time to the second, in the local zone; a dash where there is none."""
+    """Format a time in the local zone, to the second; "-" for None."""
     return "-" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the answer is yes.
+    """Ask for confirmation unless `yes` is set; return if it is given.
 
     Raises:
-        CommandError: the answer is no.
-        typer.BadParameter: there is nobody to ask.
+        CommandError: the user declined.
+        typer.BadParameter: stdin is not a terminal.
     """
     if yes:
         return

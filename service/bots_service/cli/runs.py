@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.output import confirm, count, moment, number, plain, sheet, show, table, tasks_told
+from bots_service.cli.output import confirm, count, moment, number, plain, sheet, show, table, task_count
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def _settings(
         typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
     ] = None,
 ) -> None:
-    """Declare the options of all settings; never called."""
+    """Declare one option per setting; never called."""
 
 
 _NONE_AT_0 = ("rollouts_per_task", "tasks_per_step")
 
 
 def with_settings(command: Callable[P, R]) -> Callable[P, R]:
-    """Replace a command's `**settings` by one option for each setting; the command gets those that are given."""
+    """Replace a command's `**settings` with one option per setting; the command receives the options that are given."""
     own = inspect.signature(command)
     kept = [parameter for parameter in own.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     options = inspect.signature(_settings).parameters
@@ -119,7 +119,7 @@ def create(
     as_json: AsJson = False,
     **settings: Settings,
 ) -> None:
-    """Create a run, or set all settings of an empty one; settings left out take their defaults."""
+    """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
     if fork is None and fork_step is not None:
         raise typer.BadParameter("name the run to fork with --fork", param_hint="--fork-step")
     with connected(url) as client:
@@ -132,7 +132,7 @@ def create(
 def set_(
     dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJson = False, **settings: Settings
 ) -> None:
-    """Change settings of a run from the next step on; settings left out keep their values."""
+    """Change settings of a run from the next step on; omitted settings keep their values."""
     if not settings:
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
     with connected(url) as client:
@@ -151,7 +151,7 @@ def delete(
     """Permanently delete a run and its history."""
     with connected(url) as client:
         found = client.run(dataset, run)
-        confirm(f"Delete run {run} of {dataset} at step {count(found.step)}, for ever?", yes=yes)
+        confirm(f"Permanently delete run {run} of {dataset} at step {count(found.step)}?", yes=yes)
         client.delete_run(dataset, run)
     show({"dataset": dataset, "deleted": run}, lambda: f"run {run} of {dataset} is deleted", as_json=as_json)
 
@@ -171,14 +171,14 @@ def described(run: "Run") -> dict[str, str]:
     return {
         "run": f"{run.run} of {run.dataset}",
         "created": moment(run.created_at) + (f", from {fork.run} at step {fork.step}" if fork else ""),
-        "step": count(run.step) + (f", with {tasks_told(run.pending)} in the open one" if run.pending else ""),
+        "step": count(run.step) + (f", with {task_count(run.pending)} in the open step" if run.pending else ""),
         "epoch": f"{run.epoch}, entry {run.seq} of the journal",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
-        "reported": f"{tasks_told(totals.reported)}, {count(totals.effective)} effective (ETR {ratio(run)})",
+        "reported": f"{task_count(totals.reported)}, {count(totals.effective)} effective (ETR {ratio(run)})",
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
-        "a task": f"{number(run.rollouts_per_task)} rollouts",
-        "late": f"{count(totals.late)} outcomes, and {count(totals.expired)} too late",
-        "leased": tasks_told(run.leased),
+        "per task": f"{number(run.rollouts_per_task)} rollouts",
+        "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
+        "leased": task_count(run.leased),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
         "": "",
         **settings,

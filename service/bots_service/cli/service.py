@@ -1,4 +1,4 @@
-"""`bots serve`, `bots migrate`, `bots version`: the service itself."""
+"""`bots serve`, `bots migrate`, `bots version`: start the service, migrate its database, show versions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,8 +16,8 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(
         "--database-url",
-        help="sqlite:/// and a path, or postgresql://; default: BOTS_DATABASE_URL, then a file in ./data. "
-        "Others on this machine see a command's options: a password belongs into the variable.",
+        help="sqlite:///PATH or postgresql://...; default: BOTS_DATABASE_URL, then a file in ./data. "
+        "Put a password into the variable: other users of this machine can see options.",
     ),
 ]
 
@@ -27,7 +27,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one.", show_default="8000")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the database file, if no database is named.", show_default="data")
+        Path | None, typer.Option(help="Folder of the database file, if no database URL is set.", show_default="data")
     ] = None,
     database_url: DatabaseUrl = None,
     workers: Annotated[
@@ -49,7 +49,7 @@ def serve(
 ) -> None:
     """Start the service.
 
-    What no option sets comes from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
+    Options that you omit come from the environment: BOTS_HOST, BOTS_PORT, BOTS_DATA_DIR and so on.
     """
     settings = settings_with(
         host=host,
@@ -87,8 +87,8 @@ def migrate(
     found = {"before": before, "newest": newest, "changed": before != newest and not check}
     if check and not is_new_enough(before):
         raise CommandError(f"the tables are at revision {before or 'none'}, not {newest}; run `bots migrate`")
-    said = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {before}"
-    show(found, lambda: said, as_json=as_json)
+    line = f"migrated from {before or 'nothing'} to {newest}" if found["changed"] else f"up to date: {before}"
+    show(found, lambda: line, as_json=as_json)
 
 
 def version(url: Url = None, as_json: AsJson = False) -> None:
@@ -105,7 +105,7 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
     found = {"client": __version__, "url": address, "service": service}
     rows = {"this program": __version__}
     if service is None:
-        rows["the service"] = f"does not answer at {address}"
+        rows["the service"] = f"no answer at {address}"
     else:
         rows["the service"] = f"{service.version} at {address}"
         rows["runs on"] = f"Python {service.python}, numpy {service.numpy}"
@@ -114,7 +114,7 @@ def version(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def database_file(settings: "Settings") -> Path | None:
-    """Return the file that the database is in, None if it is a server."""
+    """Return the file of an SQLite database; None for a database server."""
     from bots_service.errors import StorageUnavailableError
     from bots_service.storage.sql.url import sql_url
 
@@ -125,12 +125,12 @@ def database_file(settings: "Settings") -> Path | None:
     if url.get_backend_name() != "sqlite":
         return None
     if not url.database:
-        raise typer.BadParameter("sqlite:/// is followed by the path of a file", param_hint="the database's URL")
+        raise typer.BadParameter("sqlite:/// needs the path of a file after it", param_hint="the database's URL")
     return Path(url.database)
 
 
 def settings_with(**given: Any) -> "Settings":
-    """Return the settings of the environment, with those that are given (not None) in their place."""
+    """Return the environment's settings, overridden by the given values that are not None."""
     from pydantic import ValidationError
 
     from bots_service.settings import Settings
@@ -138,7 +138,7 @@ def settings_with(**given: Any) -> "Settings":
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        flaw = error.errors()[0]
-        name = str(flaw["loc"][0])
+        first = error.errors()[0]
+        name = str(first["loc"][0])
         where = f"--{name.replace('_', '-')}" if given.get(name) is not None else f"BOTS_{name.upper()}"
-        raise typer.BadParameter(flaw["msg"], param_hint=where) from error
+        raise typer.BadParameter(first["msg"], param_hint=where) from error

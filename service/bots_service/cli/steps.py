@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import count, number, show, table, tasks_told
+from bots_service.cli.output import count, number, show, table, task_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Key = Annotated[
     str | None,
     typer.Option(
-        "--key", help="Idempotency key: a repeated request with it has no further effect.", show_default=False
+        "--key", help="Idempotency key: repeating the request with it has no further effect.", show_default=False
     ),
 ]
 
@@ -88,18 +88,18 @@ def report(
 
     outcomes = [outcome_of(text) for text in outcome or ()]
     if file is not None:
-        read, said = read_report(file)
+        read, selection_of_file = read_report(file)
         outcomes += read
-        selection = selection or said
+        selection = selection or selection_of_file
     if not outcomes and close is not True:
         raise typer.BadParameter(f"pass {FORMS}, a file with --from, or --close", param_hint="OUTCOME")
     with connected(url) as client:
         receipt = client.report(dataset, outcomes, run=run, selection=selection, close_step=close, idempotency_key=key)
-    show(receipt, lambda: told(receipt), as_json=as_json)
+    show(receipt, lambda: receipt_text(receipt), as_json=as_json)
 
 
 def quota_of(text: str) -> tuple[str, int | float]:
-    """Return the tag and the count of `math=24`, or its share of `math=0.75`."""
+    """Return the tag with its count (`math=24`) or its share (`math=0.75`)."""
     tag, equals, wanted = text.rpartition("=")
     if equals and wanted.isdecimal():
         return tag, int(wanted)
@@ -113,19 +113,19 @@ def readable(selection: "Selection") -> "RenderableType":
     from rich.console import Group
 
     rows = ((task.id, number(task.draw), number(task.mean), number(task.evidence, 1)) for task in selection.tasks)
-    again = f"; {count(selection.reused)} of them are in another selection too" if selection.reused else ""
-    line = f"selection {selection.selection_id} at step {count(selection.step)}{again}"
+    reused = f"; {count(selection.reused)} of them are also in another selection" if selection.reused else ""
+    line = f"selection {selection.selection_id} at step {count(selection.step)}{reused}"
     return Group(table("task  >draw  >mean  >evidence", rows), line)
 
 
-def told(receipt: "Receipt") -> str:
+def receipt_text(receipt: "Receipt") -> str:
     """Describe a receipt in words."""
     if receipt.duplicate:
-        return f"counted before, as entry {receipt.seq}; nothing changed"
+        return f"already counted as entry {receipt.seq}; nothing changed"
     after = count(receipt.step)
     line = f"step {after} is closed: " if receipt.closed else f"the step after {after} is open: "
-    line += f"{tasks_told(receipt.reported)}, {count(receipt.effective)} effective"
+    line += f"{task_count(receipt.reported)}, {count(receipt.effective)} effective"
     line += f" (ETR {number(receipt.effective_task_ratio)}), capability {number(receipt.capability)}"
     if receipt.late or receipt.expired:
-        line += f"; {count(receipt.late)} came late, {count(receipt.expired)} too late"
+        line += f"; {count(receipt.late)} late, {count(receipt.expired)} too late to count"
     return line

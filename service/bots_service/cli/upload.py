@@ -1,4 +1,4 @@
-"""Send the tasks of files to the service as they are read, with a progress bar."""
+"""Upload the tasks in files to the service while reading them, with a progress bar."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,62 +9,62 @@ import msgspec
 
 from bots_service.cli.failures import CommandError
 from bots_service.cli.output import console
-from bots_service.cli.task_files import Read, Source, read_tasks
+from bots_service.cli.task_files import ReadProgress, Source, read_tasks
 
 if TYPE_CHECKING:
     from bots_client import Client, Dataset, InvalidRequestError, PoolChange
 
 NDJSON = "application/x-ndjson"
-Advance = Callable[[float, int], None]  # share of the files that is sent, rows (0: not known)
+Advance = Callable[[float, int], None]  # share of the files sent, in [0, 1]; rows sent, 0 if unknown
 
 
-def import_source(client: "Client", name: str, source: Source, description: str) -> tuple["Dataset", Read]:
-    """Make a dataset of files; return it, and what was read."""
-    read = Read()
-    with progress_bar(name) as advance, _told_repeats():
-        upload, told = _upload(source, read, advance)
-        made = client.upload_dataset(
+def import_source(client: "Client", name: str, source: Source, description: str) -> tuple["Dataset", ReadProgress]:
+    """Create a dataset from files; return it, and what was read."""
+    progress = ReadProgress()
+    with progress_bar(name) as advance, _explained_repeats():
+        upload, on_progress = _upload(source, progress, advance)
+        dataset = client.upload_dataset(
             name,
             upload,
             media_type=None if isinstance(upload, Path) else NDJSON,
             reference_models=source.columns.references,
             description=description,
-            on_progress=told,
+            on_progress=on_progress,
         )
-    return made, read
+    return dataset, progress
 
 
-def append_source(client: "Client", dataset: str, source: Source) -> tuple["PoolChange", Read]:
-    """Add the tasks of files to a dataset, all or none; return what changed, and what was read."""
-    read = Read()
-    with progress_bar(dataset) as advance, _told_repeats():
-        upload, told = _upload(source, read, advance)
+def append_source(client: "Client", dataset: str, source: Source) -> tuple["PoolChange", ReadProgress]:
+    """Add the tasks in files to a dataset, all or none; return the change, and what was read."""
+    progress = ReadProgress()
+    with progress_bar(dataset) as advance, _explained_repeats():
+        upload, on_progress = _upload(source, progress, advance)
         media_type = None if isinstance(upload, Path) else NDJSON
-        change = client.upload_tasks(dataset, upload, media_type=media_type, on_progress=told)
-    return change, read
+        change = client.upload_tasks(dataset, upload, media_type=media_type, on_progress=on_progress)
+    return change, progress
 
 
 def _upload(
-    source: Source, read: Read, advance: Advance
+    source: Source, progress: ReadProgress, advance: Advance
 ) -> tuple[Path | Callable[[], Iterator[bytes]], Callable[[int, int | None], None] | None]:
-    """Return what is sent, and what is told of a file that is sent as it is."""
-    if source.is_own:
+    """Return the body, and the client's `on_progress`: only a file that is sent unchanged needs it."""
+    if source.is_service_format:
         return source.files[0], lambda sent, total: advance(sent / (total or 1), 0)
-    return (lambda: ndjson(source, read, advance)), None
+    return (lambda: ndjson(source, progress, advance)), None
 
 
-def ndjson(source: Source, read: Read, advance: Advance) -> Iterator[bytes]:
-    """Yield the tasks of files as NDJSON."""
+def ndjson(source: Source, progress: ReadProgress, advance: Advance) -> Iterator[bytes]:
+    """Yield the tasks in files as NDJSON."""
     encoder = msgspec.json.Encoder()
-    for tasks in read_tasks(source, read):
+    for tasks in read_tasks(source, progress):
         yield encoder.encode_lines([task.as_wire() for task in tasks])
-        advance(read.share, read.rows)
-    advance(1.0, read.rows)
+        advance(progress.share, progress.rows)
+    advance(1.0, progress.rows)
 
 
 @contextmanager
-def _told_repeats() -> Iterator[None]:
-    """Say how ids can be made to differ where the service finds that they don't."""
+def _explained_repeats() -> Iterator[None]:
+    """Add to the service's error about repeated ids which options make ids unique."""
     from bots_client import InvalidRequestError
 
     try:
@@ -79,16 +79,16 @@ def _repeated(error: "InvalidRequestError") -> str:
     (flaw,) = error.errors
     row = next((part for part in flaw.loc if isinstance(part, int)), 0)
     return (
-        f"row {row + 1} of all: {flaw.msg} (counted from 0); make the ids of several columns (--id A --id B), of the "
-        "files too (--file-in-id) or of the content (--id-from content), or leave such rows out (--skip-repeats)"
+        f"row {row + 1} of all files: {flaw.msg} (counted from 0); build the ids from several columns (--id A --id B), "
+        "add the file's name (--file-in-id), hash the content (--id-from content), or skip repeats (--skip-repeats)"
     )
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Advance]:
-    """Show progress on stderr where that is a terminal; gives what moves it.
+    """Show a progress bar if stderr is a terminal; yield the function that advances it.
 
-    Once all is sent, the bar says so, and only that something goes on: how long the service will take isn't known.
+    When everything is sent, the bar only pulses: nobody knows how long the service will take.
     """
     from rich.progress import (
         BarColumn,
