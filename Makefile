@@ -32,7 +32,7 @@ help:
 serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
 	@$(BIN)/bots serve $(ARGS)
 
-demo: $(VENV)/.run ## Replay a real training run, and compare BOTS with uniform sampling
+demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling, BOTS and the tracker
 	@$(BIN)/bots demo $(ARGS)
 
 finetune: $(VENV)/.trainers ## Finetune a small model by GRPO, with BOTS and with uniform sampling: 40 minutes; ARGS="--small" takes a minute or two

@@ -11,12 +11,12 @@ from bots_service.demo.replay import Plan, name_of, replayed
 
 PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
 DATASET = name_of(recorded_run())
-BOTS, UNIFORM = "bots", "uniform"  # the runs
+BOTS, UNIFORM, TRACKER = "bots", "uniform", "tracker"  # the runs
 
 
 @contextmanager
 def replaying(url: str, steps: int) -> Iterator[Event]:
-    """Replay so many steps of the run, BOTS beside uniform choice; give what is set once they are done."""
+    """Replay so many steps of the run, uniformly, by BOTS and by the tracker; give what is set once they are done."""
     leave, done = Event(), Event()
 
     def replay() -> None:

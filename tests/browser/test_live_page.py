@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import SOON_MS, visiting
 from tests.browser.conftest import SOON_S, STEPS
-from tests.browser.replaying import BOTS, DATASET, UNIFORM, replaying
+from tests.browser.replaying import BOTS, DATASET, TRACKER, UNIFORM, replaying
 from tests.serving import ServiceProcess, running_service
 
 RECENT = 50  # steps, as the page says
@@ -35,21 +35,24 @@ def recent_ratio(steps: list[dict]) -> float:
     return sum(step["effective"] for step in recent) / sum(step["reported"] for step in recent)
 
 
-def test_charts_move_while_training_goes_on_and_show_bots_pulling_away(browser: Browser, service: ServiceProcess):
+def test_charts_move_while_training_goes_on_and_show_both_beliefs_pulling_away(
+    browser: Browser, service: ServiceProcess
+):
     with replaying(service.url, STEPS) as done, visiting(browser, service.url, refused={404}) as visit:
         page = visit.page
         page.goto(f"{service.url}/#/")
         page.get_by_role("link", name=DATASET).click(timeout=SOON_MS)  # appears without a reload
         page.evaluate("() => { globalThis.wasNeverLoadedAgain = true; }")
-        page.wait_for_function("() => document.querySelector('.plot')?.data?.length >= 2")
+        page.wait_for_function("() => document.querySelector('.plot')?.data?.length >= 3")
         first = len(visit.trace(RATIO, 0)["x"])
         page.wait_for_function(f"() => document.querySelector('.plot').data[0].x.length > {first}")
         assert done.wait(SOON_S)
         page.wait_for_function(f"() => document.querySelector('.plot').data.every((line) => line.x.at(-1) === {STEPS})")
         assert page.evaluate("() => globalThis.wasNeverLoadedAgain")
-        ends = {line["name"]: line["y"][-1] for line in (visit.trace(RATIO, place) for place in range(2))}
-        assert ends == {run: pytest.approx(recent_ratio(history(service.url, run))) for run in (BOTS, UNIFORM)}
-        assert ends[BOTS] > ends[UNIFORM]
+        ends = {line["name"]: line["y"][-1] for line in (visit.trace(RATIO, place) for place in range(3))}
+        runs = (BOTS, TRACKER, UNIFORM)
+        assert ends == {run: pytest.approx(recent_ratio(history(service.url, run))) for run in runs}
+        assert ends[TRACKER] > ends[BOTS] > ends[UNIFORM]
 
 
 def test_a_runs_heat_map_moves_and_spreads_all_tasks(browser: Browser, service: ServiceProcess):
@@ -94,6 +97,22 @@ def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
     assert f"measured: run {UNIFORM}, {STEPS} steps" in tiles["vs uniform"]
     assert tiles["Rollouts saved"].startswith(f"{saved / 1000:.1f}K")
     assert tiles["Step"].startswith(str(STEPS))
+
+
+def test_a_run_of_the_tracker_shows_its_estimates_and_no_capability(browser: Browser, trained: ServiceProcess):
+    told = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{TRACKER}").json()["estimates"]
+    with visiting(browser, trained.url) as visit:
+        page = visit.open(f"datasets/{DATASET}/runs/{TRACKER}")
+        tiles, card = tiles_of(page), page.get_by_role("region", name="Estimates")
+        names, values = (card.locator(part).all_inner_texts() for part in ("dt", "dd"))
+        capability = page.get_by_role("heading", name="Capability", exact=True)
+        assert not capability.is_visible()
+        visit.open(f"datasets/{DATASET}/runs/{BOTS}")
+        assert capability.is_visible()
+    assert tiles["Ability"].startswith(f"{told['ability']:.2f}")
+    assert "Capability" not in tiles
+    assert names == [name.replace("_", " ") for name in told]
+    assert [float(value) for value in values] == pytest.approx(list(told.values()), rel=0.005)
 
 
 def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):
@@ -173,10 +192,10 @@ def test_runs_are_compared_by_how_far_predictions_were_off_which_choosing_hard_t
 def test_runs_are_compared_side_by_side_as_one_chooses(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}")
-        assert {visit.trace(RATIO, place)["name"] for place in range(2)} == {BOTS, UNIFORM}
+        assert {visit.trace(RATIO, place)["name"] for place in range(3)} == {BOTS, TRACKER, UNIFORM}
         page.get_by_role("checkbox", name=UNIFORM).uncheck()
-        page.wait_for_function("() => document.querySelector('.plot')?.data?.length === 1")
-        assert visit.trace(RATIO, 0)["name"] == BOTS
+        page.wait_for_function("() => document.querySelector('.plot')?.data?.length === 2")
+        assert {visit.trace(RATIO, place)["name"] for place in range(2)} == {BOTS, TRACKER}
 
 
 def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trained: ServiceProcess):

@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from math import log
 from pathlib import Path
+from statistics import fmean
 
+import numpy as np
 import pytest
 
-from bots_service.demo.replay import RECENT, ROLLOUTS, Course, Plan, ReplayedRun
+from bots_client import Client
+from bots_service.demo.recording import recorded_run
+from bots_service.demo.replay import RECENT, ROLLOUTS, RUNS, Course, Plan, ReplayedRun, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
 from tests.serving import running_service
 from tests.sizes import SOAK, size
@@ -34,25 +39,76 @@ def demo(folder, *arguments, **environment):
     return json.loads(done.stdout)["replays"], done.stderr
 
 
-def test_the_replay_finds_so_many_more_effective_tasks_than_uniform_choice(tmp_path):
-    (whole, referenced), said = demo(tmp_path, *([] if SOAK else ["--steps", str(STEPS)]))
+def of_runs(replay):
+    """Return the results of the three runs of a replay: uniform, BOTS, tracker."""
+    return replay["runs"]
+
+
+def test_bots_finds_more_effective_tasks_than_uniform_sampling_and_the_tracker_still_more(tmp_path):
+    with running_service(tmp_path / "service") as service, Client(service.url) as client:
+        (whole, referenced), said = demo(tmp_path, "--steps", str(STEPS), "--url", service.url)
+        histories = [
+            [list(client.history(replay["dataset"], run["run"])) for run in of_runs(replay)]
+            for replay in (whole, referenced)
+        ]
     assert (whole["problems"], whole["with_both_references"]) == (890, referenced["problems"])
-    assert whole["ratio"] >= 1.47
-    assert referenced["ratio"] >= 1.62
-    for replay in (whole, referenced):
-        bots, uniform = replay["bots"], replay["uniform"]
-        assert -1 <= bots["capability_least"] <= bots["capability"] <= bots["capability_most"] <= 2
-        assert -1 <= uniform["capability_least"] <= uniform["capability_most"] <= 2
-        assert bots["reported"] == uniform["reported"] == STEPS * 32
+    for replay, least_by_bots, least_by_tracker in (
+        (whole, 1.47, size(1.54, 1.62)),
+        (referenced, 1.6, size(1.64, 1.72)),
+    ):
+        uniform, bots, tracker = of_runs(replay)
+        assert uniform["times_uniform"] == 1
+        assert bots["times_uniform"] >= least_by_bots
+        assert tracker["times_uniform"] >= least_by_tracker
+        assert tracker["log_loss"] < bots["log_loss"]
+        if SOAK:  # selection tells less of other tasks than a sample does: over 150 steps uniform may be ahead
+            assert tracker["log_loss"] < uniform["log_loss"]
         assert replay["rollouts_spent"] == STEPS * 32 * ROLLOUTS
-        needed = bots["effective"] / uniform["effective_task_ratio"] * ROLLOUTS
-        assert replay["rollouts_saved"] == pytest.approx(needed - replay["rollouts_spent"], abs=1)
+        for run in (bots, tracker):
+            needed = run["effective"] / uniform["effective_task_ratio"] * ROLLOUTS
+            assert run["rollouts_saved"] == pytest.approx(needed - replay["rollouts_spent"], abs=1)
+    for uniform, bots, tracker in histories:
+        assert all(step.capability is not None and -1 <= step.capability <= 2 for step in uniform + bots)
+        assert all(step.capability is None for step in tracker)
     assert f"step {STEPS} of {STEPS}" in said
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_shows_what_the_histories_and_beliefs_of_the_service_show(tmp_path):
+    with running_service(tmp_path / "service") as service, Client(service.url) as client:
+        (replay,), _ = demo(tmp_path, "--steps", "60", "--both-references", "--url", service.url)
+        assert [(run["belief"], run["strategy"]) for run in of_runs(replay)] == [
+            ("bots", "uniform"),
+            ("bots", "thompson"),
+            ("tracker", "thompson"),
+        ]
+        for run in of_runs(replay):
+            settings = client.run(replay["dataset"], run["run"]).settings
+            assert (settings.belief, settings.strategy) == (run["belief"], run["strategy"])
+            steps = list(client.history(replay["dataset"], run["run"]))
+            assert len(steps) == replay["steps"] == 60
+            assert run["reported"] == sum(step.reported for step in steps) == 60 * 32
+            assert run["effective"] == sum(step.effective for step in steps)
+            assert run["effective_task_ratio"] == run["effective"] / run["reported"]
+            recent = sum(step.effective for step in steps[-RECENT:]) / (RECENT * 32)
+            assert run[f"effective_task_ratio_last_{RECENT}"] == recent
+            losses = [loss_before(client, replay["dataset"], run["run"], step) for step in (5, 15, 25, 35, 45, 55)]
+            assert run["log_loss"] == pytest.approx(fmean(losses))
+
+
+def loss_before(client, dataset, run, step):
+    """Return the log loss on all problems before a step, from a fork of the run as it was then."""
+    fork = client.create_run(dataset, f"{run}-{step}", fork_run=run, fork_step=step)
+    assert fork.step == step
+    recording = recorded_run().with_both_references()
+    solved = dict(zip(recording.ids, recording.success_probabilities(step).tolist(), strict=True))
+    predicted = {task.id: min(max(task.mean, 0.001), 0.999) for task in client.tasks(dataset, fork.run)}
+    assert predicted.keys() == solved.keys()
+    return -fmean(p * log(predicted[task]) + (1 - p) * log(1 - predicted[task]) for task, p in solved.items())
 
 
 def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
     first, _ = demo(tmp_path, "--steps", "20", "--seed", "3")
+    assert list(tmp_path.iterdir()) == []
     # Another's settings must not change them.
     again, _ = demo(
         tmp_path, "--steps", "20", "--seed", "3", BOTS_SNAPSHOT_EVERY="3", BOTS_PORT="1", BOTS_URL="ftp://x"
@@ -63,14 +119,13 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
         other, _ = demo(tmp_path, "--steps", "20", "--seed", "4", "--both-references", "--url", service.url)
         runs = CommandLine(service.url, tmp_path)("runs", "list", "rlvr-run-890", "--json").json["runs"]
     for replay, at_home in zip(elsewhere, first, strict=True):
-        for course in ("bots", "uniform"):
-            assert replay[course].pop("run").startswith(f"{course}-")
-            at_home[course].pop("run")
+        for run, same in zip(of_runs(replay), of_runs(at_home), strict=True):
+            assert run.pop("run").startswith(f"{same.pop('run')}-")
     assert elsewhere == first
     for problems in (890, first[1]["problems"]):
         assert f"Follow it at {service.url}/#/datasets/rlvr-run-{problems}\n" in said
     assert [replay["problems"] for replay in other] == [first[1]["problems"]]
-    assert other[0]["bots"]["effective"] != first[1]["bots"]["effective"]
+    assert of_runs(other[0])[1]["effective"] != of_runs(first[1])[1]["effective"]
     assert {run["step"] for run in runs} == {0, 20}
 
 
@@ -84,8 +139,9 @@ def test_a_person_gets_a_closing_table(tmp_path):
         timeout=DEMO_S,
         check=True,
     )
-    assert "times uniform's" in done.stdout
-    assert f"{10 * 8 * ROLLOUTS:,}" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows if len(row) == 6 and row[0] in RUNS] == list(RUNS)
+    assert "10 steps of a real GRPO run" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -135,21 +191,32 @@ def test_a_service_that_cannot_start_is_told_in_one_line(tmp_path):
     assert done.stderr == "bots: the demo's own service ended (9): no room\n"
 
 
+def replay_of(uniform, bots):
+    plan = Plan(len(uniform.reported), 4, 0)
+    return ReplayedRun(plan, "d", problems=9, referenced=9, courses={"uniform": uniform, "BOTS": bots})
+
+
 def test_ratios_and_savings_are_computed_from_the_courses():
     bots, uniform = (
-        Course(name, [4] * (2 * RECENT), [first] * RECENT + [then] * RECENT, [None, 9, 1])
+        Course(name, [4] * (2 * RECENT), [first] * RECENT + [then] * RECENT, [0.5, 0.25])
         for name, first, then in (("bots", 4, 2), ("uniform", 2, 1))
     )
-    replay = ReplayedRun(Plan(2 * RECENT, 4, 0), "d", problems=9, referenced=9, bots=bots, uniform=uniform)
+    replay = replay_of(uniform, bots)
     assert bots.effective_task_ratio() == 3 / 4
     assert bots.effective_task_ratio(RECENT) == 2 / 4
-    assert bots.capability == 1
-    assert replay.ratio == 2
-    assert replay.rollouts_saved == replay.rollouts_spent == 2 * RECENT * 4 * ROLLOUTS
+    assert bots.log_loss == 0.375
+    assert (replay.times_uniform(bots), replay.times_uniform(uniform)) == (2, 1)
+    assert replay.rollouts_saved(bots) == replay.rollouts_spent == 2 * RECENT * 4 * ROLLOUTS
+    assert replay.rollouts_saved(uniform) == 0
 
 
-def test_a_replay_in_which_uniform_found_nothing_has_no_ratio():
-    nothing = Course("uniform", [4], [0], [None])
-    bots = Course("bots", [4], [2], [None])
-    replay = ReplayedRun(Plan(1, 4, 0), "d", problems=9, referenced=9, bots=bots, uniform=nothing)
-    assert (replay.ratio, replay.rollouts_saved, nothing.capability) == (None, None, None)
+def test_a_replay_in_which_uniform_sampling_found_nothing_has_no_ratio():
+    nothing, bots = Course("uniform", [4], [0]), Course("bots", [4], [2])
+    replay = replay_of(nothing, bots)
+    assert (replay.times_uniform(bots), replay.rollouts_saved(bots), nothing.log_loss) == (None, None, None)
+
+
+def test_the_log_loss_is_the_expected_one_of_a_rollout_and_one_certain_mistake_is_bounded():
+    predicted, probabilities = np.array([0.25, 0.5, 0.0]), np.array([0.5, 1.0, 1.0])
+    expected = -fmean([0.5 * log(0.25) + 0.5 * log(0.75), log(0.5), log(0.001)])
+    assert log_loss(predicted, probabilities) == pytest.approx(expected)

@@ -3,15 +3,15 @@
 from rich.console import Console
 
 from bots_service.demo.display import LEVELS, closing_table, live_panel, progress_line
-from bots_service.demo.replay import Course, Plan, ReplayedRun
+from bots_service.demo.replay import ROLLOUTS, Course, Plan, ReplayedRun
 
 STEPS = 100
 
 
 def replay_after(done):
-    bots = Course("bots", [8] * done, [8] * done, [0.5] * done)
-    uniform = Course("uniform", [8] * done, [4] * done, [0.25] * done)
-    return ReplayedRun(Plan(STEPS, 8, 0), "d", problems=90, referenced=60, bots=bots, uniform=uniform)
+    effective = {"uniform": 4, "BOTS": 7, "tracker": 8}
+    courses = {label: Course(label, [8] * done, [found] * done, [0.5]) for label, found in effective.items()}
+    return ReplayedRun(Plan(STEPS, 8, 0), "d", problems=90, referenced=60, courses=courses)
 
 
 def shown(renderable):
@@ -28,14 +28,21 @@ def test_the_live_panel_fits_80_columns_at_every_step():
         assert max(map(len, text.splitlines())) <= 80
         assert f"step {done} of {STEPS}" in text
         assert "all 90 problems" in text
-        assert text.count(LEVELS[-1]) >= done // 2  # BOTS solves everything: a full mark for every second step
+        assert (
+            text.count(LEVELS[-1]) >= done // 2
+        )  # all of the tracker's are effective: a full mark for every second step
 
 
-def test_the_closing_table_fits_80_columns_and_has_a_column_for_each_replay():
+def test_the_closing_table_fits_80_columns_and_has_a_row_for_each_run_of_each_replay():
     text = shown(closing_table([replay_after(STEPS), replay_after(STEPS)]))
+    rollouts = STEPS * 8 * ROLLOUTS
     assert max(map(len, text.splitlines())) <= 80
-    assert text.count("2.00") == 2
+    rows = [line.split() for line in text.splitlines()]
+    assert rows.count(["uniform", "0.500", "0.500", "1.00", "0", "0.500"]) == 2
+    assert rows.count(["BOTS", "0.875", "0.875", "1.75", f"{rollouts * 3 // 4:,}", "0.500"]) == 2
+    assert rows.count(["tracker", "1.000", "1.000", "2.00", f"{rollouts:,}", "0.500"]) == 2
 
 
 def test_a_log_gets_a_line():
-    assert progress_line(replay_after(37)) == "all 90 problems, step 37 of 100: BOTS 1.000, uniform 0.500"
+    line = progress_line(replay_after(37))
+    assert line == "all 90 problems, step 37 of 100: uniform 0.500, BOTS 0.875, tracker 1.000"

@@ -10,13 +10,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bots_service.demo.replay import RECENT, ROLLOUTS, Course, ReplayedRun
+from bots_service.demo.replay import PREDICTED_EVERY, RECENT, ROLLOUTS, Course, ReplayedRun
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 50  # characters: 10 steps each in a whole run
 WIDTH = 78  # fits a terminal of 80 columns
 BAR_WIDTH = 34
-BOTS_COLOR, UNIFORM_COLOR = "green", "yellow"
+COLORS = {"uniform": "yellow", "BOTS": "cyan", "tracker": "green"}
 
 
 def live_panel(replay: ReplayedRun) -> Panel:
@@ -35,23 +35,24 @@ def live_panel(replay: ReplayedRun) -> Panel:
 
 
 def ratios(replay: ReplayedRun) -> Table:
-    """Return the effective task ratios of both runs as bars."""
+    """Return the effective task ratios of the runs as bars."""
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("effective task ratio", style="bold"), "", "so far", f"last {RECENT}", style="dim")
-    for name, course, color in (("BOTS", replay.bots, BOTS_COLOR), ("uniform", replay.uniform, UNIFORM_COLOR)):
-        bar = Bar(1.0, 0.0, course.effective_task_ratio(), width=BAR_WIDTH, color=color, bgcolor="default")
-        table.add_row(name, bar, ratio(course), ratio(course, RECENT))
+    for label, course in replay.courses.items():
+        bar = Bar(1.0, 0.0, course.effective_task_ratio(), width=BAR_WIDTH, color=COLORS[label], bgcolor="default")
+        table.add_row(label, bar, ratio(course), ratio(course, RECENT))
     return table
 
 
 def details(replay: ReplayedRun) -> Table:
     """Return what else is worth watching."""
     table = Table.grid(padding=(0, 2))
-    table.add_row("BOTS, step by step", sparkline(replay.bots, replay.plan.steps, BOTS_COLOR))
-    table.add_row("uniform", sparkline(replay.uniform, replay.plan.steps, UNIFORM_COLOR))
-    table.add_row("times uniform's", Text(number(replay.ratio), style="bold"))
-    table.add_row("capability", f"{number(replay.bots.capability)}  (0: before training, 1: the 7B model)")
-    table.add_row("rollouts saved", f"{count(replay.rollouts_saved)} of {count(replay.rollouts_spent)}")
+    for label, course in replay.courses.items():
+        table.add_row(f"{label}, step by step", sparkline(course, replay.plan.steps, COLORS[label]))
+    for label, course in replay.courses.items():
+        times = Text(f"{number(replay.times_uniform(course))} times uniform's", style="bold")
+        saved = f"{count(replay.rollouts_saved(course))} of {count(replay.rollouts_spent)} rollouts saved"
+        table.add_row(label, Text.assemble(times, ", ", saved))
     return table
 
 
@@ -75,32 +76,48 @@ def mark(level: float) -> str:
 
 
 def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
-    """Return the results, a column for each replay."""
+    """Return the results: a section for each replay, with a row for each run."""
     replays = list(replays)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
-    table.title = f"{replays[0].plan.steps} steps of a real GRPO run, {replays[0].plan.count} tasks a step"
-    table.add_column("")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", width=WIDTH)
+    plan = replays[0].plan
+    table.title = f"{plan.steps} steps of a real GRPO run, {plan.count} tasks a step, {ROLLOUTS} rollouts each"
+    table.caption = (
+        f"Log loss: of the success rates predicted for all problems, before every {PREDICTED_EVERY}th step. "
+        "The run with uniform sampling keeps the belief of BOTS."
+    )
+    table.caption_justify = "left"
+    table.add_column("", no_wrap=True)
+    for column in (
+        "effective\ntask ratio",
+        f"last {RECENT}\nsteps",
+        "times\nuniform's",
+        "rollouts\nsaved",
+        "log\nloss",
+    ):
+        table.add_column(column, justify="right")
     for replay in replays:
-        table.add_column(title_of(replay), justify="right")
-
-    def row(name: str, cells: Iterable[str], style: str = "") -> None:
-        table.add_row(name, *cells, style=style)
-
-    row("effective task ratio, BOTS", (ratio(replay.bots) for replay in replays))
-    row("effective task ratio, uniform", (ratio(replay.uniform) for replay in replays))
-    row("times uniform's", (number(replay.ratio) for replay in replays), "bold")
-    row(f"last {RECENT} steps, BOTS", (ratio(replay.bots, RECENT) for replay in replays))
-    row(f"last {RECENT} steps, uniform", (ratio(replay.uniform, RECENT) for replay in replays))
-    row("capability in the end", (number(replay.bots.capability) for replay in replays))
-    row("rollouts each spent", (count(replay.rollouts_spent) for replay in replays))
-    row("rollouts saved by BOTS", (count(replay.rollouts_saved) for replay in replays), "bold")
+        table.add_row(Text(title_of(replay), style="bold"))
+        for label, course in replay.courses.items():
+            table.add_row(*row_of(replay, label, course), end_section=label == list(replay.courses)[-1])
     return table
+
+
+def row_of(replay: ReplayedRun, label: str, course: Course) -> tuple[str, ...]:
+    """Return the cells of a run."""
+    return (
+        f"  {label}",
+        ratio(course),
+        ratio(course, RECENT),
+        number(replay.times_uniform(course)),
+        count(replay.rollouts_saved(course)),
+        number(course.log_loss, digits=3),
+    )
 
 
 def progress_line(replay: ReplayedRun) -> str:
     """Return how a replay stands, for a log."""
-    step = f"step {replay.steps_done} of {replay.plan.steps}"
-    return f"{title_of(replay)}, {step}: BOTS {ratio(replay.bots)}, uniform {ratio(replay.uniform)}"
+    ratios = ", ".join(f"{label} {ratio(course)}" for label, course in replay.courses.items())
+    return f"{title_of(replay)}, step {replay.steps_done} of {replay.plan.steps}: {ratios}"
 
 
 def title_of(replay: ReplayedRun) -> str:
@@ -115,9 +132,9 @@ def ratio(course: Course, steps: int | None = None) -> str:
     return f"{course.effective_task_ratio(steps):.3f}"
 
 
-def number(value: float | None) -> str:
-    """Return a number with two decimals; a dash where there is none."""
-    return "-" if value is None else f"{value:.2f}"
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number with so many decimals; a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def count(value: int | None) -> str:

@@ -1,14 +1,27 @@
-"""Replay the recorded run twice, step by step: tasks chosen by BOTS, and uniformly. Both through the service."""
+"""Replay the recorded run through the service, once for each way to select: uniformly, by BOTS, by the tracker."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from bots_client import Client, Outcome, Receipt
+import numpy as np
+import pyarrow as pa
+
+from bots_client import Client, GivenSettings, Outcome, Receipt
+from bots_service.core.arrays import Floats
 from bots_service.demo.recording import REFERENCE_MODELS, Recording
 
 RECENT = 50  # steps; fewer are too noisy to see where the run stands
 ROLLOUTS = 16  # per task and step, as in the paper
+PREDICTED_EVERY = 10  # steps: reading the predictions for the whole pool takes as long as a step
+LEAST_PREDICTION = 1e-3  # and at most 1 less that, as one certain mistake would outweigh everything else
+
+# The runs by their labels. The run with uniform sampling keeps the belief of BOTS, and doesn't look at it.
+RUNS: dict[str, GivenSettings] = {
+    "uniform": {"belief": "bots", "strategy": "uniform"},
+    "BOTS": {"belief": "bots", "strategy": "thompson"},
+    "tracker": {"belief": "tracker", "strategy": "thompson"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +44,20 @@ class Plan:
 class Course:
     """The results of the steps of one run so far.
 
-    run: its name; reported, effective: tasks of each step; capabilities: after each step, None where not known.
+    run: its name.
+    reported, effective: tasks of each step.
+    log_losses: of the success rates predicted for all problems, before every tenth step.
     """
 
     run: str
     reported: list[int] = field(default_factory=list)
     effective: list[int] = field(default_factory=list)
-    capabilities: list[float | None] = field(default_factory=list)
+    log_losses: list[float] = field(default_factory=list)
 
     def add(self, receipt: Receipt) -> None:
         """Append a step that was closed."""
         self.reported.append(receipt.reported)
         self.effective.append(receipt.effective)
-        self.capabilities.append(receipt.capability)
 
     def effective_task_ratio(self, steps: int | None = None) -> float:
         """Return the share of tasks with a gradient: some of their rollouts succeeded and some failed.
@@ -55,9 +69,9 @@ class Course:
         return sum(self.effective[first:]) / max(sum(self.reported[first:]), 1)
 
     @property
-    def capability(self) -> float | None:
-        """Where the model stands along the references after the last step."""
-        return self.capabilities[-1] if self.capabilities else None
+    def log_loss(self) -> float | None:
+        """The mean log loss of the predictions for all problems; None before the first."""
+        return sum(self.log_losses) / len(self.log_losses) if self.log_losses else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,67 +79,85 @@ class ReplayedRun:
     """A replay under way.
 
     problems: how many there are; referenced: how many of them have both references.
+    courses: by the labels of RUNS.
     """
 
     plan: Plan
     dataset: str
     problems: int
     referenced: int
-    bots: Course
-    uniform: Course
+    courses: dict[str, Course]
 
     @property
     def steps_done(self) -> int:
-        """How many steps both runs have closed."""
-        return len(self.uniform.reported)
+        """How many steps all runs have closed."""
+        return min(len(course.reported) for course in self.courses.values())
 
-    @property
-    def ratio(self) -> float | None:
-        """How many times uniform's effective task ratio BOTS reaches; None where uniform found no effective task."""
-        uniform = self.uniform.effective_task_ratio()
-        return self.bots.effective_task_ratio() / uniform if uniform else None
+    def times_uniform(self, course: Course) -> float | None:
+        """Return a run's effective task ratio divided by uniform's; None if uniform found no effective task."""
+        uniform = self.courses["uniform"].effective_task_ratio()
+        return course.effective_task_ratio() / uniform if uniform else None
 
     @property
     def rollouts_spent(self) -> int:
-        """How many rollouts each of the two runs took."""
-        return sum(self.bots.reported) * ROLLOUTS
+        """How many rollouts each of the runs took."""
+        return sum(self.courses["uniform"].reported) * ROLLOUTS
 
-    @property
-    def rollouts_saved(self) -> int | None:
-        """How many more rollouts uniform choice would need for as many effective tasks as BOTS found."""
-        return None if self.ratio is None else round(self.rollouts_spent * (self.ratio - 1))
+    def rollouts_saved(self, course: Course) -> int | None:
+        """Return how many more rollouts uniform sampling would need for as many effective tasks as a run found."""
+        times = self.times_uniform(course)
+        return None if times is None else round(self.rollouts_spent * (times - 1))
 
 
 def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[ReplayedRun]:
     """Yield the replay after every step; the same object grows."""
-    dataset = name_of(recording)
+    replay = ReplayedRun(
+        plan,
+        dataset=name_of(recording),
+        problems=len(recording),
+        referenced=len(recording.with_both_references()),
+        courses={label: Course(f"{label.lower()}{plan.suffix}") for label in RUNS},
+    )
     client.create_dataset(
-        dataset,
+        replay.dataset,
         recording.tasks(),
         reference_models=REFERENCE_MODELS,
         description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), made by `bots demo`",
     )
-    replay = ReplayedRun(
-        plan,
-        dataset,
-        problems=len(recording),
-        referenced=len(recording.with_both_references()),
-        bots=Course(f"bots{plan.suffix}"),
-        uniform=Course(f"uniform{plan.suffix}"),
-    )
-    client.create_run(dataset, replay.bots.run, strategy="thompson", seed=plan.seed)
-    client.create_run(dataset, replay.uniform.run, strategy="uniform", seed=plan.seed)
+    for label, course in replay.courses.items():
+        settings: GivenSettings = {**RUNS[label], "seed": plan.seed}
+        client.create_run(replay.dataset, course.run, **settings)
     for step in range(plan.steps):
         solved = recording.roll_out(step, rollouts=ROLLOUTS, seed=plan.seed)
         shown = dict(zip(recording.ids, solved.tolist(), strict=True))
-        for course in (replay.bots, replay.uniform):
-            course.add(train(client, dataset, course.run, plan.count, shown))
+        for course in replay.courses.values():
+            if step % PREDICTED_EVERY == PREDICTED_EVERY // 2:
+                predicted = predictions(client, replay.dataset, course.run)
+                course.log_losses.append(log_loss(predicted, recording.success_probabilities(step)))
+            course.add(train(client, replay.dataset, course.run, plan.count, shown))
         yield replay
 
 
 def name_of(recording: Recording) -> str:
     """Return what the dataset of a recording's problems is called."""
     return f"rlvr-run-{len(recording)}"
+
+
+def predictions(client: Client, dataset: str, run: str) -> Floats:
+    """Return [N] the success rates that a run expects now, in the pool's order."""
+    with pa.ipc.open_stream(b"".join(client.tasks_arrow(dataset, run))) as stream:
+        return np.asarray(stream.read_all()["mean"])
+
+
+def log_loss(predicted: Floats, probabilities: Floats) -> float:
+    """Return the expected log loss of a rollout of each task: the mean cross-entropy, in nats.
+
+    Args:
+        predicted: [N] success rates.
+        probabilities: [N] what they are in fact.
+    """
+    q = np.clip(predicted, LEAST_PREDICTION, 1 - LEAST_PREDICTION)
+    return float(-np.mean(probabilities * np.log(q) + (1 - probabilities) * np.log1p(-q)))
 
 
 def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, int]) -> Receipt:
@@ -153,23 +185,19 @@ def summary(replay: ReplayedRun) -> dict[str, Any]:
         "rollouts_per_task": ROLLOUTS,
         "seed": replay.plan.seed,
         "dataset": replay.dataset,
-        "bots": _course(replay.bots),
-        "uniform": _course(replay.uniform),
-        "ratio": replay.ratio,
         "rollouts_spent": replay.rollouts_spent,
-        "rollouts_saved": replay.rollouts_saved,
-    }
-
-
-def _course(course: Course) -> dict[str, Any]:
-    known = [capability for capability in course.capabilities if capability is not None]
-    return {
-        "run": course.run,
-        "reported": sum(course.reported),
-        "effective": sum(course.effective),
-        "effective_task_ratio": course.effective_task_ratio(),
-        f"effective_task_ratio_last_{RECENT}": course.effective_task_ratio(RECENT),
-        "capability": course.capability,
-        "capability_least": min(known, default=None),
-        "capability_most": max(known, default=None),
+        "runs": [
+            {
+                "run": course.run,
+                **RUNS[label],
+                "reported": sum(course.reported),
+                "effective": sum(course.effective),
+                "effective_task_ratio": course.effective_task_ratio(),
+                f"effective_task_ratio_last_{RECENT}": course.effective_task_ratio(RECENT),
+                "times_uniform": replay.times_uniform(course),
+                "rollouts_saved": replay.rollouts_saved(course),
+                "log_loss": course.log_loss,
+            }
+            for label, course in replay.courses.items()
+        ],
     }
