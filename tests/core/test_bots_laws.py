@@ -155,11 +155,6 @@ def test_a_belief_too_sure_for_its_mean_to_differ_from_one_still_has_a_finite_pr
     assert receipt.log_loss == pytest.approx(-math.log(2**-53))
 
 
-def test_evidence_selected_before_the_run_began_counts_for_nothing():
-    state = replay(POOL, [report_of((0, 1.0, 3.0)), report_of((0, 1.0, 3.0), made_at=-1)], settings_from({}))
-    assert (state.step, state.open_step.expired, state.open_step.tasks) == (1, 1, 0)
-
-
 @given(counts, counts)
 def test_a_run_that_forgets_everything_knows_only_its_last_step(successes, failures):
     chosen = settings_from({"forgetting": 1.0, "implicit_weight": 0.0})

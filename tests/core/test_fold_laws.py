@@ -235,6 +235,11 @@ def test_evidence_selected_in_the_future_counts_as_on_time(chosen):
     assert encode_state(one) == encode_state(other)
 
 
+def test_evidence_selected_before_the_run_began_counts_for_nothing(chosen):
+    state = replay(POOL, [report_of((0, 1.0, 3.0)), report_of((0, 1.0, 3.0), made_at=-1)], chosen)
+    assert (state.step, state.open_step.expired, state.open_step.tasks) == (1, 1, 0)
+
+
 def test_a_pool_older_than_the_entry_is_refused(chosen):
     with pytest.raises(ValueError, match="entry 1 knows 5 profiles, the pool 4"):
         advance(fresh_state(chosen, POOL), Entry(1, 0, 5, report_of()), POOL)

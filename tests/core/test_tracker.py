@@ -20,6 +20,7 @@ SETTINGS = RunSettings(belief="tracker")
 ROLLOUTS = 16.0
 
 Piece = tuple[int, list[int], list[float], list[float]]  # lag, tasks, successes, failures
+Journal = tuple[Pool, Sequence[Sequence[Piece]]]  # for each step, its pieces
 
 
 def pool_of(references: Sequence[Sequence[float]], carried: Sequence[int] = ()) -> Pool:
@@ -45,7 +46,7 @@ def evidence(tasks: list[int], solved: list[float], failed: list[float]) -> Evid
 
 
 # Two references, evidence on time, success rates of exactly 0 and 1.
-ON_TIME = (
+ON_TIME: Journal = (
     pool_of([(0, 0.25), (0.25, 0.75), (0.5, 1), (0.0625, 0.125), (0.25, 0.75), (1, 1)]),
     [
         [(0, [0, 1, 2], [3, 9, 16], [13, 7, 0])],
@@ -54,7 +55,7 @@ ON_TIME = (
     ],
 )
 # No references; 1, 4 and 512 rollouts; fractional rewards; an empty step; a batch that comes two steps late.
-LATE = (
+LATE: Journal = (
     pool_of([(), (), (), (), ()]),
     [
         [(0, [0, 1], [1, 0], [0, 1])],
@@ -64,7 +65,7 @@ LATE = (
     ],
 )
 # One reference, unknown for task 2; two tags; task 0 solved 512 of 512 times in each of 60 steps.
-TAGGED = (
+TAGGED: Journal = (
     pool_of([(0.5,), (0.875,), (math.nan,), (0.0625,), (0.3,)], carried=(0b01, 0b01, 0b10, 0b10, 0b11)),
     [
         [(0, [0, 2], [8, 3], [8, 13])],
@@ -80,7 +81,7 @@ TAGGED = (
     [("journal_1", ON_TIME), ("journal_2", LATE), ("journal_3", TAGGED)],
     ids=["on time", "late", "tagged"],
 )
-def test_the_golden_numbers_come_out(journal: str, case: tuple[Pool, list[list[Piece]]]):
+def test_the_golden_numbers_come_out(journal: str, case: Journal):
     pool, steps = case
     belief = folded(pool, steps)
     rows = belief.residuals.whole

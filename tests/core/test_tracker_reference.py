@@ -1,11 +1,24 @@
 """The tracker's filter against the same equations written slowly, and its kernels against dense ones."""
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bots_service.core.belief.tracker import TrackerBelief
+from bots_service.core.belief.tracker_filter import (
+    NODES,
+    WEIGHTS,
+    Effects,
+    LaggedEvidence,
+    absorb,
+    first_variances,
+    moments,
+    observed,
+)
 from bots_service.core.state import RunState, advance, fresh_state
-from tests.core.journals import Story, stories, tracker_settings
+from tests.core import slow_tracker
+from tests.core.journals import Story, pool_of, stories, tracker_settings
 from tests.core.slow_tracker import SlowTracker
 
 
@@ -36,3 +49,71 @@ def test_the_filter_is_the_joint_gaussian_written_slowly_after_every_entry(story
         slow.take(entry)
         state, _ = advance(state, entry, story.pool)
         assert_same(state, slow)
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+@pytest.mark.parametrize("models", [0, 1, 3])
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_a_batch_leaves_the_joint_gaussian_posterior_of_its_observations(models: int, lag: int, seed: int):
+    rng, tasks = np.random.default_rng(seed), 7
+    pool = pool_of(*rng.integers(0, 17, (tasks, models)) / 16, carried=rng.integers(0, 4, tasks).tolist())
+    phi = np.array([slow_tracker.features(pool, task, lag) for task in range(tasks)])
+    size = phi.shape[1]
+    root = rng.normal(size=(size, size))
+    effects = Effects(rng.normal(size=(size,)), root @ root.T + 0.1 * np.eye(size), rng.random((size,)))
+    residual, variance = rng.normal(size=tasks), rng.uniform(0.01, 4, tasks)
+    solved, failed = rng.integers(0, 17, (2, tasks)) + 0.5
+    tried = rng.random(tasks) < 0.5
+    batch = LaggedEvidence(phi.T[:-1], solved, failed, lag, residual, variance, tried, np.where(tried, 5.0, 0.0))
+    variances = first_variances()
+
+    _, kappa, q = variances.estimates
+    moved = lag * (kappa + q * (phi**2 @ effects.drift))
+    prior = np.zeros((size + tasks,) * 2)
+    prior[:size, :size], prior[size:, size:] = effects.covariance, np.diag(variance)
+    sees = np.concatenate([phi, np.eye(tasks)], axis=1)
+    before = np.concatenate([effects.mean, residual])
+    seen = observed(sees @ before, np.diag(sees @ prior @ sees.T) + moved, solved, failed)
+    gain = prior @ sees.T @ np.linalg.inv(sees @ prior @ sees.T + np.diag(seen.variance + moved))
+    mean, covariance = before + gain @ seen.excess, prior - gain @ sees @ prior
+
+    left = absorb(effects, variances, batch)
+    found = [*left.effects.mean, *left.residual, *left.effects.covariance.ravel(), *left.variance]
+    wanted = [*mean, *covariance[:size, :size].ravel(), *np.diag(covariance)[size:]]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(prior).max())
+
+
+def dense_moments(mean: float, variance: float, solved: float, failed: float) -> tuple[float, float]:
+    """By thousands of points where the density counts, which is found with a coarser look."""
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return solved * x - (solved + failed) * np.logaddexp(0, x) - (x - mean) ** 2 / (2 * variance)
+
+    x = np.linspace(-110, 110, 20_001)  # 12 standard deviations of the widest prior
+    within = x[log_density(x) > log_density(x).max() - 45]
+    x = np.linspace(within[0], within[-1], 4001)
+    weights = np.exp(log_density(x) - log_density(x).max())
+    centre = float(np.average(x, weights=weights))
+    return centre, float(np.average((x - centre) ** 2, weights=weights))
+
+
+@pytest.mark.parametrize(("variance", "error"), [(0.001, 2e-3), (0.1, 2e-3), (1.0, 2e-3), (4.0, 2e-3), (64.0, 0.07)])
+@pytest.mark.parametrize("mean", [-8.0, -2.0, 0.0, 3.0])
+def test_moments_are_those_of_dense_quadrature(mean: float, variance: float, error: float):
+    shares = (0.0, 0.02, 0.5, 0.95, 1.0)
+    counts = [
+        (share * trials, trials - share * trials) for trials in (1.0, 4.0, 16.0, 128.0, 512.0) for share in shares
+    ]
+    solved, failed = np.array(counts).T
+    same = np.ones(len(counts))
+    centre, spread = moments(mean * same, variance * same, solved, failed)
+    dense = np.array([dense_moments(mean, variance, *count) for count in counts])
+    np.testing.assert_allclose(spread, dense[:, 1], rtol=error)
+    assert (np.abs(centre - dense[:, 0]) <= error * np.sqrt(dense[:, 1])).all()
+
+
+def test_the_nodes_are_those_of_gauss_and_hermite():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
+    np.testing.assert_allclose(NODES, nodes, atol=1e-13)
+    np.testing.assert_allclose(WEIGHTS, weights / weights.sum(), atol=1e-15)

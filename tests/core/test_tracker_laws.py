@@ -1,0 +1,113 @@
+"""What the tracker learns: how tasks differ, how fast they change, which way the model moves; and late evidence."""
+
+import numpy as np
+import pytest
+
+from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core.belief.tracker import TrackerBelief
+from bots_service.core.entries import Body
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import RunState
+from tests.core.journals import Piece, pool_of, replay, report_of
+
+SETTINGS = settings_from({"belief": "tracker"})
+POOL = pool_of(*[(0.25, 0.75)] * 40, (0.5, 0.5))
+TRIALS = 64.0
+ALL = np.arange(len(POOL), dtype=np.int32)
+
+
+def tracker(state: RunState) -> TrackerBelief:
+    assert isinstance(state.belief, TrackerBelief)
+    return state.belief
+
+
+def variances_after(*bodies: Body) -> tuple[float, float, float]:
+    """tau^2, kappa and q."""
+    return tracker(replay(POOL, bodies, SETTINGS)).variances.estimates
+
+
+def told(state: RunState, *tasks: int) -> LogitNormals:
+    return tracker(state).distributions(POOL, np.array(tasks, np.int32))
+
+
+def solved(tasks: range, rates: list[float]) -> list[Piece]:
+    """Every task solved at the rate whose turn it is."""
+    return [
+        (task, rates[turn % len(rates)] * TRIALS, TRIALS - rates[turn % len(rates)] * TRIALS)
+        for turn, task in enumerate(tasks)
+    ]
+
+
+def test_untried_tasks_may_differ_as_much_as_tried_ones_did():
+    alike = variances_after(report_of(*solved(range(40), [0.5])))
+    different = variances_after(report_of(*solved(range(40), [0.05, 0.95])))
+    assert alike[0] < variances_after()[0] < different[0]
+
+
+def test_tasks_change_as_fast_as_they_did():
+    steady = [report_of(*solved(range(20), [0.1, 0.9]))] * 6
+    jumping = [report_of(*solved(range(20), rates)) for rates in ([0.1, 0.9], [0.9, 0.1]) * 3]
+    assert variances_after(*steady)[1] < variances_after(*steady[:1])[1] < variances_after(*jumping)[1]
+
+
+def test_the_ability_changes_as_fast_as_it_did():
+    steady = [report_of(*solved(range(40), [0.5]))] * 6
+    jumping = [report_of(*solved(range(40), [rate])) for rate in (0.1, 0.9) * 3]
+    assert variances_after(*steady)[2] < variances_after()[2] < variances_after(*jumping)[2]
+
+
+def test_a_model_that_improves_is_expected_to_improve_while_nothing_is_reported():
+    rising = [report_of(*solved(range(step, 40, 8), [0.1 + 0.02 * step])) for step in range(40)]
+    state = replay(POOL, rising, SETTINGS)
+    later = replay(POOL, [report_of(close=True)] * 10, SETTINGS, state)
+    assert tracker(state).effects.mean[-1] > 0
+    assert (told(later, 0, 40).location > told(state, 0, 40).location).all()
+    assert (told(later, 0, 40).variance > told(state, 0, 40).variance).all()
+
+
+def test_what_is_known_of_a_task_is_less_certain_with_each_step_and_never_as_if_it_was_never_tried():
+    state = replay(POOL, [report_of((0, 8.0, 8.0))], SETTINGS)
+    variances = []
+    for _ in range(5):
+        variances.append(float(told(state, 0).variance[0]))
+        state = replay(POOL, [report_of(close=True)], SETTINGS, state)
+    assert variances == sorted(set(variances))
+    assert tracker(state).own_tasks.tolist() == [0]
+
+
+@pytest.mark.parametrize("lag", [1, 64, 65, 500])
+def test_evidence_counts_however_late_it_comes(lag: int):
+    state = replay(POOL, [report_of((1, 8.0, 8.0)), *[report_of(close=True)] * lag], SETTINGS)
+    late = replay(POOL, [report_of((0, 16.0, 0.0), made_at=state.step - lag)], SETTINGS, state)
+    without = replay(POOL, [report_of(close=True)], SETTINGS, state)
+    assert (late.totals.late, late.totals.expired) == (1, 0)
+    assert told(late, 0).location > told(without, 0).location
+    assert told(late, 0).variance < told(without, 0).variance
+
+
+def test_the_later_evidence_comes_the_less_it_tells():
+    state = replay(POOL, [report_of((1, 8.0, 8.0)), *[report_of(close=True)] * 99], SETTINGS)
+    lags = (0, 1, 5, 25, 99)
+    after = [replay(POOL, [report_of((0, 8.0, 8.0), made_at=100 - lag)], SETTINGS, state) for lag in lags]
+    variances = [float(told(one, 0).variance[0]) for one in after]
+    assert variances == sorted(set(variances))
+
+
+def test_the_settings_of_bots_change_nothing():
+    bodies = [report_of((0, 3.0, 1.0), (40, 1.0, 9.0)), report_of((1, 4.0, 0.0), made_at=0)]
+    others = {"forgetting": 0.9, "implicit_weight": 1.0, "prior": (5, 1), "capability": "paper", "rollouts_per_task": 1}
+    one = tracker(replay(POOL, bodies, SETTINGS)).encoded()
+    other = tracker(replay(POOL, bodies, settings_from({"belief": "tracker", **others}))).encoded()
+    assert one[0] == other[0]
+    assert all(np.array_equal(one[1][name], other[1][name]) for name in one[1])
+
+
+def test_an_appended_task_is_believed_by_its_references():
+    grown = pool_of(*[(0.25, 0.75)] * 40, (0.5, 0.5), (0.9, 1.0), (0.0, 0.1))
+    state = replay(POOL, [report_of(*solved(range(40), [0.2, 0.6])), report_of((40, 3.0, 5.0))], SETTINGS)
+    there_before = replay(grown, [report_of(*solved(range(40), [0.2, 0.6])), report_of((40, 3.0, 5.0))], SETTINGS)
+    everything = np.arange(len(grown), dtype=np.int32)
+    late, early = (tracker(one).distributions(grown, everything) for one in (state, there_before))
+    np.testing.assert_array_equal(late.location, early.location)
+    np.testing.assert_array_equal(late.variance, early.variance)
+    assert late.mean[41] > late.mean[42]
