@@ -102,7 +102,9 @@ def cells(grid: KernelGrid) -> int:
 def set_posterior(theirs: Any, state: RunState, grounds: Grounds) -> None:
     """Let the published selector believe what our state does."""
     everything: Tasks = np.arange(len(grounds), dtype=np.int32)
-    theirs.diff_estimator.set(*state.belief.distributions(grounds.pool, everything).as_beta())
+    parameters = state.belief.distributions(grounds.pool, everything).as_beta()
+    assert parameters is not None
+    theirs.diff_estimator.set(*parameters)
     theirs.diff_estimator.cap_coef = state.belief.capability
 
 

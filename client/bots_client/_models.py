@@ -18,13 +18,15 @@ class SelectedTask:
     """One task to train on next.
 
     draw: the success probability drawn for it; None for strategies that draw none.
-    mean: posterior mean; evidence: the pseudo-counts behind the mean.
+    mean: expected success probability.
+    effective: the probability that of the task's group of rollouts some succeed and some fail.
+        Both are None if a `ResilientClient` chose the task itself.
     """
 
     id: str
     draw: float | None = None
     mean: float | None = None
-    evidence: float = 0.0
+    effective: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,18 +183,23 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBelief:
-    """What a run believes about one task: Beta(alpha, beta).
+    """What a run knows of one task.
 
-    interval: 5 % and 95 % quantiles; evidence: the pseudo-counts behind the mean.
-    last_step: the last step in which the task was tried; None if never.
+    alpha, beta: of the Beta distribution of its success probability; None for a belief that has none.
+    mean: of its success probability; interval: 5 % and 95 % quantiles.
+    effective: the probability that of a group of rollouts some succeed and some fail.
+    variance: the expected variance of one rollout's success, E[p (1 - p)].
+    attempts: how many rollouts of it were reported; last_step: the last step that reported any; None if none did.
     """
 
     id: str
-    alpha: float
-    beta: float
+    alpha: float | None = None
+    beta: float | None = None
     mean: float
     interval: tuple[float, float] | None = None
-    evidence: float = 0.0
+    effective: float
+    variance: float
+    attempts: float = 0.0
     last_step: int | None = None
     tags: tuple[str, ...] = ()
 

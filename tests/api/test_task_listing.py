@@ -2,16 +2,18 @@ import io
 
 import pyarrow as pa
 import pytest
+from scipy.stats import betabinom
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, solved, tasks
 
-SORTS = ["index", "mean", "distance", "evidence", "last_step"]
+SORTS = ["index", "mean", "distance", "effective", "variance", "attempts", "last_step"]
 
 
-@pytest.fixture
-async def tried(http):
+@pytest.fixture(params=["bots", "tracker"])
+async def tried(http, request):
     """Return a client of a service with 50 tasks, some of which were tried, some retired."""
     await make_dataset(http, 50)
+    assert (await http.put(RUN, json={"belief": request.param})).json()["settings"]["belief"] == request.param
     for task in range(12):
         await report(http, solved(task, task % 5, 8), solved(task + 20, 1, 2))
     await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-7", "task-45"]})
@@ -19,13 +21,13 @@ async def tried(http):
 
 
 def value(task, sort):
-    return {
+    values = {
+        **task,
         "index": int(task["id"].removeprefix("task-")),
-        "mean": task["mean"],
         "distance": abs(task["mean"] - 0.5),
-        "evidence": task["evidence"],
         "last_step": task["last_step"] or 0,
-    }[sort]
+    }
+    return values[sort]
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -79,15 +81,29 @@ async def test_a_search_for_nothing_or_for_too_much_is_refused(tried, search):
     require_problem(await tried.get(f"{RUN}/tasks", params={"search": search}), 422, "invalid-request")
 
 
-async def test_a_task_tells_its_interval_and_when_it_was_tried(tried):
+async def test_a_task_tells_its_interval_and_how_often_and_when_it_was_tried(tried):
     listed = {task["id"]: task for task in (await tried.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]}
-    assert listed["task-3"]["last_step"] == 4
-    assert listed["task-15"]["last_step"] is None
+    assert (listed["task-3"]["attempts"], listed["task-3"]["last_step"]) == (8, 4)
+    assert (listed["task-23"]["attempts"], listed["task-23"]["last_step"]) == (2, 4)
+    assert (listed["task-15"]["attempts"], listed["task-15"]["last_step"]) == (0, None)
     for task in listed.values():
         low, high = task["interval"]
         assert 0 <= low < task["mean"] < high <= 1
-        assert task["mean"] == pytest.approx(task["alpha"] / (task["alpha"] + task["beta"]), rel=1e-12)
-        assert task["evidence"] == pytest.approx(task["alpha"] + task["beta"] - 2, abs=1e-12)
+        assert 0 <= task["effective"] <= 1
+        assert 0 < task["variance"] <= 0.25
+
+
+async def test_only_a_belief_of_betas_tells_alpha_and_beta(tried):
+    kind = (await tried.get(RUN)).json()["settings"]["belief"]
+    for task in (await tried.get(f"{RUN}/tasks?limit=1000")).json()["tasks"]:
+        alpha, beta = task["alpha"], task["beta"]
+        if kind == "tracker":
+            assert (alpha, beta) == (None, None)
+            continue
+        assert task["mean"] == pytest.approx(alpha / (alpha + beta), rel=1e-12)
+        assert task["variance"] == pytest.approx(alpha * beta / (alpha + beta) / (alpha + beta + 1), rel=1e-12)
+        likely = betabinom(5, alpha - 0.5, beta - 0.5)  # reports of 8 rollouts and of 2: 5 of a task
+        assert task["effective"] == pytest.approx(1 - likely.pmf(0) - likely.pmf(5), abs=1e-9)
 
 
 async def test_the_arrow_stream_equals_the_listing(tried):

@@ -13,7 +13,7 @@ async def test_a_selection_names_each_task_once_with_what_is_believed_of_it(http
     assert len({task["id"] for task in chosen["tasks"]}) == 6
     for task in chosen["tasks"]:
         assert task["mean"] == listed[task["id"]]["mean"]
-        assert task["evidence"] == listed[task["id"]]["evidence"]
+        assert task["effective"] == listed[task["id"]]["effective"]
         assert 0 <= task["draw"] <= 1
     assert (chosen["dataset"], chosen["run"], chosen["step"], chosen["seq"], chosen["reused"]) == (
         "guru",

@@ -57,7 +57,7 @@ async def of_the_run(http: httpx.AsyncClient) -> list[Any]:
 
 async def test_a_run_of_the_other_kind_selects_learns_and_lists_its_tasks(http: httpx.AsyncClient):
     selected = await select(http, 4, run="flat")
-    assert {(task["mean"], task["evidence"]) for task in selected["tasks"]} == {(0.5, 0.0)}
+    assert {(task["mean"], task["effective"]) for task in selected["tasks"]} == {(0.5, 1 - 2 / 17)}
     assert all(0 <= task["draw"] <= 1 for task in selected["tasks"])
     outcomes = [{"task": task["id"], "successes": 8, "trials": 16} for task in selected["tasks"]]
     reported = await report(http, *outcomes, run="flat", selection_id=selected["selection_id"])
@@ -65,7 +65,8 @@ async def test_a_run_of_the_other_kind_selects_learns_and_lists_its_tasks(http: 
     listed = (await http.get(f"{RUN}/tasks")).json()["tasks"]
     assert len(listed) == 20
     for task in listed:
-        assert (task["alpha"], task["beta"], task["interval"]) == (1.0, 1.0, [0.05, 0.95])
+        assert (task["alpha"], task["beta"], task["interval"]) == (None, None, [0.05, 0.95])
+        assert (task["effective"], task["variance"]) == (1 - 2 / 17, 1 / 6)
     steps = (await http.get(f"{RUN}/history")).json()["history"]
     assert steps[-1]["brier"] == pytest.approx(0.25)  # of a prediction of 1/2
 

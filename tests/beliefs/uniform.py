@@ -27,8 +27,8 @@ class Uniforms:
         return np.full(self.size, 0.5)
 
     @property
-    def evidence(self) -> Floats:
-        return np.zeros(self.size)
+    def rollout_variance(self) -> Floats:
+        return np.full(self.size, 1 / 6)  # E[p] - E[p^2] = 1/2 - 1/3
 
     def interval(self) -> tuple[Floats, Floats]:
         return np.full(self.size, 0.05), np.full(self.size, 0.95)
@@ -36,8 +36,8 @@ class Uniforms:
     def effective(self, rollouts: float) -> Floats:
         return np.full(self.size, 1 - 2 / (rollouts + 1))  # E[p^m] = E[(1 - p)^m] = 1 / (m + 1)
 
-    def as_beta(self) -> tuple[Floats, Floats]:
-        return np.ones(self.size), np.ones(self.size)
+    def as_beta(self) -> None:
+        return None
 
     def at(self, places: Counts | Flags) -> "Uniforms":
         return Uniforms(int(np.count_nonzero(places)) if places.dtype == bool else len(places))

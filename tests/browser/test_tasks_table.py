@@ -127,9 +127,9 @@ def test_tasks_are_found_by_a_part_of_their_id_and_by_tag(visit: Visit):
 
 def test_a_column_sorts_and_turns_round(visit: Visit, service: ServiceProcess):
     page = visit.page
-    for order, sort in (("descending", "-evidence"), ("ascending", "evidence")):
-        page.get_by_role("button", name="Evidence").click()
-        page.wait_for_selector(f"th[aria-sort={order}] >> text=Evidence")
+    for order, sort in (("descending", "-attempts"), ("ascending", "attempts")):
+        page.get_by_role("button", name="Rollouts").click()
+        page.wait_for_selector(f"th[aria-sort={order}] >> text=Rollouts")
         answer = httpx.get(
             f"{service.url}/datasets/large/runs/default/tasks", params={"sort": sort, "limit": PAGE}
         ).json()

@@ -62,8 +62,8 @@ SELECTION: dict[str, Any] = {
     "degraded": False,
     "reused": 1,
     "tasks": [
-        {"id": "math-17", "draw": 0.497, "mean": 0.52, "evidence": 17.6},
-        {"id": "math-4", "draw": None, "mean": 0.5, "evidence": 0},
+        {"id": "math-17", "draw": 0.497, "mean": 0.52, "effective": 0.98},
+        {"id": "math-4", "draw": None, "mean": 0.5, "effective": 1},
     ],
 }
 RECEIPT: dict[str, Any] = {
@@ -84,7 +84,9 @@ BELIEF: dict[str, Any] = {
     "beta": 1,
     "mean": 0.7,
     "interval": [0.2, 0.9],
-    "evidence": 1.5,
+    "effective": 0.75,
+    "variance": 0.125,
+    "attempts": 17,
     "last_step": None,
     "tags": ["math"],
 }

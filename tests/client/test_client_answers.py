@@ -37,7 +37,7 @@ def test_a_selection_and_a_receipt_are_read_in_full(serve, connect):
 
     selection, receipt = bots.select("guru", 2), bots.report("guru", [])
 
-    assert [(task.draw, task.mean, task.evidence) for task in selection.tasks] == [(0.497, 0.52, 17.6), (None, 0.5, 0)]
+    assert [(task.draw, task.mean, task.effective) for task in selection.tasks] == [(0.497, 0.52, 0.98), (None, 0.5, 1)]
     assert (selection.reused, selection.seq) == (1, 12)
     assert (receipt.effective_task_ratio, receipt.capability, receipt.late, receipt.expired) == (0.625, None, 1, 2)
     assert receipt.duplicate
@@ -49,6 +49,7 @@ def test_lists_are_read_in_full(serve, connect):
     (belief,), (step,) = bots.tasks("guru"), bots.history("guru")
 
     assert (belief.alpha, belief.interval, belief.last_step, belief.tags) == (2.5, (0.2, 0.9), None, ("math",))
+    assert (belief.effective, belief.variance, belief.attempts) == (0.75, 0.125, 17.0)
     assert (step.brier, step.log_loss, step.rollouts, step.time.year) == (0.2, 0.6, 64.0, 2026)
 
 

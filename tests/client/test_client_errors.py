@@ -114,7 +114,7 @@ def test_a_redirect_names_the_other_place_and_is_not_followed(serve, connect):
         ({**SELECTION, "tasks": [{"id": "a", "mean": "high"}]}, r"tasks\.0\.mean: a number was expected"),
         ({**SELECTION, "tasks": {}}, "tasks: a list was expected"),
         ({**SELECTION, "step": True}, "step: a whole number was expected"),
-        ({**SELECTION, "tasks": [{"id": "a", "evidence": False}]}, r"tasks\.0\.evidence: a number was expected"),
+        ({**SELECTION, "tasks": [{"id": "a", "effective": False}]}, r"tasks\.0\.effective: a number was expected"),
         ({**SELECTION, "degraded": 1}, "degraded: true or false was expected"),
         (b"[" * 100_000, "recursion"),
     ],

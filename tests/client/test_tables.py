@@ -42,10 +42,13 @@ def test_a_history_of_two_pages_is_one_frame(serve):
 
 
 def test_tasks_are_an_arrow_table(serve):
-    with Client(serve(answer(page("tasks", BELIEF, BELIEF | {"id": "b", "last_step": 7}))).url) as bots:
+    other = {"id": "b", "alpha": None, "beta": None, "last_step": 7}
+    with Client(serve(answer(page("tasks", BELIEF, BELIEF | other))).url) as bots:
         table = bots.tasks("guru").to_arrow()
 
-    assert table.column_names == ["id", "alpha", "beta", "mean", "interval", "evidence", "last_step", "tags"]
+    believed = ["id", "alpha", "beta", "mean", "interval", "effective", "variance"]
+    assert table.column_names == [*believed, "attempts", "last_step", "tags"]
+    assert table["alpha"].to_pylist() == [2.5, None]
     assert table["last_step"].to_pylist() == [None, 7]
     assert table["tags"].to_pylist() == [["math"], ["math"]]
     assert table["interval"].type == pyarrow.list_(pyarrow.float64())

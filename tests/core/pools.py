@@ -9,6 +9,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
+from bots_service.core.belief.protocol import Distributions
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool, number_profiles
@@ -42,6 +43,13 @@ class ArrayBelief:
         for place, task in enumerate(self.own_tasks):
             alpha[asked == task], beta[asked == task] = self.own.alpha[place], self.own.beta[place]
         return Betas(alpha, beta, self.shared.prior)
+
+
+def beta_parameters(believed: Distributions) -> tuple[np.ndarray, np.ndarray]:
+    """Alpha and beta of what are known to be Beta distributions."""
+    found = believed.as_beta()
+    assert found is not None
+    return found
 
 
 def betas(alpha, beta, prior=(1.0, 1.0)):

@@ -13,7 +13,7 @@ from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import bots_settings, counts, pieces, pool_of, pools, replay, report_of, shares
-from tests.core.pools import bots_belief, with_belief
+from tests.core.pools import beta_parameters, bots_belief, with_belief
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
 HELD = {"capability": "paper", "capability_momentum": 1.0, "rollouts_per_task": 16}
@@ -55,8 +55,8 @@ def test_late_evidence_equals_evidence_on_time_while_capability_and_rollouts_per
     largest = max((s + f for _, s, f in [*in_time, *late, *(p for step in steps for p in step)]), default=0.0)
     scale = 2.0 + 8 * len(steps) * (16 + largest)
     np.testing.assert_allclose(
-        parts.belief.distributions(POOL, ALL).as_beta(),
-        whole.belief.distributions(POOL, ALL).as_beta(),
+        beta_parameters(parts.belief.distributions(POOL, ALL)),
+        beta_parameters(whole.belief.distributions(POOL, ALL)),
         rtol=0,
         atol=1e-9 * scale,
     )
@@ -71,7 +71,9 @@ def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evide
     late_three = report_of(three, made_at=1, close=False)
     parts = replay(POOL, [first, report_of(one), late_two, other, late_three, other], chosen)
     np.testing.assert_allclose(
-        parts.belief.distributions(POOL, ALL).as_beta(), whole.belief.distributions(POOL, ALL).as_beta(), rtol=1e-12
+        beta_parameters(parts.belief.distributions(POOL, ALL)),
+        beta_parameters(whole.belief.distributions(POOL, ALL)),
+        rtol=1e-12,
     )
     assert (parts.totals.late, whole.totals.late) == (2, 0)
 
@@ -84,7 +86,9 @@ def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_sett
     late = report_of((0, 6.0, 10.0), made_at=1, close=False)
     parts = replay(POOL, [first, other, trusting_less, other, late, other], chosen)
     np.testing.assert_allclose(
-        parts.belief.distributions(POOL, ALL).as_beta(), whole.belief.distributions(POOL, ALL).as_beta(), rtol=1e-12
+        beta_parameters(parts.belief.distributions(POOL, ALL)),
+        beta_parameters(whole.belief.distributions(POOL, ALL)),
+        rtol=1e-12,
     )
 
 
@@ -106,8 +110,8 @@ def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_impl
     parts = replay(POOL, [report_of(on_time), between, report_of(late, made_at=0, close=False), between], chosen)
     own = np.array([4], np.int32)
     assert whole.belief.capability != parts.belief.capability
-    difference = np.array(whole.belief.distributions(POOL, own).as_beta()) - np.array(
-        parts.belief.distributions(POOL, own).as_beta()
+    difference = np.array(beta_parameters(whole.belief.distributions(POOL, own))) - np.array(
+        beta_parameters(parts.belief.distributions(POOL, own))
     )
     # Task 4 gets its counts, less what step 1 booked, in both; what steps 2 and 3 imply for it differs by their c.
     implied = [np.array([c, 1 - c]) for c in bots_belief(whole).past.capability[1:].tolist()]
@@ -134,8 +138,8 @@ def test_beliefs_never_fall_below_the_prior(chosen, pool, data):
     state, everything = fresh_state(chosen, pool), np.arange(len(pool), dtype=np.int32)
     for seq, body in enumerate(journal, 1):
         state, receipt = advance(state, Entry(seq, 0, pool.profiles, body), pool)
-        alpha, beta = state.belief.distributions(pool, everything).as_beta()
-        shared_alpha, shared_beta = state.belief.profile_distributions(pool).as_beta()
+        alpha, beta = beta_parameters(state.belief.distributions(pool, everything))
+        shared_alpha, shared_beta = beta_parameters(state.belief.profile_distributions(pool))
         for belief, prior in ((alpha, 0), (beta, 1), (shared_alpha, 0), (shared_beta, 1)):
             assert (belief >= chosen.prior[prior]).all()
             assert np.isfinite(belief).all()
@@ -160,6 +164,6 @@ def test_a_run_that_forgets_everything_knows_only_its_last_step(successes, failu
     chosen = settings_from({"forgetting": 1.0, "implicit_weight": 0.0})
     piece = (0, successes, failures + 1.0)
     state = replay(POOL, [report_of((0, 7.0, 7.0), (1, 2.0, 2.0)), report_of(piece)], chosen)
-    alpha, beta = state.belief.distributions(POOL, ALL).as_beta()
+    alpha, beta = beta_parameters(state.belief.distributions(POOL, ALL))
     assert alpha.tolist() == [1 + successes, 1.0, 1.0, 1.0, 1.0]
     assert beta.tolist() == [2 + failures, 1.0, 1.0, 1.0, 1.0]

@@ -14,7 +14,7 @@ from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import DenseRun, Story, bots_settings, evidence_of, pool_of, report_of, stories
-from tests.core.pools import bots_belief
+from tests.core.pools import beta_parameters, bots_belief
 
 TRACES = json.loads((Path(__file__).parent / "data" / "bots_reference_traces.json").read_text())
 NAMES = ("forgetting", "implicit_weight", "rollouts_per_task", "capability_momentum", "prior")
@@ -41,7 +41,7 @@ def test_beliefs_and_capability_equal_the_reference_traces(case):
         )
         if receipt.step in expected:
             checkpoint = expected[receipt.step]
-            alpha, beta = state.belief.distributions(pool, np.arange(len(pool), dtype=np.int32)).as_beta()
+            alpha, beta = beta_parameters(state.belief.distributions(pool, np.arange(len(pool), dtype=np.int32)))
             np.testing.assert_allclose(alpha, checkpoint["alpha"], rtol=1e-9, atol=0)
             np.testing.assert_allclose(beta, checkpoint["beta"], rtol=1e-9, atol=0)
             assert receipt.capability == pytest.approx(checkpoint["capability"], rel=1e-9, abs=0)
@@ -52,7 +52,7 @@ def test_beliefs_and_capability_equal_the_reference_traces(case):
 def assert_same_beliefs(state, dense: DenseRun) -> None:
     assert (state.belief.capability is None) == (dense.capability is None)
     assert state.belief.capability == (dense.capability and pytest.approx(dense.capability, rel=1e-9, abs=1e-9))
-    alpha, beta = state.belief.distributions(dense.pool, np.arange(len(dense.pool), dtype=np.int32)).as_beta()
+    alpha, beta = beta_parameters(state.belief.distributions(dense.pool, np.arange(len(dense.pool), dtype=np.int32)))
     wanted = np.array([dense.belief(task) for task in range(len(dense.pool))]).T
     np.testing.assert_allclose([alpha, beta], wanted, rtol=0, atol=1e-9 * dense.scale)
 
@@ -127,10 +127,11 @@ def test_a_profile_appended_later_believes_as_if_it_had_been_there(rows):
         late, _ = advance(late, Entry(number + 1, 0, 1, body), pool)
     new = np.array([1], np.int32)
     np.testing.assert_array_equal(
-        late.belief.distributions(pool, new).as_beta(), early.belief.distributions(pool, new).as_beta()
+        beta_parameters(late.belief.distributions(pool, new)), beta_parameters(early.belief.distributions(pool, new))
     )
     np.testing.assert_array_equal(
-        late.belief.profile_distributions(pool).as_beta(), early.belief.profile_distributions(pool).as_beta()
+        beta_parameters(late.belief.profile_distributions(pool)),
+        beta_parameters(early.belief.profile_distributions(pool)),
     )
 
 

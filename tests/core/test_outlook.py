@@ -8,7 +8,7 @@ from scipy.stats import betabinom
 
 from bots_service.core import outlook as outlook_module
 from bots_service.core.outlook import BINS, QUANTILES, outlook
-from tests.core.pools import belief, beliefs, candidates, pool, pools, tasks
+from tests.core.pools import belief, beliefs, beta_parameters, candidates, pool, pools, tasks
 
 
 @settings(deadline=None, max_examples=60)
@@ -23,7 +23,7 @@ def test_it_is_what_a_look_at_each_task_gives(data):
         assert found is None
         return
     assert found is not None
-    alpha, beta = believed.distributions(about, tasks(*offered)).as_beta()
+    alpha, beta = beta_parameters(believed.distributions(about, tasks(*offered)))
     solved, failed = np.maximum(alpha - prior[0], 0), np.maximum(beta - prior[1], 0)
     likely = betabinom(rollouts, solved + 0.5, failed + 0.5)
     expected = np.mean(1.0 - likely.pmf(0) - likely.pmf(rollouts))

@@ -19,6 +19,7 @@ from bots_service.ports.records import IdempotencyKey, Selection
 from bots_service.usecases import UseCases
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
+from tests.core.pools import beta_parameters
 from tests.simulator.world import POOL, TASKS, World, block, stream
 
 MOST_CHANGES = TASKS - 6  # of the dataset, so that enough tasks are left to select
@@ -104,7 +105,7 @@ class Client:
         state, pool = self.world.truth.state(run, selection.seq), self.world.truth.pool()
         assert (state.epoch, state.step) == (selection.epoch, selection.step)
         assert len(set(selection.tasks.tolist())) == count
-        alpha, beta = state.belief.distributions(pool, selection.tasks).as_beta()
+        alpha, beta = beta_parameters(state.belief.distributions(pool, selection.tasks))
         np.testing.assert_array_equal(selection.means, alpha / (alpha + beta), f"means of {selection.id}")
         assert selection.id in self.world.hot.local or selection.seq >= floor, (
             f"{run}: a selection from state {selection.seq}, after entry {floor} was acknowledged"

@@ -13,6 +13,7 @@ from bots_service.core.state import RunState, advance, fresh_state, nothing_open
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.ports.records import RunRow
 from tests.core.journals import DenseRun
+from tests.core.pools import beta_parameters
 from tests.simulator.fake_sql import Sql
 
 
@@ -113,7 +114,7 @@ class Truth:
         if capability is not None and wanted is not None:
             np.testing.assert_allclose(capability, wanted, rtol=1e-9, atol=1e-9)
         tasks = np.arange(len(dense.pool), dtype=np.int32)
-        believed = state.belief.distributions(dense.pool, tasks).as_beta()
+        believed = beta_parameters(state.belief.distributions(dense.pool, tasks))
         by_rule = np.array([dense.belief(task) for task in range(len(dense.pool))]).T
         np.testing.assert_allclose(believed, by_rule, rtol=0, atol=1e-9 * dense.scale)
 

@@ -331,7 +331,7 @@ class TestSelectionsAsBytes:
         fingerprint, again = decode_selection(encode_selection(chosen, "f"))
         assert (fingerprint, again.id, again.epoch, again.step, again.seq) == ("f", "id", 2, 8, 3)
         assert (again.degraded, again.reused, again.tasks.tolist()) == (False, 2, [5, 1, 9])
-        assert again.evidence.tolist() == [0.0, 0.5, 1.0]
+        assert again.effective.tolist() == [0.0, 0.5, 1.0]
 
     @pytest.mark.parametrize("damage", ["cut", "format", "length", "large", "text"])
     def test_damage_is_refused(self, damage: str):

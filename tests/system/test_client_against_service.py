@@ -96,9 +96,9 @@ def test_a_key_makes_a_call_happen_once(client, pool):
 
 def test_beliefs_come_by_page_and_as_a_whole(client, pool):
     client.report(pool, [Outcome.rewards("t5", [1, 0, 0.5, 1])])
-    listed = client.tasks(pool, sort="-evidence", limit=7)
+    listed = client.tasks(pool, sort="-attempts", limit=7)
     assert len(listed) == 7
-    assert (listed[0].id, listed[0].last_step) == ("t5", 1)
+    assert (listed[0].id, listed[0].attempts, listed[0].last_step) == ("t5", 4, 1)
     assert listed[0].alpha == pytest.approx(1 + 2.5)
     table = pa.ipc.open_stream(io.BytesIO(b"".join(client.tasks_arrow(pool)))).read_all()
     every = client.tasks(pool)

@@ -13,6 +13,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
+from tests.core.pools import beta_parameters
 from tests.servers import wait_until
 from tests.serving import ServiceProcess
 from tests.sizes import size
@@ -167,6 +168,6 @@ def test_after_any_kill_the_state_is_a_replay_of_exactly_the_acknowledged_report
     assert (run["seq"], run["step"], run["epoch"]) == (state.seq, state.step, 0)
     assert run["totals"] == asdict(state.totals)
     assert run["capability"] == state.belief.capability
-    alpha, beta = state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)).as_beta()
+    alpha, beta = beta_parameters(state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)))
     assert believed == {str(task): (alpha[task], beta[task]) for task in range(TASKS)}
     assert [row["step"] for row in history["history"]] == list(range(1, min(state.step, 1000) + 1))

@@ -39,7 +39,11 @@ def create_pool(bots: Client, name: str, ids: Sequence[str], *, first: Sequence[
 
 def evidence_of(bots: Client, dataset: str, ids: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Return the successes and failures that a run believes in, less its prior; without tasks that have none."""
-    found = {belief.id: (belief.alpha - 1, belief.beta - 1) for belief in bots.tasks(dataset, ids=ids)}
+    found = {
+        belief.id: (belief.alpha - 1, belief.beta - 1)
+        for belief in bots.tasks(dataset, ids=ids)
+        if belief.alpha is not None and belief.beta is not None
+    }
     return {task: counts for task, counts in found.items() if any(counts)}
 
 

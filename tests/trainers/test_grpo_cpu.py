@@ -113,7 +113,7 @@ def test_every_step_counts_as_it_was(example: Example, arm: str) -> None:
 def test_the_posterior_moved(example: Example, arm: str) -> None:
     tried = [task for task in example.client.tasks(example.dataset, run=arm) if task.last_step is not None]
     assert tried
-    assert all(task.alpha + task.beta > 2 for task in tried)
+    assert all(task.alpha and task.beta and task.alpha + task.beta > 2 for task in tried)
 
 
 def test_some_groups_give_a_gradient(example: Example) -> None:

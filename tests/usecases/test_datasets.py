@@ -23,6 +23,7 @@ from bots_service.ports.records import IdempotencyKey, KeptAnswer, TaskBlock
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.import_dataset import ImportDataset
+from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
@@ -260,16 +261,17 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
             await world.report(*(outcome(f"t{task}", (task * step) % 17) for task in range(6)), dataset=name)
     pool = (await world.opened()).dataset.pool
     everyone = np.arange(40, dtype=np.int32)
-    before = (await world.state()).belief.distributions(pool, everyone).as_beta()
+    before = beta_parameters((await world.state()).belief.distributions(pool, everyone))
     row = await world.use.append_tasks(POOL, stream(*cut(grown, 1)), never)
     assert (row.live, row.version, row.facts.profiles) == (43, 2, pool.profiles + 1)
     after = (await world.opened()).dataset.pool
-    np.testing.assert_array_equal((await world.state()).belief.distributions(after, everyone).as_beta(), before)
+    np.testing.assert_array_equal(beta_parameters((await world.state()).belief.distributions(after, everyone)), before)
     for name in (POOL, "whole"):
         await world.report(outcome("t40"), outcome("t1"), dataset=name)
     everyone = np.arange(43, dtype=np.int32)
     appended, whole = [
-        (await world.state("default", name)).belief.distributions(after, everyone).as_beta() for name in (POOL, "whole")
+        beta_parameters((await world.state("default", name)).belief.distributions(after, everyone))
+        for name in (POOL, "whole")
     ]
     np.testing.assert_allclose(appended, whole, rtol=1e-12)  # as if they had been there all the time
     await world.assert_is_a_replay()

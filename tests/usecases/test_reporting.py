@@ -19,6 +19,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest, read_evidence
+from tests.core.pools import beta_parameters
 from tests.usecases.ports import Outage
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
@@ -91,7 +92,7 @@ async def test_rewards_are_mapped_from_the_runs_range(world: World):
     one, other = await world.state("signed"), await world.state("plain")
     pool, t1 = (await world.opened()).dataset.pool, np.array([1], np.int32)
     np.testing.assert_array_equal(
-        one.belief.distributions(pool, t1).as_beta(), other.belief.distributions(pool, t1).as_beta()
+        beta_parameters(one.belief.distributions(pool, t1)), beta_parameters(other.belief.distributions(pool, t1))
     )
     with pytest.raises(InvalidOutcomesError):
         await world.report(Outcome("t1", rewards=[3.1]), run="signed")

@@ -27,6 +27,7 @@ from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.usecases import read_tasks as read_tasks_module
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.read_tasks import Query
+from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
@@ -208,13 +209,16 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, so
     await world.use.retire_tasks(POOL, ["t2", "t30"], None)
     state, pool = await world.state(), (await world.opened()).dataset.pool
     everyone = np.setdiff1d(np.arange(TASKS, dtype=np.int32), pool.retired)
-    alpha, beta = state.belief.distributions(pool, everyone).as_beta()
+    believed = state.belief.distributions(pool, everyone)
+    alpha, beta = beta_parameters(believed)
     last = {task: task % 3 + 1 for task in range(12)}
     values = {
         "index": everyone.tolist(),
         "mean": (alpha / (alpha + beta)).tolist(),
         "distance": np.abs(alpha / (alpha + beta) - 0.5).tolist(),
-        "evidence": (alpha + beta).tolist(),
+        "effective": believed.effective(16.0).tolist(),
+        "variance": believed.rollout_variance.tolist(),
+        "attempts": [16.0 if task in last else 0.0 for task in everyone],
         "last_step": [last.get(task, 0) for task in everyone],
     }[sort.removeprefix("-")]
     sign = -1 if sort.startswith("-") else 1
@@ -265,7 +269,7 @@ async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World, monkeyp
     seen = []
     async for piece in pieces:
         await world.report(outcome("t1"))  # what comes meanwhile is not seen
-        alpha, beta = state.belief.distributions(dataset.pool, piece.tasks).as_beta()
+        alpha, beta = beta_parameters(state.belief.distributions(dataset.pool, piece.tasks))
         np.testing.assert_array_equal([piece.alpha, piece.beta], [alpha, beta])
         seen.append(piece.tasks.tolist())
     assert seen == [[task for task in range(16) if task != 3], [], list(range(32, 40))]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import betabinom
 
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
@@ -23,6 +24,7 @@ from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import QUICK_NUMBERS, is_quick
 from bots_service.usecases.selection_id import Origin, read_id, write_id
+from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
@@ -62,7 +64,7 @@ async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strat
                     one.tasks.tolist(),
                     one.draws.tolist(),
                     one.means.tolist(),
-                    one.evidence.tolist(),
+                    one.effective.tolist(),
                     one.reused,
                     one.epoch,
                     one.step,
@@ -89,9 +91,11 @@ async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World)
         await world.report(*(outcome(f"t{task}", (task + turn) % 17) for task in range(10)))
     selection = await world.select(TASKS)
     state, pool = await world.state(), (await world.opened()).dataset.pool
-    alpha, beta = state.belief.distributions(pool, selection.tasks).as_beta()
+    alpha, beta = beta_parameters(state.belief.distributions(pool, selection.tasks))
     np.testing.assert_array_equal(selection.means, alpha / (alpha + beta))
-    np.testing.assert_allclose(selection.evidence, alpha + beta - 2, rtol=1e-12)
+    # On top of Jeffreys' prior instead of the run's; each report had so many rollouts.
+    likely = betabinom(int(state.group_size), alpha - 0.5, beta - 0.5)
+    np.testing.assert_allclose(selection.effective, 1 - likely.pmf(0) - likely.pmf(state.group_size), rtol=1e-9)
     assert (selection.epoch, selection.step, selection.seq) == (0, 3, 3)
     distances = np.abs(selection.draws - 0.5)
     assert (np.diff(distances) >= 0).all()
@@ -104,7 +108,7 @@ async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch: py
     quick = await world.select(5)
     monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
     slow = await world.select(5, run="again")
-    for name in ("tasks", "draws", "means", "evidence"):
+    for name in ("tasks", "draws", "means", "effective"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
 
 

@@ -17,7 +17,6 @@ COMMON = {
     "effective": "How many tasks had a group of rollouts with a gradient.",
     "effective_task_ratio": "effective / reported; null if nothing was reported.",
     "epoch": "How many times the run had been rewound.",
-    "evidence": "Pseudo-counts behind the mean.",
     "expired": "How many outcomes were too old to count.",
     "id": "The id.",
     "all_solved": "How many tasks had no failed rollout.",

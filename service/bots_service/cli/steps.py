@@ -112,10 +112,10 @@ def readable(selection: "Selection") -> "RenderableType":
     """Return a selection as a table."""
     from rich.console import Group
 
-    rows = ((task.id, number(task.draw), number(task.mean), number(task.evidence, 1)) for task in selection.tasks)
+    rows = ((task.id, number(task.draw), number(task.mean), number(task.effective)) for task in selection.tasks)
     reused = f"; {count(selection.reused)} of them are also in another selection" if selection.reused else ""
     line = f"selection {selection.selection_id} at step {count(selection.step)}{reused}"
-    return Group(table("task  >draw  >mean  >evidence", rows), line)
+    return Group(table("task  >draw  >mean  >effective", rows), line)
 
 
 def receipt_text(receipt: "Receipt") -> str:

@@ -20,6 +20,8 @@ from bots_service.core.receipt import Receipt, Tally, calibration, prediction_er
 from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import RunSettings, settings_from
 
+TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
+
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
@@ -140,6 +142,11 @@ class RunState:
         """M in use: the setting, else what was reported so far; None before the first report of such a run."""
         setting = self.settings.rollouts_per_task
         return self.totals.rollouts_per_task if setting is None else setting
+
+    @property
+    def group_size(self) -> float:
+        """How many rollouts to expect of a selected task: m in use, or what is usual before the first report."""
+        return self.rollouts_per_task or TYPICAL_ROLLOUTS
 
     @property
     def nbytes(self) -> int:

@@ -1,52 +1,58 @@
-"""What is believed of some tasks, as columns."""
+"""What is known of some tasks, as columns."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.arrays import Floats, Tasks, contained
+from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 
-SORTS = ("index", "mean", "distance", "evidence", "last_step")
+SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "last_step")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """Beliefs about n tasks.
+    """What is believed of n tasks, and how often they were tried.
 
     tasks: [n] indices.
-    alpha, beta: [n] of the Beta distribution, or of that with the same mean and variance.
+    alpha, beta: [n] of the Beta distributions of the success probabilities; None where they are no Betas.
     mean: [n] expected success probability; low, high: [n] its 5 % and 95 % quantiles.
-    evidence: [n] pseudo-counts beyond what the belief began with.
-    last_step: [n] the last step that brought evidence of the task; 0 where none did.
+    effective: [n] how likely some of a group of rollouts succeed and some fail.
+    variance: [n] E[p (1 - p)], the expected variance of one rollout.
+    attempts: [n] rollouts that were reported; last_step: [n] the last step that reported any, 0 where none did.
     """
 
     tasks: Tasks
-    alpha: Floats
-    beta: Floats
+    alpha: Floats | None
+    beta: Floats | None
     mean: Floats
     low: Floats
     high: Floats
-    evidence: Floats
+    effective: Floats
+    variance: Floats
+    attempts: Floats
     last_step: NDArray[np.int32]
 
 
 def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
-    """Return what is believed of some tasks."""
-    distributions = state.belief.distributions(pool, tasks)
-    alpha, beta = distributions.as_beta()
-    low, high = distributions.interval()
+    """Return what is known of some tasks."""
+    attempts, (believed, place) = state.attempts.of(tasks), _distinct(state.belief, pool, tasks)
+    parameters, (low, high) = believed.as_beta(), believed.interval()
+    alpha, beta = (None, None) if parameters is None else (column[place] for column in parameters)
     return TaskTable(
         tasks=tasks,
         alpha=alpha,
         beta=beta,
-        mean=distributions.mean,
-        low=low,
-        high=high,
-        evidence=distributions.evidence,
-        last_step=state.attempts.of(tasks).last_step,
+        mean=believed.mean[place],
+        low=low[place],
+        high=high[place],
+        effective=believed.effective(state.group_size)[place],
+        variance=believed.rollout_variance[place],
+        attempts=attempts.rollouts,
+        last_step=attempts.last_step,
     )
 
 
@@ -55,11 +61,30 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
     name = sort.removeprefix("-")
     if name == "index":
         values = tasks.astype(float)
+    elif name == "attempts":
+        values = state.attempts.of(tasks).rollouts
     elif name == "last_step":
         values = state.attempts.of(tasks).last_step.astype(float)
     else:
-        distributions = state.belief.distributions(pool, tasks)
-        values = distributions.evidence if name == "evidence" else distributions.mean
-        if name == "distance":
-            values = np.abs(values - state.settings.target)
+        believed, place = _distinct(state.belief, pool, tasks)
+        values = _value(name, believed, state)[place]
     return -values if sort.startswith("-") else values
+
+
+def _value(name: str, believed: Distributions, state: RunState) -> Floats:
+    if name == "effective":
+        return believed.effective(state.group_size)
+    if name == "variance":
+        return believed.rollout_variance
+    return np.abs(believed.mean - state.settings.target) if name == "distance" else believed.mean
+
+
+def _distinct(belief: Belief, pool: Pool, tasks: Tasks) -> tuple[Distributions, NDArray[np.intp]]:
+    """Return the distributions of these tasks, one for those of a profile that share it, and [n] the place of each."""
+    own, profiles = contained(tasks, (belief.own_tasks,)), pool.profile_of.take(tasks)
+    one_of = np.full(pool.profiles, -1, np.int32)
+    one_of[profiles[~own]] = tasks[~own]
+    shared = one_of >= 0
+    place = (np.cumsum(shared) - 1)[profiles]
+    place[own] = np.count_nonzero(shared) + np.arange(np.count_nonzero(own))
+    return belief.distributions(pool, np.concatenate([one_of[shared], tasks[own]])), place

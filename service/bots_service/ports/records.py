@@ -260,7 +260,8 @@ class Selection:
     """The answer to one select.
 
     draws: [n] the drawn success probabilities, NaN where the strategy drew none.
-    means, evidence: [n] posterior means, and the pseudo-counts behind them beyond the prior's.
+    means: [n] expected success probabilities.
+    effective: [n] how likely each task's group of rollouts has some that succeed and some that fail.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
     """
 
@@ -273,4 +274,4 @@ class Selection:
     tasks: Tasks
     draws: Floats
     means: Floats
-    evidence: Floats
+    effective: Floats

@@ -200,7 +200,7 @@ class _KeptSelection:
     @property
     def nbytes(self) -> int:
         chosen = self.selection
-        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.evidence)
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective)
         return SELECTION_BYTES + sum(array.nbytes for array in arrays)
 
 

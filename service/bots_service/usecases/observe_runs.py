@@ -24,7 +24,6 @@ log = structlog.get_logger(__name__)
 
 
 MEASURED_EVERY_S = 60.0  # a run's size changes slowly
-TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 SPACING = 1000  # outlooks are kept a thousandth of the steps apart, finer than a chart can show
 
 
@@ -142,7 +141,7 @@ def show_sizes(series: RunSeries, found: RunSizes) -> None:
 
 def rollouts_of(state: RunState) -> float:
     """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
-    return state.totals.rollouts_per_task or state.rollouts_per_task or TYPICAL_ROLLOUTS
+    return state.totals.rollouts_per_task or state.group_size
 
 
 EVERY_S = 1.0

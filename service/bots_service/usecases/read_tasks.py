@@ -25,7 +25,7 @@ class Query:
     ids: only these, in the given order of the sort; empty for all.
     tag: only tasks that carry it; None for all.
     search: only tasks whose id contains it, whatever the case of ASCII letters; None for all.
-    sort: "index", "mean", "distance", "evidence" or "last_step", with a leading "-" for descending.
+    sort: one of SORTS, with a leading "-" for descending.
     after: value and index of the last task of the page before; None for the first page.
     """
 

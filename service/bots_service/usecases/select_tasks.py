@@ -181,7 +181,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         tasks=drawn.tasks,
         draws=drawn.draws,
         means=believed.mean,
-        evidence=believed.evidence,
+        effective=believed.effective(state.group_size),
     )
 
 

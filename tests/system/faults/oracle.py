@@ -13,6 +13,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
+from tests.core.pools import beta_parameters
 
 TASKS = 200
 TRIALS = 16
@@ -85,7 +86,7 @@ class Account:
 def assert_shows(selections: list[Selection], state: RunState, pool: Pool) -> None:
     for selection in selections:
         tasks = np.array([int(task) for task in selection.ids], np.int32)
-        alpha, beta = state.belief.distributions(pool, tasks).as_beta()
+        alpha, beta = beta_parameters(state.belief.distributions(pool, tasks))
         assert selection.step == state.step
         assert [task.mean for task in selection.tasks] == (alpha / (alpha + beta)).tolist()
 

@@ -15,6 +15,7 @@ import psycopg
 
 from bots_client import Client
 from bots_service.core.codec import encode_state
+from tests.core.pools import beta_parameters
 from tests.servers import wait_until
 from tests.serving import running_service
 from tests.sizes import size
@@ -61,7 +62,7 @@ def assert_settled(made: Cluster, account: Account, folder: Path) -> None:
     assert account.failures == []
     assert sorted(one.seq for one in account.sent) == list(range(1, len(account.sent) + 1))
     state, pool = account.replayed()
-    alpha, beta = state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)).as_beta()
+    alpha, beta = beta_parameters(state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)))
     wanted = {str(task): (alpha[task], beta[task]) for task in range(TASKS)}
     for url in made.direct:
         with Client(url, deadline_s=60) as client:

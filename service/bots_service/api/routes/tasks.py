@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator
+from itertools import repeat
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
-from bots_service.core.task_table import TaskTable
+from bots_service.core.task_table import SORTS, TaskTable
 from bots_service.errors import InvalidTasksError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import OpenDataset
@@ -35,7 +36,9 @@ SCHEMA = pa.schema(
         ("mean", pa.float64()),
         ("low", pa.float64()),
         ("high", pa.float64()),
-        ("evidence", pa.float64()),
+        ("effective", pa.float64()),
+        ("variance", pa.float64()),
+        ("attempts", pa.float64()),
         ("last_step", pa.int32()),
     ]
 )
@@ -49,7 +52,7 @@ Search = Annotated[
 Sort = Annotated[
     str,
     Query(
-        pattern="^-?(index|mean|distance|evidence|last_step)$",
+        pattern=f"^-?({'|'.join(SORTS)})$",
         description="The order; a leading - turns it round. distance: |mean - target|.",
     ),
 ]
@@ -60,18 +63,24 @@ class Task(Struct, frozen=True, gc=False):
     """What is believed of a task.
 
     id: the task's id.
-    alpha, beta: the parameters of the Beta distribution of the task's success probability.
+    alpha, beta: the parameters of the Beta distribution of the task's success probability; null where the run's belief
+        has none.
     interval: 5 % and 95 % quantiles of the success probability.
-    last_step: the step that last reported the task; null where nothing came lately.
+    effective: the probability that of a group of `rollouts_per_task` rollouts some succeed and some fail.
+    variance: the expected variance of one rollout's success, E[p (1 - p)], in [0, 0.25].
+    attempts: how many rollouts of the task the closed steps of this run reported.
+    last_step: the last of these steps; null if there was none.
     tags: the tags that the task carries, sorted.
     """
 
     id: str
-    alpha: float
-    beta: float
+    alpha: float | None
+    beta: float | None
     mean: float
     interval: tuple[float, float]
-    evidence: float
+    effective: float
+    variance: float
+    attempts: float
     last_step: int | None
     tags: list[str]
 
@@ -110,7 +119,7 @@ async def task_query(
     return TaskQuery(tuple(ids), tag, search, sort, after, limit)
 
 
-EXAMPLE = Task("gsm8k-17", 4.5, 5.0, 0.4737, (0.23, 0.73), 9.5, 12, ["arithmetic"])
+EXAMPLE = Task("gsm8k-17", 4.5, 5.0, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0, 12, ["arithmetic"])
 
 
 @router.get(
@@ -150,11 +159,12 @@ def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
         map(
             Task,
             dataset.ids.take(table.tasks),
-            table.alpha.tolist(),
-            table.beta.tolist(),
+            *(repeat(None) if column is None else column.tolist() for column in (table.alpha, table.beta)),
             table.mean.tolist(),
             intervals,
-            table.evidence.tolist(),
+            table.effective.tolist(),
+            table.variance.tolist(),
+            table.attempts.tolist(),
             (step or None for step in table.last_step.tolist()),
             _tags_of(dataset, table),
         )
@@ -191,8 +201,12 @@ def _taken(sink: io.BytesIO) -> bytes:
 
 
 def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
-    """Return the table as a record batch; `last_step` is null where nothing came lately."""
+    """Return the table as a record batch; `last_step` is null where no step reported the task."""
     ids = pa.array(dataset.ids.take(table.tasks), pa.string())
-    numbers = [table.alpha, table.beta, table.mean, table.low, table.high, table.evidence]
+    parameters = [
+        pa.nulls(len(table.tasks), pa.float64()) if column is None else pa.array(column)
+        for column in (table.alpha, table.beta)
+    ]
+    numbers = [table.mean, table.low, table.high, table.effective, table.variance, table.attempts]
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
-    return pa.record_batch([ids, *map(pa.array, numbers), last_step], schema=SCHEMA)
+    return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step], schema=SCHEMA)

@@ -40,12 +40,13 @@ class SelectedTask(Struct, frozen=True, gc=False):
 
     id: the task's id.
     draw: the drawn success probability; null where the strategy draws none.
+    effective: the probability that of the task's group of rollouts some succeed and some fail.
     """
 
     id: str
     draw: float | None
     mean: float
-    evidence: float
+    effective: float
 
 
 class SelectResponse(Struct, frozen=True):
@@ -83,7 +84,7 @@ class SelectResponse(Struct, frozen=True):
             seq=selection.seq,
             degraded=selection.degraded,
             reused=selection.reused,
-            tasks=list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.evidence.tolist())),
+            tasks=list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.effective.tolist())),
         )
 
 
@@ -141,7 +142,7 @@ EXAMPLE_SELECTION = SelectResponse(
     seq=12,
     degraded=False,
     reused=0,
-    tasks=[SelectedTask("gsm8k-17", 0.52, 0.48, 9.5), SelectedTask("gsm8k-4", 0.47, 0.4, 3.2)],
+    tasks=[SelectedTask("gsm8k-17", 0.52, 0.48, 0.98), SelectedTask("gsm8k-4", 0.47, 0.4, 0.86)],
 )
 EXAMPLE_REPORT = ReportRequest(
     dataset="gsm8k",

@@ -35,15 +35,15 @@ class Betas:
         return self.alpha / (self.alpha + self.beta)
 
     @property
-    def evidence(self) -> Floats:
-        """[n] alpha + beta less the prior's."""
-        return self.alpha + self.beta - sum(self.prior)
+    def rollout_variance(self) -> Floats:
+        """[n] E[p (1 - p)] = alpha beta / ((alpha + beta) (alpha + beta + 1))."""
+        total = self.alpha + self.beta
+        return self.alpha / total * (self.beta / (total + 1))
 
     def interval(self) -> tuple[Floats, Floats]:
-        """Return the 5 % and 95 % quantiles, each [n]; equal distributions are computed once."""
-        distinct, place = np.unique(np.stack([self.alpha, self.beta]), axis=1, return_inverse=True)
-        quantiles = betaincinv(distinct[0], distinct[1], np.array(INTERVAL)[:, None])
-        return quantiles[0][place], quantiles[1][place]
+        """Return the 5 % and 95 % quantiles, each [n]."""
+        low, high = betaincinv(self.alpha, self.beta, np.array(INTERVAL)[:, None])
+        return low, high
 
     def effective(self, rollouts: float) -> Floats:
         """[n] how likely some of m rollouts succeed and some fail, counting the evidence on top of Jeffreys' prior.
@@ -58,7 +58,8 @@ class Betas:
         alpha, beta = (np.maximum(evidence, 0.0) + JEFFREYS for evidence in (solved, failed))
         whole = betaln(alpha, beta)
         none_fails = np.exp(betaln(alpha + rollouts, beta) - whole)
-        return np.asarray(1.0 - none_fails - np.exp(betaln(alpha, beta + rollouts) - whole), np.float64)
+        all_fail = np.exp(betaln(alpha, beta + rollouts) - whole)
+        return np.asarray(np.maximum(1.0 - none_fails - all_fail, 0.0), np.float64)
 
     def as_beta(self) -> tuple[Floats, Floats]:
         """Return alpha and beta."""

@@ -13,8 +13,7 @@ from bots_service.core.belief.tracker_filter import NODES, WEIGHTS
 FOCUS = 0.5  # selection draws with this share of the standard deviation; simulated, any from 0.15 to 0.7 does as well
 PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
 TAIL = 1.6448536269514722  # the 95 % quantile of N(0, 1)
-TINY = 1e-12
-BLOCK = 65_536  # distributions at a time in a quadrature: their numbers take 8 MB
+BLOCK = 16_384  # distributions at a time in a quadrature: their numbers stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +38,13 @@ class LogitNormals:
         return np.asarray(expit(self.location / np.sqrt(1 + PROBIT * self.variance)), np.float64)
 
     @property
-    def evidence(self) -> Floats:
-        """[n] alpha + beta of the Beta distributions of the same mean and variance."""
-        alpha, beta = self.as_beta()
-        return alpha + beta
+    def rollout_variance(self) -> Floats:
+        """[n] E[p (1 - p)], by quadrature."""
+        return self._expected(lambda p: p * (1 - p))
 
-    def as_beta(self) -> tuple[Floats, Floats]:
-        """Return alpha and beta of the Beta distributions of the same mean and variance."""
-        mean = self._expected(lambda p: p)
-        spread = self._expected(lambda p: p * p) - mean * mean
-        size = np.maximum(mean * (1 - mean) / np.maximum(spread, TINY) - 1, TINY)
-        return mean * size, (1 - mean) * size
+    def as_beta(self) -> None:
+        """Return None: these are no Beta distributions."""
+        return
 
     def interval(self) -> tuple[Floats, Floats]:
         """Return the 5 % and 95 % quantiles, each [n]."""
@@ -58,7 +53,7 @@ class LogitNormals:
 
     def effective(self, rollouts: float) -> Floats:
         """[n] E[1 - p^m - (1 - p)^m], by quadrature."""
-        return self._expected(lambda p: 1 - p**rollouts - (1 - p) ** rollouts)
+        return self._expected(lambda p: np.maximum(1 - p**rollouts - (1 - p) ** rollouts, 0.0))
 
     def at(self, places: Counts | Flags) -> "LogitNormals":
         """Return the distributions at the given places, or where a mask says so."""
@@ -111,10 +106,15 @@ class LogitNormals:
         return FOCUS * np.sqrt(self.variance)
 
     def _expected(self, value: Callable[[Floats], Floats]) -> Floats:
-        """[n] E[value(p)], by quadrature."""
-        found = np.empty(len(self))
+        """[n] E[value(p)], by quadrature.
+
+        One node after the other: a product of matrices may give equal distributions different last bits, by where they
+        stand, and a sorted list would then order them anew from page to page.
+        """
+        found = np.zeros(len(self))
         for start in range(0, len(self), BLOCK):
             block = slice(start, start + BLOCK)
-            logits = self.location[block] + np.sqrt(self.variance[block]) * NODES[:, None]
-            found[block] = WEIGHTS @ value(np.asarray(expit(logits), np.float64))
+            location, width = self.location[block], np.sqrt(self.variance[block])
+            for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
+                found[block] += weight * value(np.asarray(expit(location + width * node), np.float64))
         return found

@@ -36,8 +36,8 @@ class Distributions(Protocol):
         ...
 
     @property
-    def evidence(self) -> Floats:
-        """[n] pseudo-counts of rollouts behind the mean, beyond what the belief began with."""
+    def rollout_variance(self) -> Floats:
+        """[n] E[p (1 - p)], in [0, 1/4]: how much one rollout's success is expected to vary."""
         ...
 
     def interval(self) -> tuple[Floats, Floats]:
@@ -45,11 +45,11 @@ class Distributions(Protocol):
         ...
 
     def effective(self, rollouts: float) -> Floats:
-        """[n] how likely some of so many rollouts succeed and some fail."""
+        """[n] how likely some of so many rollouts succeed and some fail, in [0, 1]."""
         ...
 
-    def as_beta(self) -> tuple[Floats, Floats]:
-        """Return alpha and beta, each [n]: of these Beta distributions, or of those of the same mean and variance."""
+    def as_beta(self) -> tuple[Floats, Floats] | None:
+        """Return alpha and beta, each [n]; None where these are no Beta distributions."""
         ...
 
     def at(self, places: Counts | Flags) -> Self:

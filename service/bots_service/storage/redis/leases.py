@@ -49,7 +49,7 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     tasks: bytes
     draws: bytes
     means: bytes
-    evidence: bytes
+    effective: bytes
 
 
 def key_digest(key: str) -> str:
@@ -59,7 +59,7 @@ def key_digest(key: str) -> str:
 
 def encode_selection(selection: Selection, fingerprint: str) -> bytes:
     """Return the bytes of a selection and its request's fingerprint."""
-    numbers = (selection.draws, selection.means, selection.evidence)
+    numbers = (selection.draws, selection.means, selection.effective)
     return msgspec.msgpack.encode(
         _EncodedSelection(
             FORMAT,
@@ -89,7 +89,7 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
         if found.format != FORMAT:
             raise DamagedStateError(f"format {found.format} of a selection, where {FORMAT} is read")
         tasks = _array(found.tasks, "<i4")
-        numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.evidence)]
+        numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
     if any(len(array) != len(tasks) for array in numbers):

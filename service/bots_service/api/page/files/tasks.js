@@ -1,7 +1,7 @@
 // The tasks of a run. The service searches, sorts and pages them, so a million are as fast as ten.
 
 import { element, fill, say } from "./dom.js";
-import { count, decimal } from "./format.js";
+import { count, decimal, percent } from "./format.js";
 import { get } from "./service.js";
 
 const PAGE = 25;
@@ -12,7 +12,8 @@ const COLUMNS = [
   { name: "Task", sort: "index" },
   { name: "Success probability, 90 % interval", sort: "mean" },
   { name: "Mean", number: true },
-  { name: "Evidence", sort: "-evidence", number: true },
+  { name: "Effective", sort: "-effective", number: true },
+  { name: "Rollouts", sort: "-attempts", number: true },
   { name: "Last seen", sort: "-last_step", number: true },
   { name: "Tags" },
 ];
@@ -159,7 +160,8 @@ function row(task, target) {
     element("th", { scope: "row", class: "id" }, task.id),
     element("td", {}, interval(task, target)),
     element("td", { class: "number" }, decimal(task.mean)),
-    element("td", { class: "number" }, decimal(task.evidence, 1)),
+    element("td", { class: "number" }, percent(task.effective)),
+    element("td", { class: "number" }, count(task.attempts)),
     element("td", { class: "number" }, task.last_step === null ? "–" : `step ${count(task.last_step)}`),
     element(
       "td",
