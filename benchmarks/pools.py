@@ -10,7 +10,7 @@ from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_t
 from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
 
@@ -43,8 +43,7 @@ def make_grounds(tasks: int, references: References) -> Grounds:
     """Make a pool, with what the service builds once when it opens a dataset: tasks grouped by profile."""
     rates = make_rates(tasks, references)
     # Of real numbers no two are equal; finding that out takes a long sort.
-    alone = rates, np.arange(tasks, dtype=np.int32)
-    pool = Pool(*(number_profiles(rates) if references == "k/16" else alone))
+    pool = Pool.of_tasks(rates) if references == "k/16" else Pool(rates, np.arange(tasks, dtype=np.int32))
     pool.part()
     return Grounds(pool, rates)
 

@@ -16,7 +16,7 @@ from bots_service.core.arrays import Floats
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance, fresh_state
 
@@ -65,7 +65,7 @@ def simulated(arm: Arm, seed: int) -> tuple[float, int]:
     """Return the effective task ratio of the last quarter of a run, and how many different tasks it selected."""
     rng = np.random.default_rng(seed)
     probability = rng.beta(SHAPE, SHAPE, TASKS)
-    pool = Pool(*number_profiles(references_of(probability, rng) if arm.has_references else np.empty((TASKS, 0))))
+    pool = Pool.of_tasks(references_of(probability, rng) if arm.has_references else np.empty((TASKS, 0)))
     state = fresh_state(arm.settings, pool)
     request = SelectRequest("pool", arm.batch)
     tried: set[int] = set()

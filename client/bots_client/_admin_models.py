@@ -13,7 +13,8 @@ class Dataset:
     """A pool of tasks under a name.
 
     tasks: how many can be selected; retired: how many no longer can.
-    profiles: how many different combinations of reference pass rates there are.
+    offset_tags: the tags that tell profiles apart; a tracker gives each an offset.
+    profiles: how many different combinations of reference pass rates and offset tags there are.
     tags: how many tasks bear each tag.
     digest: of the content; equal for equal pools.
     """
@@ -23,6 +24,7 @@ class Dataset:
     description: str = ""
     reference_models: tuple[str, ...] = ()
     retired: int = 0
+    offset_tags: tuple[str, ...] = ()
     profiles: int = 0
     tags: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""

@@ -25,6 +25,18 @@ async def test_the_same_content_again_is_200_and_other_content_is_409(http):
     assert (await http.get("/datasets/guru")).json() == described
 
 
+async def test_a_dataset_says_which_tags_tell_its_profiles_apart(http):
+    few = await make_dataset(http, 20, "few")
+    many = await make_dataset(http, 90, "many")
+    without_tags = [{**task, "tags": []} for task in tasks(90)]
+    by_rates = (await http.put("/datasets/plain", json={"reference_models": MODELS, "tasks": without_tags})).json()
+    assert (few["offset_tags"], many["offset_tags"], by_rates["offset_tags"]) == ([], ["math", "code"], [])
+    rates = [tuple(task.get("reference_pass_rates", [None])) for task in tasks(90)]
+    known = [(None,) if None in each else each for each in rates]
+    assert by_rates["profiles"] == len(set(known))
+    assert many["profiles"] == len(set(zip(known, (task["tags"][0] for task in tasks(90)), strict=True)))
+
+
 async def test_a_dataset_without_references_needs_only_ids(http):
     answer = await http.put("/datasets/plain", json={"tasks": [{"id": "a"}, {"id": "b"}]})
     assert answer.status_code == 201

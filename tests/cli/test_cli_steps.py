@@ -29,6 +29,14 @@ def test_datasets_are_listed_and_described(bots, pool):
     assert "easy (1), hard (2)" in bots.ok("datasets", "show", pool)
 
 
+def test_the_tags_that_tell_profiles_apart_are_shown(bots, client):
+    name = next(NAMES)
+    client.create_dataset(name, [Task(f"{task}", tags=["odd" if task % 2 else "even"]) for task in range(60)])
+    assert bots("datasets", "show", name, "--json").json["offset_tags"] == ["even", "odd"]
+    line = next(line for line in bots.ok("datasets", "show", name).splitlines() if "offset tags" in line)
+    assert line.split("offset tags")[1].strip() == "even, odd"
+
+
 def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, pool):
     selection = bots("select", pool, 2, "--json").json
     first, second = (task["id"] for task in selection["tasks"])

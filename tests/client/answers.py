@@ -8,6 +8,7 @@ DATASET: dict[str, Any] = {
     "reference_models": ["small", "large"],
     "tasks": 3,
     "retired": 1,
+    "offset_tags": ["math"],
     "profiles": 2,
     "tags": {"math": 2},
     "digest": "d1",

@@ -14,7 +14,7 @@ def test_a_dataset_is_read_in_full(serve, connect):
 
     assert dataset.reference_models == ("small", "large")
     assert (dataset.name, dataset.tasks, dataset.retired, dataset.profiles) == ("guru", 3, 1, 2)
-    assert dataset.tags == {"math": 2}
+    assert (dataset.tags, dataset.offset_tags) == ({"math": 2}, ("math",))
     assert dataset.created_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

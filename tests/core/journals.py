@@ -35,15 +35,10 @@ def evidence_of(*pieces: Piece, effective: Sequence[bool] | None = None) -> Evid
 
 def pool_of(*rows: tuple[float, ...], carried: Sequence[int] = ()) -> Pool:
     """Return a pool of tasks with these reference pass rates; `carried`: for each, its tags as bits."""
-    references, row_of = number_profiles(np.array(rows, np.float64).reshape(len(rows), -1))
-    kinds = list(zip(row_of.tolist(), carried or [0] * len(rows), strict=True))
-    profiles = list(dict.fromkeys(kinds))
-    return Pool(
-        references=frozen(references[[row for row, _ in profiles]]),
-        profile_of=frozen(np.array([profiles.index(kind) for kind in kinds], np.int32)),
-        offset_tags=tuple(f"tag {bit}" for bit in range(max(carried, default=0).bit_length())),
-        carried=frozen(np.array([bits for _, bits in profiles], np.uint32)),
-    )
+    bits = np.array(carried or [0] * len(rows), np.uint32)
+    references, bits, profile_of = number_profiles(np.array(rows, np.float64).reshape(len(rows), -1), bits)
+    tags = tuple(f"tag {bit}" for bit in range(max(carried, default=0).bit_length()))
+    return Pool(references, profile_of, offset_tags=tags, carried=bits)
 
 
 def carried_by_tasks(pool: Pool) -> list[int]:
@@ -91,7 +86,7 @@ class DenseRun:
     effective: int = 0
     all_solved: int = 0
     rollouts: float = 0.0
-    joined: dict[int, int] = field(default_factory=dict)  # profile -> closed steps when it came
+    joined: dict[str, int] = field(default_factory=dict)  # pass rates -> closed steps when they came
     attempts: dict[int, tuple[int, float, int]] = field(default_factory=dict)  # task -> visits, rollouts, last step
 
     @property
@@ -105,7 +100,7 @@ class DenseRun:
         report = entry.body
         assert isinstance(report, Report)
         for profile in range(entry.profiles):
-            self.joined.setdefault(profile, self.step)
+            self.joined.setdefault(str(self.pool.references[profile].tolist()), self.step)
         made_at = self.step if report.made_at is None else min(report.made_at, self.step)
         evidence = report.evidence
         if self.step - made_at <= 64:
@@ -190,7 +185,7 @@ class DenseRun:
 
     def belief(self, task: int) -> tuple[float, float]:
         prior_alpha, prior_beta = alpha, beta = self.settings.prior
-        remembered_from = self.joined.get(int(self.pool.profile_of[task]), self.step) - 64
+        remembered_from = self.joined.get(str(self.row(task)), self.step) - 64
         for number, step in enumerate(self.closed):
             alpha = (1 - step.forgetting) * alpha + step.forgetting * prior_alpha
             beta = (1 - step.forgetting) * beta + step.forgetting * prior_beta

@@ -12,7 +12,7 @@ from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.draw.strategies import DrawContext
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
 
@@ -84,9 +84,10 @@ def pools(draw, max_size=60):
     models = draw(st.integers(0, 2))
     rate = st.sampled_from([0.0, 0.25, 0.5, 1.0, np.nan])
     rows = draw(st.lists(st.lists(rate, min_size=models, max_size=models), min_size=size, max_size=size))
-    references, profile_of = number_profiles(np.array(rows, float).reshape(size, models))
     some = st.lists(st.integers(0, size - 1), unique=True).map(lambda chosen: tasks(*sorted(chosen)))
-    return Pool(references, profile_of, {tag: draw(some) for tag in TAGS}, draw(some))
+    offset_tags = tuple(draw(st.lists(st.sampled_from(TAGS), unique=True)))
+    about = Pool.of_tasks(np.array(rows, float).reshape(size, models), {tag: draw(some) for tag in TAGS}, offset_tags)
+    return replace(about, retired=draw(some))
 
 
 @st.composite

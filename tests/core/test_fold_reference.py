@@ -10,7 +10,7 @@ from hypothesis import given
 
 from bots_service.core.entries import Body, Entry, Report, SettingsChange
 from bots_service.core.evidence import Evidence
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import DenseRun, Story, bots_settings, evidence_of, pool_of, report_of, stories
@@ -26,8 +26,7 @@ def run_settings(**values) -> RunSettings:
 
 @pytest.mark.parametrize("case", TRACES["cases"], ids=lambda case: case["name"])
 def test_beliefs_and_capability_equal_the_reference_traces(case):
-    references, profile_of = number_profiles(np.array(case["reference_pass_rates"]))
-    pool = Pool(references, profile_of)
+    pool = Pool.of_tasks(np.array(case["reference_pass_rates"]))
     chosen = run_settings(capability="paper", **{name: case[name] for name in NAMES})
     state = fresh_state(chosen, pool)
     expected = {checkpoint["after_step"]: checkpoint for checkpoint in case["expected"]}

@@ -52,7 +52,7 @@ class Truth:
             builder = DatasetBuilder(DatasetHeader(self.sql.dataset.facts.reference_models))
             for block in self.sql.blocks:
                 builder.add(block)
-            self.pools[size] = builder.build(self.sql.dataset.facts.reference_order)[2]
+            self.pools[size] = builder.build(self.sql.dataset.facts)[2]
         return self.pools[size]
 
     def replay(self, name: str) -> Replay:

@@ -63,7 +63,7 @@ def block(start: int, count: int) -> TaskBlock:
 
 
 def facts(size: int) -> DatasetFacts:
-    return DatasetFacts("about ü", ("weak", "strong"), (0, 1), size, 3, {"math": size}, f"digest-{size}")
+    return DatasetFacts("about ü", ("weak", "strong"), (0, 1), ("math",), size, 3, {"math": size}, f"digest-{size}")
 
 
 async def dataset(stores: Stores, *, size: int = 10) -> DatasetRow:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
 from tests.core.pools import beta_parameters
@@ -102,7 +102,7 @@ class Reporter:
 
 def replayed(reports: list[Sent]) -> tuple[RunState, Pool]:
     """Return the state that exactly these reports make, in the order of their numbers."""
-    pool = Pool(*number_profiles(references()))
+    pool = Pool.of_tasks(references())
     state = fresh_state(RunSettings(), pool)
     for report in sorted(reports, key=lambda sent: sent.seq):
         successes = np.array(report.successes, float)

@@ -71,6 +71,16 @@ def with_changed(parts: list[Part], kind: type, change: Change) -> bytes:
     return written([change(part) if isinstance(part, kind) else part for part in parts])
 
 
+def offset_tags(tag: str, *, tasks: int | None = None) -> Change:
+    """Say that a tag was chosen, and perhaps that some tasks carry it."""
+
+    def changed_part(part: DatasetPart) -> DatasetPart:
+        counts = part.facts.tags if tasks is None else {**part.facts.tags, tag: tasks}
+        return changed(part, facts=replace(part.facts, offset_tags=(tag,), tags=counts))
+
+    return changed_part
+
+
 def run(**values: Any) -> Change:
     return lambda part: changed(part, run=changed(part.run, **values))
 
@@ -124,6 +134,8 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
     [
         (DatasetPart, lambda part: changed(part, facts=replace(part.facts, size=41)), "size is 40 here and 41"),
         (DatasetPart, lambda part: changed(part, facts=replace(part.facts, reference_order=(0, 7))), "no order"),
+        (DatasetPart, offset_tags("even"), "can't be its offset tags"),  # 20 tasks are too few
+        (DatasetPart, offset_tags("unheard of", tasks=30), "no task carries"),
         (DatasetPart, lambda part: changed(part, created_at=float("nan")), "record 1"),
         (TasksPart, lambda part: changed(part, ids=part.ids[1:]), "differ in length"),
         (TasksPart, lambda part: changed(part, ids=[part.ids[1], *part.ids[1:]]), "task ids must differ"),

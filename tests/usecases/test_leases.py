@@ -21,7 +21,7 @@ from tests.usecases.world import POOL, World, block, never, outcome, stream
 NOW = 1_700_000_000.0
 SIZE = 30
 DATASET = OpenDataset(
-    DatasetRow(1, POOL, 1, 0, 0.0, DatasetFacts("", (), (), SIZE, 1, {}, "")),
+    DatasetRow(1, POOL, 1, 0, 0.0, DatasetFacts("", (), (), (), SIZE, 1, {}, "")),
     TaskIds.of(f"t{task}" for task in range(SIZE)),
     Pool(np.empty((1, 0)), np.zeros(SIZE, np.int32)),
 )

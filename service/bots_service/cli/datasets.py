@@ -252,6 +252,7 @@ def described(dataset: "Described") -> dict[str, str]:
         "references": ", ".join(dataset.reference_models) or "-",
         "profiles": count(dataset.profiles),
         "tags": ", ".join(tags) or "-",
+        "offset tags": ", ".join(dataset.offset_tags) or "-",
         "digest": dataset.digest,
         "created": moment(dataset.created_at),
     }

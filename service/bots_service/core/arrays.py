@@ -1,5 +1,6 @@
 """The array types of the core, and sets of tasks as sorted arrays."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
+Bits = NDArray[np.uint32]  # up to 32 flags in one number
 Tasks = NDArray[np.int32]  # indices of tasks in their dataset; a task keeps its index for ever
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -72,3 +74,16 @@ def places_of(some: Tasks, tasks: Tasks) -> Counts:
 def without(tasks: Tasks, others: Tasks) -> Tasks:
     """Return the sorted tasks less the others, which are few."""
     return np.delete(tasks, places_of(others, tasks)) if len(others) else tasks
+
+
+def tag_bits(carriers: Sequence[Tasks], size: int) -> Bits:
+    """[N] one number a task; its bit t is set where the task is one of `carriers[t]`.
+
+    Args:
+        carriers: the tasks of each tag; at most 32.
+        size: how many tasks there are (N).
+    """
+    bits = np.zeros(size, np.uint32)
+    for bit, tasks in enumerate(carriers):
+        bits[tasks] |= np.uint32(1 << bit)
+    return bits

@@ -1,17 +1,17 @@
 """The tasks of a dataset as arrays: profiles, tags, and who is retired.
 
-A profile is a set of tasks with the same reference pass rates. Until one of them is tried, nothing tells them apart,
-so the fold and the draw look at each profile once.
+A profile is a set of tasks with the same reference pass rates and the same offset tags. Until one of them is tried,
+nothing tells them apart, so the fold and the draw look at each profile once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Counts, Floats, Tasks, frozen
+from bots_service.core.arrays import Bits, Counts, Floats, Tasks, frozen, tag_bits
 from bots_service.core.portable_math import log
 from bots_service.core.receipt import ToldTags, told_tags
 
@@ -69,12 +69,10 @@ class Part:
     @cached_property
     def easy_to_hard(self) -> Tasks:
         """All tasks by falling reference pass rates, the weakest model's first; equals by index; unknown last."""
-        # lexsort's last key counts most. Minus infinity puts the unknown last once the order is reversed in sign.
-        keys = -np.where(np.isnan(self.references), -np.inf, self.references)
-        models = self.references.shape[1]
-        rank = np.lexsort(keys.T[::-1]) if models else np.arange(len(self.references))
-        starts, order = self.members.starts, self.members.order
-        return frozen(np.concatenate([order[:0], *(order[starts[g] : starts[g + 1]] for g in rank)]))
+        # Several profiles may have the same pass rates: tasks go by index across them.
+        ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.members.sizes)
+        tasks = self.members.order
+        return frozen(tasks[np.lexsort((tasks, ranks))])
 
     @cached_property
     def shuffled(self) -> Callable[[int, int], Tasks]:
@@ -99,10 +97,26 @@ class Pool:
     tags: dict[str, Tasks] = field(default_factory=dict)
     retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
     offset_tags: tuple[str, ...] = ()
-    carried: NDArray[np.uint32] = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
+    carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
 
     def __len__(self) -> int:
         return len(self.profile_of)
+
+    @classmethod
+    def of_tasks(
+        cls, references: Floats, tags: Mapping[str, Tasks] | None = None, offset_tags: tuple[str, ...] = ()
+    ) -> "Pool":
+        """Return the pool of these tasks, none of them retired.
+
+        Args:
+            references: [N, M] pass rates of each task; with any NaN they are all unknown.
+            tags: for each tag, the sorted tasks that carry it.
+            offset_tags: those of the tags that tell profiles apart.
+        """
+        tags = dict(tags or {})
+        carried = tag_bits([tags[tag] for tag in offset_tags], len(references))
+        rows, carried, profile_of = number_profiles(references, carried)
+        return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
     @property
     def profiles(self) -> int:
@@ -118,6 +132,14 @@ class Pool:
     def has_references(self) -> bool:
         """Whether all reference pass rates of any task are known: only those tell of tasks that were not tried."""
         return self.references.shape[1] > 0 and not bool(np.isnan(self.references).any(axis=1).all())
+
+    @cached_property
+    def alike(self) -> Counts:
+        """[G] of each profile, the first one with the same reference pass rates."""
+        if not self.offset_tags:
+            return frozen(np.arange(self.profiles))
+        ranks = _row_ranks(_comparable(self.references))
+        return frozen(_first_rows(ranks)[ranks])
 
     @cached_property
     def features(self) -> NDArray[np.float64]:
@@ -204,32 +226,50 @@ def group_by_profile(tasks: Tasks | None, profile_of: Tasks, profiles: int) -> M
     return Members(order=frozen(order), starts=frozen(starts))
 
 
-def number_profiles(references: Floats) -> tuple[Floats, Tasks]:
-    """Give equal rows one number, in order of first appearance, so that appending tasks renumbers nothing.
+def number_profiles(references: Floats, carried: Bits) -> tuple[Floats, Bits, Tasks]:
+    """Give tasks with equal pass rates and equal tags one number.
+
+    Numbers follow the order of first appearance, so that appending tasks renumbers nothing.
 
     Args:
-        references: [N, M] pass rates; rows with any NaN count as one profile, "unknown".
+        references: [N, M] pass rates; rows with any NaN count as equal, "unknown".
+        carried: [N] which tags each task carries, one bit a tag.
 
     Returns:
-        [G, M] the distinct rows, and [N] the number of each task's row.
+        [G, M] and [G] the distinct pairs, and [N] the number of each task's pair.
     """
-    count, models = references.shape
-    if count == 0 or models == 0:
-        return frozen(np.empty((min(count, 1), models))), frozen(np.zeros(count, np.int32))
     # Adding 0.0 turns -0.0 into 0.0.
     rows = np.where(np.isnan(references).any(axis=1, keepdims=True), np.nan, references + 0.0)
-    # -1 sorts unknown rows together: NaN would compare unequal to itself.
-    keys = np.where(np.isnan(rows), -1.0, rows)
-    by_value = np.lexsort(keys.T)
-    sorted_keys = keys[by_value]
-    is_new = np.ones(count, bool)
-    is_new[1:] = (sorted_keys[1:] != sorted_keys[:-1]).any(axis=1)
-    value_of = np.empty(count, np.int64)
-    value_of[by_value] = np.cumsum(is_new) - 1
-    first_task = by_value[is_new]  # lexsort is stable: the first of equals is the earliest task
-    rank = np.empty(len(first_task), np.int32)
-    rank[np.argsort(first_task)] = np.arange(len(first_task), dtype=np.int32)
-    return frozen(rows[np.sort(first_task)]), frozen(rank[value_of])
+    ranks = _row_ranks(np.column_stack([_comparable(rows), carried]))
+    firsts = _first_rows(ranks)
+    numbers = np.empty(len(firsts), np.int32)
+    numbers[np.argsort(firsts)] = np.arange(len(firsts), dtype=np.int32)
+    firsts = np.sort(firsts)
+    return frozen(rows[firsts]), frozen(carried[firsts]), frozen(numbers[ranks])
+
+
+def _comparable(references: Floats) -> Floats:
+    """Return the pass rates with -1 where they are unknown: NaN would differ from itself."""
+    return np.where(np.isnan(references), -1.0, references)
+
+
+def _row_ranks(table: Floats) -> Counts:
+    """[n] the place of each row among the distinct rows, sorted by the first column, then by the second, and so on."""
+    count, columns = table.shape
+    order = np.lexsort(table.T[::-1]) if columns else np.arange(count)  # lexsort's last key counts most
+    is_new = np.zeros(count, bool)
+    is_new[1:] = (table[order[1:]] != table[order[:-1]]).any(axis=1)
+    ranks = np.empty(count, np.int64)
+    ranks[order] = np.cumsum(is_new)
+    return ranks
+
+
+def _first_rows(ranks: Counts) -> Counts:
+    """[R] the first row of each rank."""
+    rows = np.arange(len(ranks))
+    firsts = np.empty(int(ranks.max(initial=-1)) + 1, np.int64)
+    firsts[ranks[::-1]] = rows[::-1]  # of several values for one place the last stays
+    return firsts
 
 
 def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None) -> Part:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks, frozen, ordered_sum
+from bots_service.core.arrays import Bits, Floats, Tasks, frozen, ordered_sum, tag_bits
 from bots_service.core.evidence import Evidence
 
 MOST_TAGS = 16  # that are told apart: each costs Prometheus four series a run
@@ -22,7 +21,7 @@ class ToldTags:
     """
 
     names: tuple[str, ...]
-    carried: NDArray[np.uint32]
+    carried: Bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,11 @@ def told_tags(tags: Mapping[str, Tasks], size: int) -> ToldTags:
     """
     by_tasks = sorted(tags, key=lambda tag: (tag == OTHER, -len(tags[tag]), tag))
     names = [tag for tag in by_tasks[:MOST_TAGS] if tag != OTHER]
-    carried = np.zeros(size, np.uint32)
-    for bit, tag in enumerate(names):
-        carried[tags[tag]] |= np.uint32(1 << bit)
-    others = by_tasks[len(names) :]
-    for tag in others:
-        carried[tags[tag]] |= np.uint32(1 << len(names))
-    return ToldTags((*names, *([OTHER] if others else [])), frozen(carried))
+    carriers = [tags[tag] for tag in names]
+    if others := by_tasks[len(names) :]:
+        names.append(OTHER)
+        carriers.append(np.concatenate([tags[tag] for tag in others]))
+    return ToldTags(tuple(names), frozen(tag_bits(carriers, size)))
 
 
 def sums_by_tag(told: ToldTags, evidence: Evidence) -> TagSums:

@@ -1,12 +1,13 @@
 """Builds a dataset from blocks of tasks, checking them on the way; memory stays near the packed size."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.offset_tags import choose_offset_tags
+from bots_service.core.pool import Pool
 from bots_service.core.task_ids import GrowingTaskIds, TaskIds
 from bots_service.errors import Flaw, InvalidTasksError
 from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset, TaskBlock
@@ -135,32 +136,39 @@ class DatasetBuilder:
             whole.update(stream.digest())
         return whole.hexdigest()
 
-    def build(self, order: tuple[int, ...] | None = None) -> Built:
+    def build(self, earlier: DatasetFacts | None = None) -> Built:
         """Return what is true of the content, its ids, and the pool.
 
         Args:
-            order: the places of the reference models, weakest first; None finds it out.
+            earlier: what was true of an earlier version of the dataset: the order of its reference models and its
+                offset tags stay; None makes a new dataset, and chooses both.
 
         Raises:
-            InvalidTasksError: there is no task, or two have the same id.
+            InvalidTasksError: there is no task, two have the same id, or no task carries one of the offset tags.
         """
         if self.size == 0:
             raise InvalidTasksError("a dataset needs at least one task")
         ids = self.ids()
         references = np.concatenate(self._references)
-        order = weakest_first(references) if order is None else order
-        profiles, profile_of = number_profiles(references[:, list(order)])
+        order = weakest_first(references) if earlier is None else earlier.reference_order
         tags = {tag: frozen(np.concatenate(parts)) for tag, parts in sorted(self._tags.items())}
+        pool = Pool.of_tasks(references[:, list(order)], tags)
+        offset_tags = choose_offset_tags(tags, pool.profile_of) if earlier is None else earlier.offset_tags
+        if missing := sorted(set(offset_tags) - tags.keys()):
+            raise InvalidTasksError(f"no task carries {missing}, which the dataset's tasks are told apart by")
+        if offset_tags:
+            pool = Pool.of_tasks(references[:, list(order)], tags, offset_tags)
         facts = DatasetFacts(
             description=self.header.description,
             reference_models=self.header.reference_models,
             reference_order=order,
             size=self.size,
-            profiles=len(profiles),
+            profiles=pool.profiles,
+            offset_tags=offset_tags,
             tags={tag: len(tasks) for tag, tasks in tags.items()},
             digest=self.digest(),
         )
-        return facts, ids, Pool(profiles, profile_of, tags)
+        return facts, ids, pool
 
 
 def _require_distinct(repeat: tuple[int, int] | None, ids: GrowingTaskIds | TaskIds) -> None:
@@ -184,4 +192,4 @@ def weakest_first(references: Floats) -> tuple[int, ...]:
 
 def opened(row: DatasetRow, ids: TaskIds, pool: Pool, retired: Tasks) -> OpenDataset:
     """Return a dataset that is ready to select from."""
-    return OpenDataset(row, ids, Pool(pool.references, pool.profile_of, pool.tags, frozen(retired)))
+    return OpenDataset(row, ids, replace(pool, retired=frozen(retired)))

@@ -70,7 +70,7 @@ class OpenDatasets:
 
     async def _load(self, row: DatasetRow) -> OpenDataset:
         builder = await self.builder(row)
-        _, ids, pool = await asyncio.to_thread(builder.build, row.facts.reference_order)
+        _, ids, pool = await asyncio.to_thread(builder.build, row.facts)
         return opened(row, ids, pool, await self._datasets.retired(row.id))
 
     async def builder(self, row: DatasetRow) -> DatasetBuilder:

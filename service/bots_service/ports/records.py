@@ -53,7 +53,8 @@ class DatasetFacts:
 
     reference_models: as given by the user.
     reference_order: places in `reference_models`, weakest model first.
-    size: tasks ever, retired ones included; profiles: distinct reference pass rates.
+    offset_tags: the tags that tell profiles apart; chosen when the dataset was made.
+    size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> how many tasks ever carried it.
     digest: of the content, the same whatever format it came in.
     """
@@ -61,6 +62,7 @@ class DatasetFacts:
     description: str
     reference_models: tuple[str, ...]
     reference_order: tuple[int, ...]
+    offset_tags: tuple[str, ...]
     size: int
     profiles: int
     tags: dict[str, int]
@@ -97,7 +99,9 @@ class OpenDataset:
         """About how much memory it takes."""
         grouped, tags = self.pool.profile_of.nbytes * 2, self.pool.tags.values()
         tagged = sum(tasks.nbytes for tasks in tags) + bool(tags) * self.pool.profile_of.nbytes
-        return self.ids.nbytes + self.pool.references.nbytes + grouped + tagged
+        told_apart = self.pool.references.nbytes + self.pool.carried.nbytes
+        features = 8 * self.pool.profiles * (self.pool.models + 2 + len(self.pool.offset_tags))  # for a tracker
+        return self.ids.nbytes + told_apart + features + grouped + tagged
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class AppendTasks:
                 await self.datasets.add_block(stage, block)
             if builder.size == dataset.row.facts.size:
                 raise InvalidTasksError("there is no task to append")
-            built = await asyncio.to_thread(builder.build, dataset.row.facts.reference_order)
+            built = await asyncio.to_thread(builder.build, dataset.row.facts)
             # To the end even if the caller stops waiting, or the older version would stay in memory.
             return await asyncio.shield(self._append(dataset, stage, built, keep()))
 

@@ -159,7 +159,8 @@ class CheckedRun:
         self._state(state, where)
 
     def _state(self, state: RunState, where: str) -> None:
-        size = PoolSize(self.facts.size, self.facts.profiles, len(self.facts.reference_models))
+        facts = self.facts
+        size = PoolSize(facts.size, facts.profiles, len(facts.reference_models), len(facts.offset_tags))
         possible = is_possible_state(state, size) and not fixed_flaws(state.settings, self.settings)
         self._require(possible, f"{where} is none that folding leads to")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import frozen
+from bots_service.core.offset_tags import are_possible
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.engine.open_runs import OpenRuns
 from bots_service.engine.replicas import TellReplicas
@@ -89,6 +90,8 @@ class ImportBackup:
         facts = begin.facts
         if sorted(facts.reference_order) != list(range(len(facts.reference_models))):
             raise InvalidBackupError("the backup's dataset is inconsistent: its reference models have no order")
+        if not are_possible(facts.offset_tags, facts.tags):
+            raise InvalidBackupError("the backup's dataset is inconsistent: these can't be its offset tags")
         builder = DatasetBuilder(DatasetHeader(facts.reference_models, facts.description))
         async with open_stage(self.datasets) as stage:
             arriving = _Arriving(begin, stage, builder)
@@ -164,7 +167,7 @@ class ImportBackup:
         begin, stage = arriving.begin, arriving.stage
         uids = {run_id: checked.run.uid for run_id, checked in arriving.runs.items()}
         if target is None:
-            built, _, _ = await asyncio.to_thread(arriving.builder.build, begin.facts.reference_order)
+            built, _, _ = await asyncio.to_thread(arriving.builder.build, begin.facts)
             if built != begin.facts:
                 raise InvalidBackupError(
                     f"the backup's tasks don't match its description: {_differences(built, begin.facts)}"
@@ -208,7 +211,8 @@ def _require_same(facts: DatasetFacts, row: DatasetRow) -> None:
     Raises:
         DatasetExistsError: they are others; says what differs.
     """
-    if (facts.digest, facts.reference_order) != (row.facts.digest, row.facts.reference_order):
+    fixed = [(which.digest, which.reference_order, which.offset_tags) for which in (facts, row.facts)]
+    if fixed[0] != fixed[1]:
         differences = _differences(row.facts, facts)
         raise DatasetExistsError(f"dataset {row.name!r} is not the one that the run is of: {differences}")
 

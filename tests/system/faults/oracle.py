@@ -10,7 +10,7 @@ import numpy as np
 from bots_client import Client, Outcome, Retries, Selection, ServiceError, Task, UnreachableError
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
 from tests.core.pools import beta_parameters
@@ -65,7 +65,7 @@ class Account:
 
         Every selection must show the beliefs that stood after its seq, so none was drawn from a reset or torn one.
         """
-        pool = Pool(*number_profiles(references()))
+        pool = Pool.of_tasks(references())
         state = fresh_state(RunSettings(), pool)
         drawn: dict[int, list[Selection]] = {}
         for selection in self.selections:

@@ -44,7 +44,8 @@ class Dataset(Struct, frozen=True):
 
     description: a text for people.
     reference_models: names of the models that the pass rates are of.
-    profiles: how many distinct combinations of reference pass rates and tags there are.
+    offset_tags: the tags that tell profiles apart; a tracker gives each an offset.
+    profiles: how many distinct combinations of reference pass rates and offset tags there are.
     tags: how many tasks carry each tag.
     digest: of the content, the same whatever format it came in.
     """
@@ -54,6 +55,7 @@ class Dataset(Struct, frozen=True):
     reference_models: tuple[str, ...]
     tasks: int
     retired: int
+    offset_tags: tuple[str, ...]
     profiles: int
     tags: dict[str, int]
     digest: str
@@ -69,6 +71,7 @@ class Dataset(Struct, frozen=True):
             reference_models=facts.reference_models,
             tasks=row.live,
             retired=row.retired,
+            offset_tags=facts.offset_tags,
             profiles=facts.profiles,
             tags=facts.tags,
             digest=facts.digest,
@@ -123,7 +126,8 @@ EXAMPLE = Dataset(
     reference_models=("qwen2.5-1.5b",),
     tasks=7473,
     retired=0,
-    profiles=17,
+    offset_tags=("arithmetic",),
+    profiles=34,
     tags={"arithmetic": 5120},
     digest="5f2c9a01d4e65f2c9a01d4e65f2c9a01",
     created_at=EXAMPLE_TIME,

@@ -92,12 +92,16 @@ class BotsBelief:
     def extended(self, pool: Pool, profiles: int) -> "BotsBelief":
         """Return the belief with room for profiles that were appended since.
 
-        A new profile starts with what the remembered steps would have implied for it, as if it had been there.
+        A new profile starts with what the remembered steps would have implied for it, as if it had been there; or
+        with what one that differs only by its tags has, for here tags say nothing.
         """
         have = self.implied.shape[1]
         if profiles <= have:
             return self
         added = self.past.implied(pool.references[have:profiles])
+        alike = pool.alike[have:profiles]
+        is_known = alike < have
+        added[:, is_known] = self.implied[:, alike[is_known]]
         return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
 
     def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":

@@ -113,7 +113,7 @@ class PoolSize:
     tasks: int
     profiles: int
     models: int
-    offset_tags: int = 0
+    offset_tags: int
 
 
 class Belief(Protocol):
