@@ -10,7 +10,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Story, bots_settings, replay, report_of, stories
-from tests.core.pools import a_request, assert_same_shares, assert_same_values, context_of, tasks
+from tests.core.pools import a_request, assert_same_shares, assert_same_values, beta_parameters, context_of, tasks
 
 TAGS = ("a", "b")
 REPEATS = 600
@@ -43,8 +43,8 @@ def test_the_belief_about_every_task_stays_the_same_bit_for_bit(story: Story, da
         other, receipt_apart = advance(other, type(entry)(entry.seq, entry.epoch, profiles, entry.body), apart)
         assert receipt_apart == receipt
         np.testing.assert_array_equal(
-            other.belief.distributions(apart, everyone).as_beta(),
-            one.belief.distributions(story.pool, everyone).as_beta(),
+            beta_parameters(other.belief.distributions(apart, everyone)),
+            beta_parameters(one.belief.distributions(story.pool, everyone)),
         )
 
 
@@ -57,7 +57,7 @@ def test_appended_tasks_that_differ_only_by_tags_start_where_those_before_them_s
     early, late = (report_of((1, solved, 16.0 - solved)) for solved in (16.0, 0.0))
     state = replay(before, [*[early] * 50, *[late] * 70], chosen)
     state = replay(after, [late], chosen, state)
-    alpha, beta = state.belief.distributions(after, tasks(0, 2)).as_beta()
+    alpha, beta = beta_parameters(state.belief.distributions(after, tasks(0, 2)))
     assert (after.profiles, alpha[0], beta[0]) == (3, alpha[1], beta[1])
 
 
