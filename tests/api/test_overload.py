@@ -266,29 +266,37 @@ def test_bodies_of_all_requests_together_have_a_limit():
     assert bodies.held == 61
 
 
-async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took(tmp_path: Path):
-    app_called = False
+async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_it_took():
+    taken: list[bytes] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal app_called
-        app_called = True
-        while (await receive()).get("more_body"):
-            pass
+        while (message := await receive())["more_body"]:
+            taken.append(message["body"])
+        taken.append(message["body"])
 
-    admission = Admission(app, KINDS, Line(concurrent=1, waiting=0), Limits())
-    admission._training_bodies = Buffer(15)
+    admission = Admission(app, KINDS, Line(concurrent=1, waiting=0), Limits(buffered_bytes=15))
 
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b" " * 10, "more_body": True}
+    def sender(*pieces: bytes) -> Any:
+        messages = [
+            {"type": "http.request", "body": piece, "more_body": number < len(pieces)}
+            for number, piece in enumerate(pieces, 1)
+        ]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        return receive
 
     async def answer_nothing(_: Any) -> None:
         raise AssertionError("the application answers")
 
     scope = {"type": "http", "method": "POST", "path": "/report", "headers": [(b"transfer-encoding", b"chunked")]}
     with pytest.raises(OverloadedError):  # which the application turns into an answer
-        await admission(scope, receive, answer_nothing)
-    assert app_called
-    assert admission._training_bodies.held == 0
+        await admission(scope, sender(b"a" * 10, b"b" * 10), answer_nothing)
+    assert taken == [b"a" * 10]
+    for _ in range(2):  # each needs all the room there is
+        await admission(scope, sender(b"c" * 15), answer_nothing)
+    assert taken[1:] == [b"c" * 15] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@
 
 import asyncio
 
-from bots_service.storage.sql.backup import MOST_BYTES, MOST_ROWS, SqlExports, _last_within
+from bots_service.storage.sql.backup import MOST_BYTES, MOST_ROWS, SqlExports, last_within
 from tests.storage import made
 from tests.storage.made import Stores
 
 
 def test_a_page_ends_before_it_is_too_large_but_holds_one_entry():
     half = MOST_BYTES // 2
-    assert _last_within([], 7) == 7
-    assert _last_within([(8, 3 * MOST_BYTES), (9, 1)], 7) == 8
-    assert _last_within([(8, half), (9, half), (10, 1)], 7) == 9
+    assert last_within([], 7) == 7
+    assert last_within([(8, 3 * MOST_BYTES), (9, 1)], 7) == 8
+    assert last_within([(8, half), (9, half), (10, 1)], 7) == 9
 
 
 async def test_pages_of_entries_and_receipts_follow_each_other(both_stores: Stores):

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
-from bots_service.storage.sql.migrate import _LOCK, current, head, is_new_enough, require_tables, upgrade
+from bots_service.storage.sql.migrate import MIGRATOR_LOCK, current, head, is_new_enough, require_tables, upgrade
 from bots_service.storage.sql.tables import metadata
 from bots_service.storage.sql.url import is_postgresql, sql_url
 from tests.servers import PostgresServer
@@ -82,9 +82,9 @@ def test_of_several_migrators_one_migrates_and_the_others_wait_for_it(postgres: 
 
 
 def test_who_has_nothing_to_migrate_does_not_wait_for_a_migrator(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bots_service.storage.sql.migrate._WAIT_FOR_MIGRATOR", ("SET lock_timeout = '50ms'",))
+    monkeypatch.setattr("bots_service.storage.sql.migrate.WAIT_FOR_MIGRATOR", ("SET lock_timeout = '50ms'",))
     with psycopg.connect(postgres_url) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        other.execute("SELECT pg_advisory_lock(%s)", [MIGRATOR_LOCK])
         assert upgrade(postgres_url) == (head(), head())
         set_revision(postgres_url, OLDER)
         with pytest.raises(StorageUnavailableError, match="lock timeout"):
@@ -94,7 +94,7 @@ def test_who_has_nothing_to_migrate_does_not_wait_for_a_migrator(postgres_url: s
 def test_a_migration_that_waits_for_a_table_gives_up_and_leaves_the_lock(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("bots_service.storage.sql.migrate._WAIT_FOR_TABLE", "SET lock_timeout = '50ms'")
+    monkeypatch.setattr("bots_service.storage.sql.migrate.WAIT_FOR_TABLE", "SET lock_timeout = '50ms'")
     url = postgres.new_database()
     with psycopg.connect(url) as other:
         other.execute("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")

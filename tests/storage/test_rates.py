@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import uuid
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,10 @@ from tests.servers import RedisServer, running
 
 HOURLY = Rate(1 / 3600, 3)  # so slow that however long the test takes, nothing comes back
 key_ids = (f"{uuid.uuid4().hex[:12]}{number:04x}" for number in itertools.count())
+
+
+class KeyId(str):
+    """One that tells whether it is still remembered, as it can be referred to weakly."""
 
 
 class Clock:
@@ -56,11 +61,14 @@ async def test_keys_that_rested_are_forgotten(monkeypatch):
     clock = Clock()
     limits = MemoryRateLimits(clock=clock)
     await limits.hit("tired", Rate(0.01, 1))
+    remembered = weakref.WeakSet[KeyId]()
     for number in range(10):
         clock.now += 2
-        await limits.hit(f"key-{number}", Rate(1.0, 1))
+        remembered.add(key := KeyId(f"key-{number}"))
+        await limits.hit(key, Rate(1.0, 1))
+        del key
 
-    assert len(limits._rested_at) <= 5
+    assert len(remembered) <= 4
     assert await limits.hit("tired", Rate(0.01, 1)) == 80
 
 

@@ -19,6 +19,7 @@ from bots_service.core.rows import LayeredRows
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidBackupError
 from bots_service.ports.backup import SavedParent
+from bots_service.ports.records import RunRow, SnapshotRow
 from bots_service.storage.sql.codecs import KINDS, encode_body
 from bots_service.usecases.backup_format import (
     LARGEST_RECORD,
@@ -34,6 +35,7 @@ from bots_service.usecases.backup_format import (
 )
 from tests.core.pools import bots_belief, with_belief
 from tests.usecases.backups import exported, histories, imported, parts_of, truth
+from tests.usecases.ports import Port
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
@@ -285,12 +287,20 @@ async def test_a_run_deleted_meanwhile_breaks_the_export(world: World):
         [piece async for piece in pieces]
 
 
-async def test_stored_states_thinned_away_meanwhile_are_left_out(world: World, other: World):
-    await reports(world, 7)
-    pieces = await world.use.export_backup(POOL)
-    export, row = world.use.export_backup, await world.row()
-    (stored,) = await export.snapshots.after(row, 0, 10)
-    await export.snapshots.drop(row, [stored.seq])
-    assert await export._snapshot(row, stored) == []
-    await imported(other, b"".join([piece async for piece in pieces]))
-    assert (await other.state()).seq == 7
+class Thinned(Port):
+    """Snapshots of which the newest is dropped by others once it was listed."""
+
+    async def after(self, run: RunRow, seq: int, limit: int) -> list[SnapshotRow]:
+        rows: list[SnapshotRow] = await self.real.after(run, seq, limit)
+        await self.real.drop(run, [row.seq for row in rows[-1:]])
+        return rows
+
+
+@pytest.mark.parametrize("older", [0, 1])
+async def test_a_stored_state_thinned_away_meanwhile_is_left_out(world: World, other: World, older: int):
+    await reports(world, count := 7 + 5 * older)  # a state is stored at every fifth entry
+    backup = await exported(world.beside(snapshots=Thinned))
+    assert len(world.sql("SELECT seq FROM snapshots")) == older
+    assert not any(isinstance(part, SnapshotPart) for part in await parts_of(backup))
+    await imported(other, backup)
+    assert (await other.state()).seq == count

@@ -1,6 +1,7 @@
 """Callers that stop at any await: what was appended counts once, what was not counts never, memory equals SQL."""
 
 import asyncio
+import contextlib
 import random
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -15,6 +16,16 @@ from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
 
+def cancelled_at(waiting: asyncio.Future[Any]) -> Generator[Any, Any, None]:
+    """Wait as the call does, and let the wait be cancelled, as the caller's own task is when its client leaves."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        yield waiting
+    task.uncancel()
+
+
 @types.coroutine
 def stopped_at(call: Coroutine[Any, Any, Any], place: int, error: type[BaseException]) -> Generator[Any, Any, bool]:
     """Run the call and raise an error at the place where it waits for the n-th time; say whether it got that far."""
@@ -24,7 +35,7 @@ def stopped_at(call: Coroutine[Any, Any, Any], place: int, error: type[BaseExcep
         while True:
             waits += 1
             if waits == place:
-                waiting._asyncio_future_blocking = False
+                yield from cancelled_at(waiting)
                 waiting = call.throw(error())
             else:
                 yield waiting

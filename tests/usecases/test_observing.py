@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from time import monotonic
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +11,7 @@ from bots_service.errors import StorageUnavailableError
 from bots_service.ports.hot import KnownState
 from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.observe_runs import IDLE_EVERY_S, MOST_OF_TIME, MOST_PAUSE_S, ObserveRuns
-from tests.usecases.world import POOL, World, outcome
+from tests.usecases.world import POOL, Later, World, outcome
 
 
 async def test_it_shows_where_the_run_stands(watched: World):
@@ -67,18 +66,18 @@ async def test_it_looks_at_the_pool_again_only_after_something_happened(
         assert looks == wanted
 
 
-async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World, monkeypatch: pytest.MonkeyPatch):
+async def test_a_run_that_is_idle_here_is_looked_at_once_a_minute(watched: World):
     """Another replica may be at work on it."""
+    clock, other = Later(), watched.beside()
+    observing = watched.observing(clock)
     await watched.report(outcome("t1"))
-    await watched.use.observe_runs.once()
+    await observing.once()
     await watched.select(1)
-    seen = watched.use.observe_runs._seen[POOL, "default"]
-    for later_s, is_looked_at in ((0.0, True), (IDLE_EVERY_S / 2, False), (IDLE_EVERY_S + 1, True)):
-        for part in (watched.use.observe_runs, watched.parts.at_work):
-            monkeypatch.setattr(part, "_clock", lambda later_s=later_s: monotonic() + later_s)
-        before = seen.looked
-        await watched.use.observe_runs.once()
-        assert (seen.looked != before) == is_looked_at
+    for later_s, lacking in ((0.0, 1), (IDLE_EVERY_S / 2, 1), (IDLE_EVERY_S + 1, 3)):
+        clock.later_s = later_s
+        await other.report(outcome("t2"))
+        await observing.once()
+        assert watched.shown("unfolded_entries") == lacking
 
 
 async def test_entries_that_the_newest_state_lacks_are_counted(watched: World, monkeypatch: pytest.MonkeyPatch):
@@ -90,16 +89,16 @@ async def test_entries_that_the_newest_state_lacks_are_counted(watched: World, m
 
 
 @pytest.mark.parametrize("what", ["run", "dataset"])
-async def test_a_run_that_another_replica_deleted_is_shown_no_longer(
-    watched: World, monkeypatch: pytest.MonkeyPatch, what: str
-):
+async def test_a_run_that_another_replica_deleted_is_shown_no_longer(watched: World, what: str):
+    clock = Later()
+    observing = watched.observing(clock)
     await watched.report(outcome("t1"))
-    await watched.use.observe_runs.once()
+    await observing.once()
     assert watched.shown("reports_total") == 1
-    monkeypatch.setattr(watched.use.observe_runs, "_clock", lambda: monotonic() + IDLE_EVERY_S)
+    clock.later_s = IDLE_EVERY_S
     other = watched.beside().use
     await (other.delete_run(POOL, "default", None) if what == "run" else other.delete_dataset(POOL, None))
-    await watched.use.observe_runs.once()
+    await observing.once()
     assert watched.shown("reports_total") is None
 
 

@@ -2,7 +2,6 @@
 
 import math
 from itertools import pairwise
-from time import monotonic
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.observe_runs import IDLE_EVERY_S, MEASURED_EVERY_S, SPACING, is_due, rollouts_of
 from bots_service.usecases.put_run import ForkFrom
-from tests.usecases.world import POOL, World, outcome
+from tests.usecases.world import POOL, Later, World, outcome
 
 
 async def steps(world: World, points: int = 2000, run: str = "default") -> list[int]:
@@ -113,17 +112,19 @@ async def test_outlooks_of_an_unknown_run_are_refused(watched: World):
         await watched.use.read_outlooks(POOL, "nobody", 10)
 
 
-async def test_what_a_run_takes_is_shown_once_a_minute(watched: World, monkeypatch: pytest.MonkeyPatch):
+async def test_what_a_run_takes_is_shown_once_a_minute(watched: World):
+    clock = Later()
+    observing = watched.observing(clock)
     await watched.select(1)
-    await watched.use.observe_runs.once()
+    await observing.once()
     assert watched.shown("journal_entries") == watched.shown("snapshots") == 0
     for name in ("journal_oldest_entry", "last_snapshot"):
         assert math.isnan(watched.shown(f"{name}_timestamp_seconds") or 0.0)
     for _ in range(6):
         await watched.report(outcome("t1"))
     for later_s, entries in ((0.0, 0), (max(MEASURED_EVERY_S, IDLE_EVERY_S) + 1, 6)):
-        monkeypatch.setattr(watched.use.observe_runs, "_clock", lambda later_s=later_s: monotonic() + later_s)
-        await watched.use.observe_runs.once()
+        clock.later_s = later_s
+        await observing.once()
         assert watched.shown("journal_entries") == entries
     journal = watched.sql("SELECT body, created_at FROM journal ORDER BY seq")
     stored = watched.sql("SELECT bytes, created_at FROM snapshots ORDER BY seq")

@@ -11,11 +11,12 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
-from bots_service.ports.records import NewEntry
+from bots_service.ports.records import NewEntry, RunRow
 from bots_service.usecases.backup_format import EntriesPart, RunPart
 from bots_service.usecases.prune import Prune, PrunedRun
 from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states
+from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, evidence_bytes, outcome, until
 
 DAY_S = 24 * 3600.0
@@ -229,10 +230,16 @@ async def test_what_changed_since_it_was_looked_at_is_not_covered(world: World):
 
 async def test_a_run_that_is_deleted_meanwhile_is_left_alone(world: World):
     await reports(world, 23)
+
+    class Deleted(Port):
+        async def begins(self, run: RunRow) -> int:
+            await world.use.delete_run(POOL, run.name, None)
+            begins: int = await self.real.begins(run)
+            return begins
+
     job = pruner(world)
-    row = await world.row()
-    await world.use.delete_run(POOL, "default", None)
-    assert await job._prune(POOL, row, 15) == 0
+    assert await replace(job, journal=Deleted(job.journal))() == []
+    assert entries(world) == []
 
 
 async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from bots_service.storage.sqlite import SqliteDatabase
 from bots_service.stores import memory_stores, sql_stores
 from bots_service.usecases import UseCases
 from bots_service.usecases.describe import RunDescription
+from bots_service.usecases.observe_runs import ObserveRuns
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from bots_service.wiring import build_engine, build_use_cases
 from tests.usecases.ports import Wrap
@@ -73,6 +75,16 @@ def evidence_bytes(state: RunState) -> bytes:
 
 def outcome(task: str, successes: float = 4.0, trials: float = 16.0) -> Outcome:
     return Outcome(task, successes=successes, trials=trials)
+
+
+@dataclass
+class Later:
+    """A clock that a test can put forward. later_s: by how much."""
+
+    later_s: float = 0.0
+
+    def __call__(self) -> float:
+        return monotonic() + self.later_s
 
 
 @dataclass
@@ -124,6 +136,10 @@ class World:
     async def reopened(self, **values: Any) -> Self:
         await self.close()
         return self.open(self.folder, **{"snapshot_every": self.settings.snapshot_every, **values})
+
+    def observing(self, clock: Callable[[], float]) -> ObserveRuns:
+        """Return what observes the runs, by a clock of the test's own."""
+        return ObserveRuns(self.use.look_at_run, self.parts.at_work, clock=clock)
 
     def shown(self, name: str, **labels: str) -> float | None:
         """Return the value of a series of the run `default`, None if there is none."""

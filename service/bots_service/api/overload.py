@@ -25,7 +25,7 @@ log = structlog.get_logger("bots_service.overload")
 
 
 MIB = 2**20
-BUFFERED_BYTES = 256 * MIB  # of bodies whose requests wait or are worked on
+BUFFERED_BYTES = 256 * MIB  # of bodies whose requests wait or are worked on; of training requests, and of all others
 REMEMBERED = 256  # completions that the rate is taken from
 LATELY_S = 10.0
 LONGEST_WAIT_S = 30.0
@@ -101,7 +101,7 @@ class Line:
 class Buffer:
     """Bytes of bodies that are held in memory, of all requests together."""
 
-    def __init__(self, limit_bytes: int = BUFFERED_BYTES) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.held = 0
 
@@ -139,6 +139,7 @@ class Limits:
     request_timeout_s: float = 10.0
     max_concurrent: int = 64
     max_waiting: int = 256
+    buffered_bytes: int = BUFFERED_BYTES
 
 
 class Refusal:
@@ -177,7 +178,7 @@ class Admission:
         self._app = app
         self._kind_of = kind_of
         self._training, self._uploads = line, Line(concurrent=UPLOADS_AT_ONCE, waiting=UPLOADS_WAITING)
-        self._training_bodies, self._upload_bodies = Buffer(), Buffer()
+        self._training_bodies, self._upload_bodies = Buffer(limits.buffered_bytes), Buffer(BUFFERED_BYTES)
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -120,7 +120,7 @@ def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
     assert len(set(watchers()) - before) == 2
 
     closed.close()
-    gone = weakref.ref(dropped._process)
+    gone = weakref.ref(dropped.direct)
     del bots, dropped
     gc.collect()
 

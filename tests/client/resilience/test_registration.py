@@ -7,6 +7,7 @@ import pytest
 from bots_client import Selector, Task
 from bots_client._resilience import registration
 from tests.client.resilience.worlds import IDS
+from tests.languages.recording_proxy import RecordingProxy
 from tests.serving import free_port
 
 
@@ -68,23 +69,24 @@ def test_tasks_that_the_dataset_lacks_are_added(pool, monkeypatch, caplog):
     assert "30 of the trainer's tasks were added" in caplog.text
 
 
-def test_what_another_process_added_meanwhile_is_not_called_missing(pool, monkeypatch, caplog):
+def test_what_another_process_added_meanwhile_is_not_called_missing(pool, service, monkeypatch, caplog):
     monkeypatch.setattr(registration, "AT_A_TIME", 7)
-    pool(IDS[:10]).register()
-    selector = pool(IDS)
+    quicker = pool(IDS[:10])
+    quicker.register()
     caplog.clear()
-    listed = registration._held
 
-    def overtaken(connection, dataset):
-        monkeypatch.setattr(registration, "_held", listed)
-        held = list(listed(connection, dataset))
-        selector.client.direct.append_tasks(dataset, [Task(task) for task in IDS[10:17]])
-        return held
+    def overtake(_):
+        """Add some tasks once the other process was told which there are, and before it hears of it."""
+        lists = [exchange for exchange in proxy.exchanges if "/tasks" in exchange.path and exchange.method == "GET"]
+        if len(lists) == 1 and proxy.exchanges[-1] is lists[0]:
+            quicker.client.direct.append_tasks(quicker.dataset, [Task(task) for task in IDS[10:17]])
 
-    monkeypatch.setattr(registration, "_held", overtaken)
-    selector.register()
+    with RecordingProxy(service.url, on_exchange=overtake) as proxy:
+        selector = pool(IDS, url=proxy.url)
+        selector.register()
 
-    assert held(selector) == IDS
+    assert [exchange.status for exchange in proxy.exchanges if exchange.method == "POST"] == [409, 200, 200, 200, 200]
+    assert held(quicker) == IDS
     assert [record.getMessage() for record in caplog.records] == [
         f"23 of the trainer's tasks were added to dataset {selector.dataset}"
     ]

@@ -5,10 +5,10 @@ import pickle
 import threading
 import time
 
+import httpx
 import pytest
 
 from bots_client import Outcome, Selector, Task
-from bots_client._resilience.delivery import _call_of
 from bots_client._resilience.spool import spool_of
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import ServiceProcess, free_port
@@ -336,7 +336,7 @@ def test_a_report_that_another_process_delivers_while_the_run_is_rewound_counts_
     assert spool.begin_delivery("another", 60)
     kept = spool.first()
     assert kept is not None
-    again.client.direct.send(_call_of(kept))
+    httpx.post(f"{outage.service.url}{kept.path}", content=kept.body, headers=kept.headers).raise_for_status()
 
     loading = threading.Thread(target=lambda: again.load_state_dict(state))
     loading.start()

@@ -3,11 +3,12 @@
 import os
 import signal
 import sqlite3
+import threading
 import time
 
 import pytest
 
-from bots_client import Outcome, Selector
+from bots_client import Outcome, Selection, Selector
 from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, RUN
 from tests.client.resilience.worlds import IDS, outcomes_of
@@ -56,15 +57,28 @@ def test_a_forked_process_neither_reports_what_its_parent_observed_nor_waits_for
     selector = Selector(connect(service), dataset, ids=IDS)
     first, second = selector.next(2).ids
     selector.observe(first, [1, 0])
+    is_within, may_go_on = threading.Event(), threading.Event()
 
-    with selector._in_flight._lock:  # as another thread may hold it at the moment of the fork
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            selector.observe(second, [1, 0])
-            receipt = selector.step()
-            os._exit(0 if receipt is not None and receipt.reported == 1 else 1)
+    class Slow(Selection):
+        @property
+        def ids(self):
+            is_within.set()
+            may_go_on.wait(SOON_S)
+            return ()
+
+    slow = Slow(selection_id="s", dataset=dataset, run="default", tasks=())
+    giving_back = threading.Thread(target=selector.give_back, args=[slow])
+    giving_back.start()  # and holds what keeps threads apart at the moment of the fork
+    is_within.wait(SOON_S)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        selector.observe(second, [1, 0])
+        receipt = selector.step()
+        os._exit(0 if receipt is not None and receipt.reported == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
+    may_go_on.set()
+    giving_back.join()
 
     receipt = selector.step()
     assert receipt is not None

@@ -79,7 +79,7 @@ class SqlExports:
         def job(connection: Connection) -> list[SavedEntry]:
             values = {"run": run.id, "after": seq, "up_to": up_to}
             sizes = connection.execute(_SIZES, values).all()
-            last = _last_within([(found, size) for found, size in sizes], seq)
+            last = last_within([(found, size) for found, size in sizes], seq)
             return [SavedEntry(*row) for row in connection.execute(_ENTRIES, {**values, "up_to": last})]
 
         return await self._database.read(job)
@@ -92,7 +92,7 @@ class SqlExports:
         )
 
 
-def _last_within(sizes: list[tuple[int, int]], last: int) -> int:
+def last_within(sizes: list[tuple[int, int]], last: int) -> int:
     """Return the last seq of so many entries as fit: at least one, if there is one."""
     total = 0
     for place, (seq, size) in enumerate(sizes):

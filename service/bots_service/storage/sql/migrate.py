@@ -20,8 +20,8 @@ CONNECT_S = 10
 NUMBER_LENGTH = 4  # of a revision; its file's name begins with it
 VERSION_TABLE = "alembic_version"
 _REVISION = text("SELECT version_num FROM alembic_version")
-_LOCK = 0x626F7473  # of migrators, among PostgreSQL's advisory locks: "bots"
-_WAIT_FOR_MIGRATOR = (
+MIGRATOR_LOCK = 0x626F7473  # of migrators, among PostgreSQL's advisory locks: "bots"
+WAIT_FOR_MIGRATOR = (
     "SET lock_timeout = '10min'",
     # A migrator whose machine died holds the lock until the server sees that nobody is there: else for two hours.
     "SET tcp_keepalives_idle = 30",
@@ -29,7 +29,7 @@ _WAIT_FOR_MIGRATOR = (
     "SET tcp_keepalives_count = 3",
 )
 # A revision that waits for a table makes everybody behind it wait too, so it soon gives up; what was done stays.
-_WAIT_FOR_TABLE = "SET lock_timeout = '5s'"
+WAIT_FOR_TABLE = "SET lock_timeout = '5s'"
 
 
 def upgrade(url: str) -> tuple[str | None, str]:
@@ -121,10 +121,10 @@ def _connected(address: str) -> Iterator[Connection]:
 def _keep_other_migrators_out(connection: Connection) -> None:
     """Take a lock that ends with the connection, however that ends. A SQLite file has one process anyway."""
     if connection.dialect.name == "postgresql":
-        for statement in _WAIT_FOR_MIGRATOR:
+        for statement in WAIT_FOR_MIGRATOR:
             connection.exec_driver_sql(statement)
-        connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": _LOCK})
-        connection.exec_driver_sql(_WAIT_FOR_TABLE)
+        connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": MIGRATOR_LOCK})
+        connection.exec_driver_sql(WAIT_FOR_TABLE)
         connection.commit()
 
 
