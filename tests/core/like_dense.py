@@ -4,7 +4,7 @@ import numpy as np
 
 from bots_service.core.draw import thompson
 from bots_service.core.draw.thompson import draw_nearest
-from tests.core.pools import assert_same_shares, assert_same_values, betas
+from tests.core.pools import assert_same_shares, assert_same_values
 
 REPEATS = 600
 
@@ -36,11 +36,17 @@ def samples(draw, target, seed):
 
 
 def assert_draws_like_dense(scenario, seed):
+    """Compare many draws.
+
+    Args:
+        scenario: distributions of tasks alone, of profiles, these profiles' sizes, how many are wanted, the target.
+        seed: of all draws.
+    """
     alone, shared, sizes, count, target = scenario
-    alone, shared = betas(*alone), betas(*shared)
     sizes = np.array(sizes)
     # Owners of one belief are exchangeable: where there are many, only their sums are often enough for a test.
-    kind = np.unique(np.stack(shared.joined(alone).as_beta()), axis=1, return_inverse=True)[1]
+    believed = shared.joined(alone)
+    kind = np.unique(np.stack([believed.mean, *believed.interval()]), axis=1, return_inverse=True)[1]
 
     def by_profiles(rng):
         drawn = draw_nearest(alone, shared, sizes, count=count, target=target, rng=rng)

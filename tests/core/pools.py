@@ -9,6 +9,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
+from bots_service.core.belief.logit_normals import LogitNormals
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.draw.strategies import DrawContext
@@ -28,9 +29,9 @@ def tasks(*numbers):
 class ArrayBelief:
     """A belief given by its distributions: [G] for profiles, [T] for the tasks with evidence of their own."""
 
-    shared: Betas
+    shared: Distributions
     own_tasks: np.ndarray
-    own: Betas
+    own: Distributions
 
     def profile_distributions(self, _pool):
         return self.shared
@@ -39,10 +40,10 @@ class ArrayBelief:
         return self.own
 
     def distributions(self, pool, asked):
-        alpha, beta = (common[pool.profile_of[asked]] for common in self.shared.as_beta())
+        places = pool.profile_of[asked].astype(np.int64)
         for place, task in enumerate(self.own_tasks):
-            alpha[asked == task], beta[asked == task] = self.own.alpha[place], self.own.beta[place]
-        return Betas(alpha, beta, self.shared.prior)
+            places[asked == task] = len(self.shared) + place
+        return self.shared.joined(self.own).at(places)
 
 
 def beta_parameters(believed: Distributions) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +55,10 @@ def beta_parameters(believed: Distributions) -> tuple[np.ndarray, np.ndarray]:
 
 def betas(alpha, beta, prior=(1.0, 1.0)):
     return Betas(np.array(alpha, float), np.array(beta, float), prior)
+
+
+def normals(location, variance):
+    return LogitNormals(np.array(location, float), np.array(variance, float))
 
 
 def belief(shared_alpha, shared_beta, own_tasks=(), alpha=(), beta=(), prior=(1.0, 1.0)):
@@ -92,14 +97,27 @@ def pools(draw, max_size=60):
 
 @st.composite
 def beliefs(draw, about, prior=(1.0, 1.0)):
+    """A belief of Beta distributions about the pool."""
     evidence = st.floats(1e-3, 1e7) | st.sampled_from([1e-3, 1.0, 17.0, 1e7])
-    own = sorted(draw(st.sets(st.integers(0, len(about) - 1))))
+    own = draw(own_tasks_of(about))
+    several = [st.lists(evidence, min_size=size, max_size=size) for size in (about.profiles, len(own))]
+    shared, apart = (betas(draw(numbers), draw(numbers), prior) for numbers in several)
+    return ArrayBelief(shared, own, apart)
 
-    def several(size):
-        return draw(st.lists(evidence, min_size=size, max_size=size))
 
-    groups = about.profiles
-    return belief(several(groups), several(groups), own, several(len(own)), several(len(own)), prior)
+@st.composite
+def normal_beliefs(draw, about):
+    """A belief of logit-normal distributions about the pool."""
+    own = draw(own_tasks_of(about))
+    sizes = (about.profiles, len(own))
+    locations = [draw(st.lists(st.floats(-40, 40), min_size=size, max_size=size)) for size in sizes]
+    variances = [draw(st.lists(st.floats(1e-6, 1e3), min_size=size, max_size=size)) for size in sizes]
+    shared, apart = map(normals, locations, variances)
+    return ArrayBelief(shared, own, apart)
+
+
+def own_tasks_of(about):
+    return st.sets(st.integers(0, len(about) - 1)).map(lambda chosen: tasks(*sorted(chosen)))
 
 
 @st.composite

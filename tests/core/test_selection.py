@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from bots_service.core.draw.selection import NamedTasks, select_tasks, tag_quotas
 from bots_service.core.draw.strategies import DrawContext
+from bots_service.core.run_settings import RunSettings
 from bots_service.errors import PoolTooSmallError
+from tests.core.journals import replay, report_of
 from tests.core.like_dense import always_windows
 from tests.core.pools import (
     a_request,
@@ -18,6 +20,7 @@ from tests.core.pools import (
     candidates,
     context_of,
     dense_thompson,
+    normal_beliefs,
     pool,
     pools,
     requests,
@@ -32,6 +35,11 @@ POOL = pool(
     tags={"math": [0, 1, 2, 3, 12, 13, 14, 15, 16, 30], "code": [3, 4, 5, 16, 17, 18, 31, 32]},
     retired=[7, 20],
 )
+TRACKED = replay(
+    POOL,
+    [report_of((1, 9.0, 9.0), (13, 40.0, 44.0), (14, 3.0, 30.0)), report_of((35, 1.0, 0.0), (1, 2.0, 1.0))],
+    RunSettings(belief="tracker"),
+).belief
 BELIEF = belief([2, 6, 1], [5, 4, 1], own_tasks=[1, 13, 14, 35], alpha=[9, 40, 3, 0.2], beta=[9, 44, 30, 0.1])
 
 
@@ -46,7 +54,7 @@ def test_a_selection_keeps_every_promise(data):
     about = data.draw(pools())
     request, run = data.draw(requests(about)), data.draw(some_settings())
     leased, exclude = data.draw(some_tasks(about)), data.draw(some_tasks(about))
-    of = data.draw(beliefs(about))
+    of = data.draw(beliefs(about) | normal_beliefs(about))
     allowed = candidates(about, request.tags, barred=exclude)
     context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0))
     try:
@@ -73,7 +81,7 @@ def test_a_selection_keeps_every_promise(data):
 @given(st.data())
 def test_the_same_seed_gives_the_same_selection(data):
     about = data.draw(pools())
-    of, leased = data.draw(beliefs(about)), data.draw(some_tasks(about))
+    of, leased = data.draw(beliefs(about) | normal_beliefs(about)), data.draw(some_tasks(about))
     request, run = data.draw(requests(about)), data.draw(some_settings())
 
     def again():
@@ -88,7 +96,7 @@ def test_the_same_seed_gives_the_same_selection(data):
     np.testing.assert_array_equal(one.draws, other.draws)
 
 
-def dense_selection(request, leased, exclude, target, rng):
+def dense_selection(of, request, leased, exclude, target, rng):
     """Quota by quota, then the rest, each a draw of every eligible task."""
     chosen: list[int] = []
     draws: list[float] = []
@@ -96,37 +104,50 @@ def dense_selection(request, leased, exclude, target, rng):
     for tag, count in [*request.quotas.items(), (None, rest)]:
         barred = {*exclude.tolist(), *leased.tolist(), *chosen}
         among = candidates(POOL, request.tags, tag, barred)
-        got, values = dense_thompson(BELIEF, POOL, among, min(count, len(among)), target, rng)
+        got, values = dense_thompson(of, POOL, among, min(count, len(among)), target, rng)
         chosen += got.tolist()
         draws += values.tolist()
         if len(got) < count:
             busy = [task for task in candidates(POOL, request.tags, tag, exclude) if task in leased]
-            got, values = dense_thompson(BELIEF, POOL, busy, count - len(got), target, rng)
+            got, values = dense_thompson(of, POOL, busy, count - len(got), target, rng)
             chosen += got.tolist()
             draws += values.tolist()
     return chosen, draws
 
 
-@pytest.mark.parametrize("windowed", [True, False])
-@pytest.mark.parametrize(
-    ("request_", "target", "exclude", "leased"),
-    [
-        (a_request(5), 0.5, NONE, NONE),
-        (a_request(5, tags=("math",)), 0.7, NONE, tasks(12, 1)),
-        (a_request(6, quotas={"math": 3, "code": 2}), 0.5, tasks(31, 0), tasks(14, 4)),
-        (a_request(4, tags=("code",)), 0.5, NONE, tasks(3, 4, 5, 16, 17, 18)),
-    ],
-    ids=["all", "tag", "quotas", "reused"],
-)
-def test_thompson_selects_like_one_draw_per_task(request_, target, exclude, leased, windowed, monkeypatch):
+SELECTIONS = 700
+CASES = {
+    "all": (a_request(5), 0.5, NONE, NONE),
+    "tag": (a_request(5, tags=("math",)), 0.7, NONE, tasks(12, 1)),
+    "quotas": (a_request(6, quotas={"math": 3, "code": 2}), 0.5, tasks(31, 0), tasks(14, 4)),
+    "reused": (a_request(4, tags=("code",)), 0.5, NONE, tasks(3, 4, 5, 16, 17, 18)),
+    "low target": (a_request(6, quotas={"math": 3, "code": 2}), 0.1, tasks(31, 0), tasks(14, 4)),
+    "high target": (a_request(5, tags=("math", "code")), 0.9, tasks(13), tasks(12, 1)),
+    "target zero": (a_request(5, tags=("math",)), 0.0, NONE, tasks(12, 1)),
+    "target one": (a_request(5, quotas={"code": 4}), 1.0, tasks(31), tasks(14, 4)),
+}
+
+
+BELIEFS = {"betas": BELIEF, "normals": TRACKED}
+COMPARED = [
+    *(("betas", case, windowed) for case in ("all", "tag", "quotas", "reused") for windowed in (True, False)),
+    *(("normals", case, True) for case in CASES),
+    ("normals", "quotas", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "case", "windowed"), COMPARED)
+def test_thompson_selects_like_one_draw_per_task(kind, case, windowed, monkeypatch):
     if windowed:
         always_windows(monkeypatch)
+    of = BELIEFS[kind]
+    request, target, exclude, leased = CASES[case]
     rng = np.random.default_rng(17)
     rows = []
-    for _ in range(700):
-        ours = selected(request_, leased, exclude, context=context_of(rng, target=target))
-        theirs, values = dense_selection(request_, leased, exclude, target, rng)
-        place = rng.integers(request_.count)
+    for _ in range(SELECTIONS):
+        ours = selected(request, leased, exclude, of=of, context=context_of(rng, target=target))
+        theirs, values = dense_selection(of, request, leased, exclude, target, rng)
+        place = rng.integers(request.count)
         rows.append((ours.tasks[place], theirs[place], ours.draws[place], values[place]))
     our_tasks, their_tasks, our_draws, their_draws = (np.array(column) for column in zip(*rows, strict=True))
     assert_same_shares(our_tasks, their_tasks)

@@ -12,17 +12,16 @@ from bots_service.core.draw import thompson as thinning
 from bots_service.core.draw.draws import SingleTasks
 from bots_service.core.draw.thompson import MOST_REACH, Bounds, draw_near, draw_single_tasks
 from tests.core.like_dense import always_windows, assert_draws_like_dense
-from tests.core.pools import LEVEL, betas
+from tests.core.pools import LEVEL, betas, normals
 
 MANY = 100_000
-NO_PROFILES: tuple[list[float], list[float]] = ([], [])
 # Level, usual, with too much evidence for a bound, not concave: each kind is near a target of 0.4 now and then.
-MIXED = (
+MIXED = betas(
     [1.0] * 200 + [6.0, 2.0, 9.0] * 60 + [3e6, 0.5, 1.0, 0.3] * 8,
     [1.0] * 200 + [3.0, 7.0, 9.0] * 60 + [4.5e6, 0.5, 0.2, 4.0] * 8,
 )
 # Ten tasks stand at the target, so likely that they must be drawn plainly.
-HEAP = ([1.0] * 400 + [5e4] * 10, [1.0] * 400 + [5e4] * 10)
+HEAP = betas([1.0] * 400 + [5e4] * 10, [1.0] * 400 + [5e4] * 10)
 
 
 def singles_of(alpha, beta):
@@ -106,12 +105,13 @@ def test_most_tasks_are_never_drawn():
 
 
 SCENARIOS = {
-    "usual": (([6.0, 2.0, 9.0] * 100, [3.0, 7.0, 9.0] * 100), 6, 0.5),
+    "usual": (betas([6.0, 2.0, 9.0] * 100, [3.0, 7.0, 9.0] * 100), 6, 0.5),
     "mixed": (MIXED, 6, 0.4),
     "heap": (HEAP, 6, 0.5),
     "only the heap is near": (HEAP, 40, 0.5),
     "mirrored": (MIXED, 6, 0.6),
-    "near zero": (([1.0] * 4000, [3.0] * 4000), 2, 0.01),
+    "near zero": (betas([1.0] * 4000, [3.0] * 4000), 2, 0.01),
+    "normals, which have no bounds": (normals([-1.0, 0.3, 2.0] * 100, [1.0, 0.1, 4.0] * 100), 6, 0.4),
 }
 
 
@@ -121,13 +121,14 @@ SCENARIOS = {
 def test_thinned_tasks_draw_like_one_draw_per_task(name, spare, monkeypatch):
     monkeypatch.setattr(thinning, "SPARE", spare)
     alone, count, target = SCENARIOS[name]
-    assert_draws_like_dense((alone, NO_PROFILES, np.empty(0, int), count, target), seed=71)
+    nothing = alone.at(np.empty(0, int))
+    assert_draws_like_dense((alone, nothing, np.empty(0, int), count, target), seed=71)
 
 
 @pytest.mark.usefixtures("always_thinned")
 def test_thinned_tasks_beside_windows_draw_like_one_draw_per_task(monkeypatch):
     always_windows(monkeypatch)
-    shared = ([2.0, 8.0], [5.0, 3.0])
+    shared = betas([2.0, 8.0], [5.0, 3.0])
     assert_draws_like_dense((MIXED, shared, [40, 60], 6, 0.5), seed=72)
 
 
