@@ -61,7 +61,7 @@ def test_bots_finds_more_effective_tasks_than_uniform_sampling_and_the_tracker_s
         assert bots["times_uniform"] >= least_by_bots
         assert tracker["times_uniform"] >= least_by_tracker
         assert tracker["log_loss"] < bots["log_loss"]
-        if SOAK:  # selection tells less of other tasks than a sample does: over 150 steps uniform may be ahead
+        if SOAK:  # over 500 steps, and with this seed; docs/tracker.md says with which it fails, and why
             assert tracker["log_loss"] < uniform["log_loss"]
         assert replay["rollouts_spent"] == STEPS * 32 * ROLLOUTS
         for run in (bots, tracker):

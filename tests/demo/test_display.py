@@ -8,10 +8,10 @@ from bots_service.demo.replay import ROLLOUTS, Course, Plan, ReplayedRun
 STEPS = 100
 
 
-def replay_after(done):
+def replay_after(done, problems=90):
     effective = {"uniform": 4, "BOTS": 7, "tracker": 8}
     courses = {label: Course(label, [8] * done, [found] * done, [0.5]) for label, found in effective.items()}
-    return ReplayedRun(Plan(STEPS, 8, 0), "d", problems=90, referenced=60, courses=courses)
+    return ReplayedRun(Plan(STEPS, 8, 0), "d", problems=problems, referenced=60, courses=courses)
 
 
 def shown(renderable):
@@ -34,9 +34,11 @@ def test_the_live_panel_fits_80_columns_at_every_step():
 
 
 def test_the_closing_table_fits_80_columns_and_has_a_row_for_each_run_of_each_replay():
-    text = shown(closing_table([replay_after(STEPS), replay_after(STEPS)]))
+    text = shown(closing_table([replay_after(STEPS), replay_after(STEPS, problems=60)]))
     rollouts = STEPS * 8 * ROLLOUTS
     assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert "60 with both references" in text
     rows = [line.split() for line in text.splitlines()]
     assert rows.count(["uniform", "0.500", "0.500", "1.00", "0", "0.500"]) == 2
     assert rows.count(["BOTS", "0.875", "0.875", "1.75", f"{rollouts * 3 // 4:,}", "0.500"]) == 2

@@ -90,7 +90,7 @@ def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
     for column in (
         "effective\ntask ratio",
         f"last {RECENT}\nsteps",
-        "times\nuniform's",
+        "times\nuniform",
         "rollouts\nsaved",
         "log\nloss",
     ):
