@@ -217,6 +217,21 @@ def test_only_tasks_tried_lately_stand_apart_and_all_others_follow_their_profile
     np.testing.assert_array_equal(np.array(told.interval())[:, alone], np.array(shared.interval())[:, alone])
 
 
+def test_a_step_is_compared_with_what_was_predicted_before_it_whatever_it_brings(chosen):
+    before = replay(POOL, [report_of((0, 15.0, 1.0), (3, 0.0, 16.0)), report_of((1, 3.0, 5.0))], chosen)
+    solved, failed = np.array([1.0, 9.0, 4.0]), np.array([3.0, 7.0, 0.0])
+    body = report_of(*zip((0, 3, 4), solved, failed, strict=True))
+    after, receipt = advance(before, Entry(3, 0, POOL.profiles, body), POOL)
+    for state, is_compared in ((before, True), (after, False)):
+        predicted = state.belief.distributions(POOL, np.array([0, 3, 4], np.int32)).mean
+        brier = (solved * (1 - predicted) ** 2 + failed * predicted**2).sum() / 24
+        log_loss = -(solved * np.log(predicted) + failed * np.log1p(-predicted)).sum() / 24
+        assert receipt.calibration is not None
+        found = (receipt.brier, receipt.log_loss, sum(receipt.calibration.predicted))
+        for one, other in zip(found, (brier, log_loss, (predicted * (solved + failed)).sum()), strict=True):
+            assert bool(one == pytest.approx(other)) is is_compared
+
+
 def test_totals_add_up_over_closed_steps(chosen):
     bodies: list[Body] = [
         report_of((0, 4.0, 0.0), (1, 1.5, 2.5), (3, 0.0, 4.0)),

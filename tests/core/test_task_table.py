@@ -1,0 +1,66 @@
+"""The table of tasks: what the belief says of each task asked for, although each distribution is computed once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import fresh_state
+from bots_service.core.task_table import SORTS, ordered, task_table
+from tests.core.journals import Story, pool_of, replay, report_of, stories
+
+
+@given(stories(), st.data())
+def test_a_row_is_what_the_belief_says_of_its_task_and_its_sorts_follow(story: Story, data):
+    state, pool = story.replayed()[0], story.pool
+    asked = np.array(sorted(data.draw(st.sets(st.integers(0, len(pool) - 1)))), np.int32)
+    table, believed = task_table(state, pool, asked), state.belief.distributions(pool, asked)
+    low, high = believed.interval()
+    expected: dict[str, np.ndarray] = {
+        "mean": believed.mean,
+        "low": low,
+        "high": high,
+        "effective": believed.effective(state.group_size),
+        "variance": believed.rollout_variance,
+        "attempts": state.attempts.of(asked).rollouts,
+        "last_step": state.attempts.of(asked).last_step,
+    }
+    parameters = believed.as_beta()
+    expected |= {} if parameters is None else dict(zip(("alpha", "beta"), parameters, strict=True))
+    for name, column in expected.items():
+        np.testing.assert_allclose(getattr(table, name), column, rtol=1e-12, err_msg=name)
+    assert table.tasks.tolist() == asked.tolist()
+    by = expected | {"index": asked, "distance": np.abs(believed.mean - state.settings.target)}
+    for sort in SORTS:
+        np.testing.assert_allclose(ordered(sort, state, pool, asked), by[sort], rtol=1e-12, atol=1e-15)
+        np.testing.assert_array_equal(ordered(f"-{sort}", state, pool, asked), -ordered(sort, state, pool, asked))
+
+
+@pytest.mark.parametrize("kind", ["bots", "tracker"])
+def test_tasks_that_share_a_distribution_have_equal_values_wherever_they_stand(kind: str):
+    pool = pool_of(*[(rate / 4, rate / 4 + 0.25) for rate in (1, 2, 3)] * 333)
+    state = replay(pool, [report_of((0, 3.0, 1.0), (500, 1.0, 1.0))], settings_from({"belief": kind}))
+    everyone = np.arange(len(pool), dtype=np.int32)
+    for sort in ("mean", "distance", "effective", "variance"):
+        values = np.delete(ordered(sort, state, pool, everyone), [0, 500])
+        assert len(set(values.tolist())) <= 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "reported", "expected"), [(None, [], 16), (8, [], 8), (None, [4, 8], 6), (8, [4], 8)]
+)
+def test_effective_is_of_the_run_s_group_size(setting, reported, expected):
+    pool = pool_of((0.25, 0.75), (0.5, 0.875))
+    bodies = [report_of((0, 1.0, trials - 1.0)) for trials in reported]
+    state = replay(pool, bodies, settings_from({"rollouts_per_task": setting}))
+    asked = np.array([1], np.int32)
+    believed = state.belief.distributions(pool, asked)
+    assert task_table(state, pool, asked).effective == pytest.approx(believed.effective(expected))
+    assert believed.effective(expected) != pytest.approx(believed.effective(expected + 1))
+
+
+def test_a_fresh_run_knows_of_no_attempt():
+    pool = pool_of((0.25, 0.75), (0.5, 0.875))
+    table = task_table(fresh_state(settings_from({}), pool), pool, np.array([0, 1], np.int32))
+    assert (table.attempts.tolist(), table.last_step.tolist()) == ([0, 0], [0, 0])
