@@ -17,8 +17,7 @@ def upgrade() -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False),
-        sa.Column("status", sa.Integer(), nullable=False),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("result", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("scope", "key", name="pk_answers"),
     )

@@ -57,7 +57,7 @@ async def test_an_import_that_is_sent_again_gets_the_first_answer(http: httpx.As
         await other.post("/imports", content=backup, headers={**BACKUP, "Idempotency-Key": "k"}) for _ in range(2)
     ]
     assert answers[0].status_code == answers[1].status_code == 201
-    assert answers[0].json() == answers[1].json()
+    assert answers[0].content == answers[1].content
     assert answers[1].headers["idempotent-replayed"] == "true"
 
 

@@ -100,6 +100,9 @@ async def require_first_answers(http: httpx.AsyncClient, first: dict[str, tuple[
     again = {key: await send(http, sent, key) for key, (sent, _) in first.items()}
     assert {key: shown(answer) for key, answer in again.items()} == {key: shown(at) for key, (_, at) in first.items()}
     assert {answer.headers.get("Idempotent-Replayed") for answer in again.values()} == {"true"}
+    for key, (_, at) in first.items():
+        if not at.content or at.json().keys().isdisjoint(("duplicate", "key")):
+            assert again[key].content == at.content
     for key, (sent, _) in first.items():
         if sent[2] is not None:
             require_problem(await send(http, sent, key, more=" "), 422, "key-reused")

@@ -17,10 +17,11 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import IdempotencyKey, Selection
 from bots_service.usecases import UseCases
+from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from tests.core.pools import beta_parameters
-from tests.simulator.world import POOL, TASKS, World, block, stream
+from tests.simulator.world import POOL, TASKS, World, block, known_state, stream
 
 MOST_CHANGES = TASKS - 6  # of the dataset, so that enough tasks are left to select
 SETTINGS: list[dict[str, Any]] = [
@@ -228,9 +229,9 @@ class Client:
         if answer is None:
             return None
         told = answer[0] if isinstance(answer, tuple) else answer
-        world.assert_true(run, told.state)
+        world.assert_told(told)
         if losses == world.network.losses:  # else it may tell of an older state, as it must for a select
-            assert told.state.seq >= floor, f"{what} {run} tells of state {told.state.seq}, after {floor}"
+            assert told.seq >= floor, f"{what} {run} tells of state {told.seq}, after {floor}"
         world.of(run)
         return told
 
@@ -254,7 +255,7 @@ class Client:
         table = world.sql.runs[run]
         assert once.key in table.keys
         if losses == world.network.losses:
-            assert told.state.epoch >= table.keys[once.key][1].epoch
+            assert told.epoch >= table.keys[once.key][1].epoch
             world.of(run).floor = max(world.of(run).floor, table.keys[once.key][1].seq)
 
     async def change(self) -> None:
@@ -264,7 +265,12 @@ class Client:
 
     async def describe(self) -> None:
         run = self.world.a_run()
-        await self._told("describes", run, lambda use: use.describe_run(POOL, run))
+
+        async def described(use: UseCases) -> RunDescription:
+            self.world.assert_true(run, await known_state(use, run))
+            return await use.describe_run(POOL, run)
+
+        await self._told("describes", run, described)
 
     async def fork(self) -> None:
         world = self.world
@@ -310,12 +316,12 @@ class Client:
             return await use.append_tasks(POOL, stream(block(world.sql.dataset.facts.size, 2)), lambda: None)
 
         try:
-            row = await world.patiently(f"{self.name} appends tasks", appended, attempts=1)
+            result = await world.patiently(f"{self.name} appends tasks", appended, attempts=1)
         except (TaskExistsError, InvalidTasksError) as error:
             world.network.note(f"{error}")
             return
-        if row is not None and losses == world.network.losses:  # else some replicas hear of it within seconds only
-            world.appended |= {row.facts.size - 2, row.facts.size - 1}
+        if result is not None and losses == world.network.losses:  # else some replicas hear of it within seconds only
+            world.appended |= {result.row.facts.size - 2, result.row.facts.size - 1}
 
     async def retire(self) -> None:
         world = self.world

@@ -21,11 +21,12 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import (
     AppendResult,
+    AppendTasksResult,
+    CreateDatasetResult,
     DatasetFacts,
     DatasetRow,
     Head,
     IdempotencyKey,
-    KeptAnswer,
     NewEntry,
     Parent,
     RunRow,
@@ -58,6 +59,7 @@ class Sql:
     blocks: list[TaskBlock] = field(default_factory=list)
     retired: Tasks = field(default_factory=lambda: np.empty(0, np.int32))
     stages: dict[int, list[TaskBlock]] = field(default_factory=dict)
+    answers: dict[IdempotencyKey, Any] = field(default_factory=dict)
     runs: dict[str, RunTable] = field(default_factory=dict)
     made: int = 0
 
@@ -87,20 +89,20 @@ class Sql:
             raise BusyError("the stage is gone")
         return self.stages[stage]
 
-    def create(self, name: str, stage: int, facts: DatasetFacts) -> DatasetRow:
+    def create(self, name: str, stage: int, facts: DatasetFacts) -> CreateDatasetResult:
         assert self.dataset is None
         self.blocks = self.staged(stage)
         del self.stages[stage]
         self.dataset = DatasetRow(DATASET, name, 1, 0, 0.0, facts)
         self.put_run("default", RunSettings(), None)
-        return self.dataset
+        return CreateDatasetResult(self.dataset, created=True)
 
-    def append_tasks(self, row: DatasetRow, stage: int, facts: DatasetFacts) -> DatasetRow:
+    def append_tasks(self, row: DatasetRow, stage: int, facts: DatasetFacts) -> AppendTasksResult:
         added = self.staged(stage)
         changed = self.changed(row, facts=facts)
         self.blocks = self.blocks + added
         del self.stages[stage]
-        return changed
+        return AppendTasksResult(changed, facts.size - row.facts.size)
 
     def retire(self, row: DatasetRow, tasks: Tasks) -> DatasetRow:
         retired = np.union1d(self.retired, tasks).astype(np.int32)
@@ -251,21 +253,21 @@ class FakeDatasets(SqlPorts):
         name: str,
         stage: int,
         facts: DatasetFacts,
-        keep: KeptAnswer[DatasetRow] | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         *,
         within: tuple[str, ...] = (),
-    ) -> DatasetRow:
+    ) -> CreateDatasetResult:
         return await self.ask("create dataset", lambda: self.sql.create(name, stage, facts))
 
     async def append(
-        self, row: DatasetRow, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
-    ) -> DatasetRow:
+        self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
+    ) -> AppendTasksResult:
         return await self.ask("append tasks", lambda: self.sql.append_tasks(row, stage, facts))
 
-    async def retire(self, row: DatasetRow, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None = None) -> DatasetRow:
+    async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         return await self.ask("retire tasks", lambda: self.sql.retire(row, tasks))
 
-    async def delete(self, row: DatasetRow, keep: KeptAnswer[None] | None = None) -> None:
+    async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         raise NotImplementedError
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
@@ -295,12 +297,20 @@ class FakeRuns(SqlPorts):
         settings: RunSettings,
         *,
         fork: tuple[Parent, Fork, int] | None = None,
-        keep: KeptAnswer[tuple[RunRow, bool]] | None = None,
+        idempotency_key: IdempotencyKey | None = None,
+        result_of: Any = None,
     ) -> tuple[RunRow, bool]:
         return await self.ask("put run", lambda: self.sql.put_run(name, settings, fork))
 
-    async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
+    async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
         await self.ask("delete run", lambda: self.sql.delete_run(row))
+
+
+class FakeAnswers(SqlPorts):
+    async def keep(self, idempotency_key: IdempotencyKey | None, result: Result) -> Result:
+        if idempotency_key is None:
+            return result
+        return await self.ask("keep answer", lambda: self.sql.answers.setdefault(idempotency_key, result))
 
 
 class FakeJournal(SqlPorts):
@@ -340,7 +350,7 @@ class FakeJournal(SqlPorts):
 
 class FakeSnapshots(SqlPorts):
     async def save(
-        self, run: RunRow, row: SnapshotRow, blob: bytes, keep: KeptAnswer[SnapshotRow] | None = None
+        self, run: RunRow, row: SnapshotRow, blob: bytes, idempotency_key: IdempotencyKey | None = None
     ) -> SnapshotRow:
         return await self.ask("save snapshot", lambda: self.sql.save(run, row, blob))
 

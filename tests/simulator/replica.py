@@ -14,7 +14,7 @@ from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.stores import DurableStores, HotStores
 from bots_service.usecases import UseCases
 from tests.simulator.fake_hot import FakeLeases, FakeStates, Hot, HotLink
-from tests.simulator.fake_sql import FakeDatasets, FakeJournal, FakeRuns, FakeSnapshots, Sql
+from tests.simulator.fake_sql import FakeAnswers, FakeDatasets, FakeJournal, FakeRuns, FakeSnapshots, Sql
 from tests.simulator.links import Link, Network, Process
 
 _AT_WORK: contextvars.ContextVar[Process | None] = contextvars.ContextVar("at_work", default=None)
@@ -94,6 +94,7 @@ def _fakes(sql: Sql, to_sql: Link, hot: Hot, to_hot: HotLink) -> tuple[DurableSt
     called: dict[str, Any] = {
         "datasets": FakeDatasets(sql, to_sql),
         "runs": FakeRuns(sql, to_sql),
+        "answers": FakeAnswers(sql, to_sql),
         "journal": FakeJournal(sql, to_sql),
         "snapshots": FakeSnapshots(sql, to_sql),
         "health": {},

@@ -11,7 +11,7 @@ from bots_service.errors import BotsError
 from tests.simulator.client import Client, present
 from tests.simulator.fake_hot import InFlight
 from tests.simulator.replica import Replica
-from tests.simulator.world import POOL, World
+from tests.simulator.world import POOL, World, known_state
 
 PATIENCE_S = 6  # 0 + 1 + ... + 5 s, until every replica knows what others did while it was cut off
 AT_MOST_S = 3600.0  # of virtual time; schedules take one or two minutes
@@ -158,12 +158,14 @@ class Schedule:
         for wait_s in range(PATIENCE_S):
             await asyncio.sleep(wait_s)
             told = await replica.call(lambda use: use.describe_run(POOL, name), 60)
+            known = await replica.call(lambda use: known_state(use, name), 60)
             chosen, _, _ = await replica.call(lambda use: use.select_tasks(request, None), 60)
-            world.network.note(f"{replica.name} says {name} is at {told.state.seq}, selects from {chosen.seq}")
+            world.network.note(f"{replica.name} says {name} is at {told.seq}, selects from {chosen.seq}")
             row = world.sql.runs[name].row
-            is_whole = chosen.degraded == world.hot.has_lost(row, told.state.settings.lease_seconds)
-            if told.state.seq == chosen.seq == last and is_whole and not told.degraded:
-                world.assert_true(name, told.state)
+            is_whole = chosen.degraded == world.hot.has_lost(row, told.settings.lease_seconds)
+            if told.seq == known.seq == chosen.seq == last and is_whole and not told.degraded:
+                world.assert_told(told)
+                world.assert_true(name, known)
                 rows = await replica.call(lambda use: use.read_history(POOL, name, 0, 10_000), 60)
                 assert [row.receipt for row in rows] == present(replay, last), f"history of {name}"
                 return

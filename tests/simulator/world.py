@@ -14,6 +14,7 @@ from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import BusyError, StorageUnavailableError
 from bots_service.ports.records import RunRow, Selection, TaskBlock
 from bots_service.usecases import UseCases
+from bots_service.usecases.describe import RunDescription
 from tests.simulator.fake_hot import Hot
 from tests.simulator.fake_sql import Sql
 from tests.simulator.links import Network, Process
@@ -38,6 +39,12 @@ def block(first: int, count: int) -> TaskBlock:
 async def stream(*blocks: TaskBlock) -> AsyncIterator[TaskBlock]:
     for one in blocks:
         yield one
+
+
+async def known_state(use: UseCases, run: str) -> RunState:
+    """Return all that a process knows of a run."""
+    describe = use.describe_run
+    return (await describe.open_runs.using(POOL, run, describe.catch_up.newest_or_known)).state
 
 
 @dataclass
@@ -136,6 +143,20 @@ class World:
         assert encode_state(state) == self.truth.blob(run, state.seq), (
             f"{run}: state {state.seq} is not a replay of its journal"
         )
+
+    def assert_told(self, told: RunDescription) -> None:
+        """What anybody is told of a run is so after the replay of the journal up to its seq."""
+        run = told.row.name
+        assert told.seq <= self.sql.runs[run].row.head, f"{run}: told of entry {told.seq}, which is not in the journal"
+        state = self.truth.state(run, told.seq)
+        assert (told.epoch, told.step, told.settings, told.pending, told.totals, told.estimates) == (
+            state.epoch,
+            state.step,
+            state.settings,
+            state.open_step.tasks,
+            state.totals,
+            state.belief.estimates(self.truth.pool()),
+        ), f"{run}: what was told of entry {told.seq} is not so"
 
     def taken(self, run: RunRow, selection: Selection, leased: int, reuse: bool) -> None:
         if reuse and not self.changes:

@@ -15,7 +15,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
 from bots_service.ports.history import Outlooks
 from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, KeptAnswer, NewEntry, RunRow, TaskBlock
+from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, NewEntry, RunRow, TaskBlock
 from bots_service.storage.sql.answers import SqlAnswers
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
@@ -69,7 +69,7 @@ def facts(size: int) -> DatasetFacts:
 async def dataset(stores: Stores, *, size: int = 10) -> DatasetRow:
     stage = await stores.datasets.stage()
     await stores.datasets.add_block(stage, block(0, size))
-    return await stores.datasets.create(next(names), stage, facts(size))
+    return (await stores.datasets.create(next(names), stage, facts(size))).row
 
 
 async def run(stores: Stores, of: DatasetRow | None = None) -> RunRow:
@@ -101,5 +101,5 @@ def outlook(seed: int = 0) -> Outlook:
     return Outlook(seed / 7, (), tuple((seed + bin_) % 32 / 32 for bin_ in range(20)))
 
 
-def kept(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> KeptAnswer[Any]:
-    return KeptAnswer(scope, IdempotencyKey(key, fingerprint), lambda value: (201, repr(value).encode()))
+def once(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> IdempotencyKey:
+    return IdempotencyKey(key, fingerprint, scope)

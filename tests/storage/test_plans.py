@@ -1,6 +1,7 @@
 """Every hot statement finds its rows by an index, on each product, once the tables are large."""
 
 import asyncio
+from types import NoneType
 from typing import Any
 
 from sqlalchemy import Connection, event, insert, select, text
@@ -78,7 +79,7 @@ def fill(connection: Connection) -> None:
     connection.execute(insert(receipts), [{**row, **kept, "step": row["seq"]} for row in rows])
     state = {"step": 1, "bytes": 100, "checksum": "", "created_at": 0.0, "wanted": False, "blob": bytes(100)}
     connection.execute(insert(snapshots), [{**row, **state} for row in rows if row["seq"] % 5 == 0])
-    first_answer = {"key": "k", "fingerprint": "", "status": 201, "body": b"", "created_at": 0.0}
+    first_answer = {"key": "k", "fingerprint": "", "result": "null", "created_at": 0.0}
     connection.execute(insert(answers), [{"scope": f"PUT /{number}", **first_answer} for number in range(5000)])
     if connection.dialect.name == "postgresql":
         connection.execute(text("ANALYZE"))
@@ -91,7 +92,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await stores.datasets.after("pool-7", 10)
     await stores.runs.get(run.dataset_id, run.name)
     await stores.runs.after(run.dataset_id, run.name, 10)
-    await stores.answers.find("PUT /7", "k")
+    await stores.answers.find("PUT /7", "k", NoneType)
     await journal.after(run, ENTRIES - 5, ENTRIES, 100)
     await journal.after(run, ENTRIES - 5)
     await journal.before(run, ENTRIES - 5, 10)

@@ -296,7 +296,7 @@ async def test_a_connection_that_breaks_while_it_commits_is_not_tried_again(pati
 
     def job(connection: Connection) -> None:
         runs.append(None)
-        connection.execute(text("INSERT INTO answers VALUES ('s', 'k', '', 1, '', 0)"))
+        connection.execute(text("INSERT INTO answers VALUES ('s', 'k', '', '', 0)"))
 
     assert "during the commit" in await fate(patient.write(job))
     assert len(runs) == 1

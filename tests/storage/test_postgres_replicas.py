@@ -19,7 +19,7 @@ from tests.servers import wait_until
 from tests.storage import made
 from tests.storage.made import Stores
 
-PUT = text("INSERT INTO answers VALUES (:scope, 'k', '', 1, '', 0)")
+PUT = text("INSERT INTO answers VALUES (:scope, 'k', '', '', 0)")
 
 
 @pytest.fixture
@@ -87,20 +87,21 @@ async def test_receipts_by_both_in_any_order_are_kept_once(replicas: list[Stores
     assert kept == receipts
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-async def test_of_several_that_create_one_dataset_one_does(replicas: list[Stores], keeps: bool):
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_of_several_that_create_one_dataset_one_does(replicas: list[Stores], keyed: bool):
     for size in range(5):
 
         async def create(replica: Stores, size: int = size) -> str:
             stage = await replica.datasets.stage()
             await replica.datasets.add_block(stage, made.block(0, size + 1))
-            keep = made.kept(f"key-{size}") if keeps else None
-            return (await replica.datasets.create(f"pool-{size}", stage, made.facts(size + 1), keep)).name
+            once = made.once(f"key-{size}") if keyed else None
+            await replica.datasets.create(f"pool-{size}", stage, made.facts(stage), once)
+            return f"pool-{size}"
 
         outcomes = await by_both(replicas, create)
         refused = [type(outcome) for outcome in outcomes if outcome != f"pool-{size}"]
         assert len(refused) == 3
-        assert set(refused) <= ({BusyError, DatasetExistsError} if keeps else {DatasetExistsError})
+        assert set(refused) <= ({BusyError, DatasetExistsError} if keyed else {DatasetExistsError})
 
 
 async def test_of_several_that_create_one_run_one_does_and_all_get_it(replicas: list[Stores]):
@@ -139,7 +140,7 @@ async def test_changes_of_one_dataset_at_once_are_done_or_refused(replicas: list
     async def append(replica: Stores) -> int:
         stage = await replica.datasets.stage()
         await replica.datasets.add_block(stage, made.block(10, 5))
-        return (await replica.datasets.append(row, stage, made.facts(15))).version
+        return (await replica.datasets.append(row, stage, made.facts(15))).row.version
 
     outcomes = await by_both(replicas, append)
     assert sorted(map(str, map(type, outcomes))) == sorted(map(str, [int, BusyError, BusyError, BusyError]))
@@ -175,7 +176,7 @@ async def test_a_key_that_another_took_meanwhile_is_looked_at_again(replicas: li
         return f"found {looks[-1]}"
 
     with psycopg.connect(postgres_url) as other:
-        other.execute("INSERT INTO answers VALUES ('s', 'k', '', 1, '', 0)")
+        other.execute("INSERT INTO answers VALUES ('s', 'k', '', '', 0)")
         future = replicas[0].database.write(job)
         await asyncio.to_thread(wait_until, lambda: waits_for_a_lock(postgres_url))
         other.commit()

@@ -27,10 +27,8 @@ from tests.storage.made import Stores
 
 def put(scope: str) -> Callable[[Connection], str]:
     def job(connection: Connection) -> str:
-        row = {"scope": scope, "key": "k", "fingerprint": "", "status": 1, "body": b"", "created_at": 0.0}
-        connection.execute(
-            text("INSERT INTO answers VALUES (:scope, :key, :fingerprint, :status, :body, :created_at)"), row
-        )
+        row = {"scope": scope, "key": "k", "fingerprint": "", "result": "", "created_at": 0.0}
+        connection.execute(text("INSERT INTO answers VALUES (:scope, :key, :fingerprint, :result, :created_at)"), row)
         return scope
 
     return job
@@ -66,7 +64,7 @@ async def test_a_full_disk_is_reported_and_the_writer_goes_on_when_there_is_room
 
     def fill(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite then says that the disk is full
-        connection.execute(text("INSERT INTO answers VALUES ('x', 'k', '', 1, zeroblob(1000000), 0)"))
+        connection.execute(text("INSERT INTO answers VALUES ('x', 'k', '', zeroblob(1000000), 0)"))
 
     with pytest.raises(StorageUnavailableError, match="full") as caught:
         await database.write(fill)

@@ -81,7 +81,7 @@ async def test_dead_uploads_and_old_answers_go(shared: World, postgres_url: str)
     await shared.parts.datasets.stage()
     with psycopg.connect(postgres_url, autocommit=True) as direct:
         direct.execute("UPDATE datasets SET created_at = 1")
-        direct.execute("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 200, 'x', 1.0)")
+        direct.execute("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 'null', 1.0)")
         await shared.use.prune()
         assert direct.execute("SELECT count(*) FROM datasets").fetchone() == (0,)
         assert direct.execute("SELECT count(*) FROM answers").fetchone() == (0,)

@@ -78,7 +78,7 @@ async def test_receipts_that_sql_lost_are_made_again(world: World):
             assert await reader.use.read_history(POOL, "default", 0, 100) == before
         assert len(world.sql("SELECT seq FROM receipts")) == 17
     world.sql("DELETE FROM receipts")
-    assert (await world.rewind(2)).state.step == 2  # finding the step needs them too
+    assert (await world.rewind(2)).step == 2  # finding the step needs them too
 
 
 async def test_a_journal_tells_no_step_where_sql_lost_it_until_a_history_is_read(world: World):

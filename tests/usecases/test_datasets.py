@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from bots_service.errors import (
     TaskExistsError,
     UnknownDatasetError,
 )
-from bots_service.ports.records import IdempotencyKey, KeptAnswer, TaskBlock
+from bots_service.ports.records import CreateDatasetResult, IdempotencyKey, TaskBlock
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.import_dataset import ImportDataset
@@ -84,7 +85,7 @@ async def test_an_upload_that_is_done_counts_where_its_stage_can_not_be_dropped(
     import_dataset, append_tasks = undroppable(world)
     assert await import_dataset(POOL, HEADER, stream(block()), never) == ((await world.opened()).dataset.row, False)
     assert (await import_dataset("other", HEADER, stream(block(0, 3)), never))[1]
-    assert (await append_tasks("other", stream(block(3, 2)), never)).live == 5
+    assert (await append_tasks("other", stream(block(3, 2)), never)).row.live == 5
 
 
 async def test_an_upload_whose_caller_gives_up_ends_as_given_up_where_its_stage_can_not_be_dropped(world: World):
@@ -218,18 +219,17 @@ async def test_different_imports_of_one_name_at_once_give_one_dataset_and_refusa
     pools = [block(0, count) for count in (5, 6, 7)]
     calls = (empty.use.import_dataset(POOL, HEADER, stream(one), never) for one in pools)
     done = await asyncio.gather(*calls, return_exceptions=True)
-    assert sorted(type(one).__name__ for one in done) == ["DatasetExistsError"] * 2 + ["tuple"]
+    assert sorted(type(one).__name__ for one in done) == ["CreateDatasetResult"] + ["DatasetExistsError"] * 2
     assert len((await empty.opened()).dataset.ids) == (await empty.parts.datasets.get(POOL)).live
 
 
-async def test_an_answer_is_kept_with_the_import(empty: World):
-    def keep() -> KeptAnswer:
-        return KeptAnswer("PUT /it", IdempotencyKey("key", "f"), lambda row: (201, row.facts.digest.encode()))
-
-    row, _ = await empty.use.import_dataset(POOL, HEADER, stream(block()), keep)
-    kept = await empty.parts.answers.find("PUT /it", "key")
-    assert kept is not None
-    assert (kept.status, kept.body.decode()) == (201, row.facts.digest)
+async def test_what_an_import_came_to_is_kept_also_where_the_dataset_stood(empty: World):
+    for key, created in (("first", True), ("later", False)):
+        once = partial(IdempotencyKey, key, "f", "PUT /it")
+        result = await empty.use.import_dataset(POOL, HEADER, stream(block()), once)
+        kept = await empty.parts.answers.find("PUT /it", key, CreateDatasetResult)
+        assert kept is not None
+        assert kept.result == result == (await empty.parts.datasets.get(POOL), created)
 
 
 async def test_three_reference_models_are_put_in_the_order_of_their_means(empty: World):
@@ -238,7 +238,7 @@ async def test_three_reference_models_are_put_in_the_order_of_their_means(empty:
     row, _ = await empty.use.import_dataset(POOL, DatasetHeader(("x", "y", "z")), stream(pool), never)
     assert (row.facts.reference_models, row.facts.reference_order) == (("x", "y", "z"), (1, 2, 0))
     more = TaskBlock(["d"], np.array([[0.0, 1.0, 1.0]]), [()])
-    row = await empty.use.append_tasks(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
+    await empty.use.append_tasks(POOL, stream(more, TaskBlock(["e"], np.array([[0.9, 0.1, 0.5]]), [()])), never)
     for world in (empty, empty.beside()):
         pool_now = (await world.opened()).dataset.pool
         np.testing.assert_array_equal(pool_now.references[0], [0.1, 0.5, 0.9])
@@ -262,8 +262,8 @@ async def test_appending_leaves_beliefs_and_gives_new_profiles_what_the_steps_im
     pool = (await world.opened()).dataset.pool
     everyone = np.arange(40, dtype=np.int32)
     before = beta_parameters((await world.state()).belief.distributions(pool, everyone))
-    row = await world.use.append_tasks(POOL, stream(*cut(grown, 1)), never)
-    assert (row.live, row.version, row.facts.profiles) == (43, 2, pool.profiles + 1)
+    row, added = await world.use.append_tasks(POOL, stream(*cut(grown, 1)), never)
+    assert (added, row.live, row.version, row.facts.profiles) == (3, 43, 2, pool.profiles + 1)
     after = (await world.opened()).dataset.pool
     np.testing.assert_array_equal(beta_parameters((await world.state()).belief.distributions(after, everyone)), before)
     for name in (POOL, "whole"):
@@ -306,7 +306,7 @@ async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start
     assert version == 2
     other = world.beside()
     await other.use.retire_tasks(POOL, ["t4"], None)
-    row = await world.use.append_tasks(POOL, stream(block(60, 1)), never)
+    row, _ = await world.use.append_tasks(POOL, stream(block(60, 1)), never)
     assert row.version == 4
     assert (await other.use.retire_tasks(POOL, ["t5"], None)).version == 5
 
@@ -324,7 +324,7 @@ async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: 
     open_datasets = cold.parts.open_datasets
 
     async def meanwhile():
-        row = await world.use.append_tasks(POOL, stream(block(40, 2)), never)
+        row, _ = await world.use.append_tasks(POOL, stream(block(40, 2)), never)
         open_datasets.forget(row.name)
 
     changes = [meanwhile()]

@@ -223,4 +223,4 @@ async def test_a_rewind_that_its_caller_left_alone_does_not_keep_others_from_goi
     assert (new.epoch, new.step) == (1, 1)
     await world.report(outcome("t1"), selection_id=new.id)
     await other.rewind(1)
-    assert (await world.rewind(0)).state.epoch == 3
+    assert (await world.rewind(0)).epoch == 3

@@ -35,7 +35,7 @@ async def offset_tags(world: World, name: str = POOL) -> tuple[str, ...]:
 async def test_a_new_dataset_chooses_its_offset_tags_and_an_append_keeps_them(empty: World):
     await empty.import_pool(POOL, block(0, TASKS))
     assert await offset_tags(empty) == ("even", "odd")
-    row = await empty.use.append_tasks(POOL, stream(block(TASKS, 400 - TASKS)), never)
+    row, _ = await empty.use.append_tasks(POOL, stream(block(TASKS, 400 - TASKS)), never)
     assert row.facts.tags["rare"] == 40  # enough by now, and too late
     assert row.facts.offset_tags == ("even", "odd")
     await empty.import_pool("whole", block(0, 400))

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from bots_service.core.codec import encode_state
+from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
 from bots_service.ports.records import IdempotencyKey, RunPut
@@ -50,8 +50,8 @@ async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_
     states = await sixty_steps(world)
     for epoch, step in enumerate(range(STEPS, -1, -1), start=1):
         run = await world.rewind(step)
-        assert (run.state.step, run.state.epoch) == (step, epoch)
-        assert evidence_bytes(run.state) == evidence_bytes(states[step])
+        assert (run.step, run.epoch) == (step, epoch)
+        assert evidence_bytes(await world.state()) == evidence_bytes(states[step])
     await world.assert_is_a_replay()
 
 
@@ -64,8 +64,8 @@ async def test_nested_and_repeated_rewinds_follow_the_present_history(world: Wor
         if len(present) > 1 and chance.random() < 0.35:
             step = chance.choice([0, len(present) - 1, chance.randrange(len(present))])
             for _ in range(chance.randint(1, 2)):
-                run = await world.rewind(step)
-                assert evidence_bytes(run.state) == evidence_bytes(present[step])
+                await world.rewind(step)
+                assert evidence_bytes(await world.state()) == evidence_bytes(present[step])
             present, selected = present[: step + 1], []
         await one_step(world, chance, selected=selected)
         present.append(await world.state())
@@ -77,7 +77,8 @@ async def test_nested_and_repeated_rewinds_follow_the_present_history(world: Wor
     again = await world.reopened()
     await again.assert_is_a_replay()
     for step in range(len(present) - 1, -1, -1):
-        assert evidence_bytes((await again.rewind(step)).state) == evidence_bytes(present[step])
+        await again.rewind(step)
+        assert evidence_bytes(await again.state()) == evidence_bytes(present[step])
     await again.close()
 
 
@@ -116,7 +117,7 @@ async def test_a_rewind_under_one_key_happens_once(world: World):
         await world.report(outcome("t1"))
     once = IdempotencyKey("key", "rewind 1")
     answers = [await world.use.rewind_run(POOL, "default", 1, once) for _ in range(3)]
-    assert [(run.state.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
+    assert [(run.epoch, again) for run, again in answers] == [(1, False), (1, True), (1, True)]
     await world.rewind(0)  # there is no step 1 any more
     assert (await world.use.rewind_run(POOL, "default", 1, once))[1]
     assert (await world.state()).epoch == 2
@@ -133,7 +134,7 @@ async def test_of_two_processes_that_rewind_under_one_key_at_once_one_does(world
     once, other = IdempotencyKey("key", "rewind 1"), world.beside(journal=NothingYet)
     await world.use.rewind_run(POOL, "default", 1, once)
     run, again = await other.use.rewind_run(POOL, "default", 1, once)
-    assert (run.state.epoch, again) == (1, True)
+    assert (run.epoch, again) == (1, True)
 
 
 async def test_rewinds_at_once_happen_one_after_the_other(world: World):
@@ -155,7 +156,7 @@ async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World)
 
     with pytest.raises(BusyError):
         await world.beside(journal=Second).rewind(1)
-    assert (await world.rewind(1)).state.epoch == 2
+    assert (await world.rewind(1)).epoch == 2
 
 
 # --- forks -----------------------------------------------------------------------------------------------------------
@@ -168,8 +169,8 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
         wanted = states[-1 if step is None else step]
         run, put = await world.use.put_run(POOL, f"fork-{step}", {}, ForkFrom("default", step), None)
         assert put is RunPut.CREATED
-        assert (run.state.seq, run.state.epoch, run.state.step) == (1, 0, wanted.step)
-        assert evidence_bytes(run.state) == evidence_bytes(wanted)
+        assert (run.seq, run.epoch, run.step) == (1, 0, wanted.step)
+        assert evidence_bytes(await world.state(run.row.name)) == evidence_bytes(wanted)
         assert run.row.parent is not None
         assert (run.row.parent.run, run.row.parent.step, run.row.parent.seq) == ("default", wanted.step, wanted.seq)
     await world.report(outcome("t1"), run="fork-30")
@@ -183,15 +184,16 @@ async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
     for step in range(8):
         await world.report(outcome(f"t{step}", step), run="parent")
     child, _ = await world.use.put_run(POOL, "child", {"target": 0.7}, ForkFrom("parent", 4), None)
-    assert (child.state.settings.seed, child.state.settings.forgetting, child.state.settings.target) == (5, 0.3, 0.7)
+    assert (child.settings.seed, child.settings.forgetting, child.settings.target) == (5, 0.3, 0.7)
+    begun = encode_state(await world.state("child"))
     await world.use.delete_run(POOL, "parent", None)
     again = await world.reopened()
-    assert encode_state(await again.state("child")) == encode_state(child.state)
+    assert encode_state(await again.state("child")) == begun
     for step in range(4):
         await again.report(outcome(f"t{step}"), run="child")
     await again.assert_is_a_replay("child")
-    first = await again.rewind(4, "child")
-    assert evidence_bytes(first.state) == evidence_bytes(child.state)
+    await again.rewind(4, "child")
+    assert evidence_bytes(await again.state("child")) == evidence_bytes(decode_state(begun))
     with pytest.raises(UnknownStepError):
         await again.rewind(3, "child")
     await again.close()
@@ -201,18 +203,18 @@ async def test_a_fork_leaves_the_open_steps_evidence_behind(world: World):
     await world.report(outcome("t1"))
     await world.report(outcome("t2"), close_step=False)
     run, _ = await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
-    assert (run.state.open_step.tasks, run.state.step) == (0, 1)
+    assert (run.pending, run.step) == (0, 1)
     assert (await world.state()).open_step.tasks == 1
 
 
 async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: World):
     empty, _ = await world.use.put_run(POOL, "a", {}, ForkFrom("default", 0), None)
-    assert (empty.state.step, empty.state.seq) == (0, 1)
+    assert (empty.step, empty.seq) == (0, 1)
     await world.report(outcome("t1"), run="a")
     await world.use.put_run(POOL, "b", {}, ForkFrom("a", 1), None)
     await world.report(outcome("t2"), run="b")
-    third, _ = await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
-    assert evidence_bytes(third.state) == evidence_bytes((await world.replay("a"))[0][-1])
+    await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
+    assert evidence_bytes(await world.state("c")) == evidence_bytes((await world.replay("a"))[0][-1])
     with pytest.raises(UnknownStepError):
         await world.use.put_run(POOL, "d", {}, ForkFrom("b", 0), None)
     with pytest.raises(RunHasHistoryError):

@@ -22,10 +22,11 @@ from bots_service.errors import (
     RunHasHistoryError,
     UnknownRunError,
 )
-from bots_service.ports.records import IdempotencyKey, KeptAnswer, RunPut, SnapshotRow
+from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.usecases import read_tasks as read_tasks_module
-from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.change_run import ChangeRunResult
+from bots_service.usecases.put_run import ForkFrom, PutRunResult
 from bots_service.usecases.read_tasks import Query
 from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
@@ -36,15 +37,15 @@ from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stre
 
 async def test_putting_a_run_makes_it_and_later_replaces_the_settings_of_an_empty_one(world: World):
     first, put = await world.use.put_run(POOL, "run", {"seed": 1}, None, None)
-    assert (put, first.state.settings.seed, first.row.name) == (RunPut.CREATED, 1, "run")
+    assert (put, first.settings.seed, first.row.name) == (RunPut.CREATED, 1, "run")
     second, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, second.state.settings.seed, second.state.settings.target) == (RunPut.REPLACED, 0, 0.7)
+    assert (put, second.settings.seed, second.settings.target) == (RunPut.REPLACED, 0, 0.7)
     assert second.row.uid != first.row.uid
     same, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
     assert (put, same.row) == (RunPut.UNCHANGED, second.row)
     await world.report(outcome("t1"), run="run")
     same, put = await world.use.put_run(POOL, "run", {"target": 0.7}, None, None)
-    assert (put, same.state.step) == (RunPut.UNCHANGED, 1)
+    assert (put, same.step) == (RunPut.UNCHANGED, 1)
     for values, fork in (({}, None), ({"target": 0.7}, ForkFrom("default"))):
         with pytest.raises(RunHasHistoryError):
             await world.use.put_run(POOL, "run", values, fork, None)
@@ -56,29 +57,22 @@ async def test_a_stored_state_of_replaced_settings_is_not_taken_for_the_new_ones
     await world.put_run("run", seed=1)
     await world.use.take_snapshot(POOL, "run", None)
     replaced = await world.put_run("run", seed=2)
-    assert replaced.state.settings.seed == 2
+    assert replaced.settings.seed == 2
     assert (await world.beside().state("run")).settings.seed == 2
     assert await world.use.take_snapshot.page(POOL, "run", -1, 10) == []
 
 
-async def test_the_kept_answer_of_a_put_tells_of_the_run_as_it_stands(world: World):
+async def test_what_a_put_came_to_is_kept_and_tells_of_the_run_as_it_stands(world: World):
     await world.report(outcome("t1"))
-
-    def keep(key: str) -> KeptAnswer:
-        def render(told) -> tuple[int, bytes]:
-            described, put = told
-            return 200 + (put is RunPut.CREATED), encode_state(described.state)
-
-        return KeptAnswer("PUT", IdempotencyKey(key, "f"), render)
-
-    for name, fork in (("a", None), ("b", ForkFrom("default", 1))):
-        described, _ = await world.use.put_run(POOL, name, {"seed": 3}, fork, keep(name))
-        kept = await world.parts.answers.find("PUT", name)
+    puts = [("a", {"seed": 3}, None), ("b", {"seed": 3}, ForkFrom("default", 1)), ("a", {"seed": 4}, None)]
+    done = (RunPut.CREATED, RunPut.CREATED, RunPut.REPLACED, RunPut.UNCHANGED)
+    for number, (name, values, fork) in enumerate([*puts, puts[-1]]):
+        result = await world.use.put_run(POOL, name, values, fork, IdempotencyKey(str(number), "f", "PUT"))
+        kept = await world.parts.answers.find("PUT", str(number), PutRunResult)
         assert kept is not None
-        assert kept.status == 201
-        states = (await world.replay(name))[0]
-        assert encode_state(described.state) == encode_state(states[-1])
-        assert kept.body == encode_state(described.state)
+        assert kept.result == result == (await world.describe(name), done[number])
+    with pytest.raises(KeyReusedError):
+        await world.use.put_run(POOL, "a", {"seed": 4}, None, IdempotencyKey("0", "g", "PUT"))
 
 
 async def test_settings_change_from_the_next_step_on_and_are_journalled(world: World):
@@ -87,7 +81,10 @@ async def test_settings_change_from_the_next_step_on_and_are_journalled(world: W
     first, again = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
     second, repeated = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
     assert (again, repeated) == (False, True)
-    assert (first.state.seq, second.state.seq, second.state.settings.forgetting) == (2, 2, 0.5)
+    assert (first.seq, second.seq, second.settings.forgetting) == (2, 2, 0.5)
+    kept = await world.parts.answers.find("", "key", ChangeRunResult)
+    assert kept is not None
+    assert kept.result == (first, False)
     with pytest.raises(KeyReusedError):
         await world.use.change_settings(POOL, "default", {"forgetting": 0.6}, IdempotencyKey("key", "g"))
     for wrong in ({"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
@@ -133,7 +130,7 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
         pages.append([one.row.name for one in page])
         after = page[-1].row.name
     assert pages == [["a", "b", "c"], ["default"]]
-    told = {one.row.name: (one.state.step, one.leased) for one in await world.use.describe_run.page(POOL, "", 10)}
+    told = {one.row.name: (one.step, one.leased) for one in await world.use.describe_run.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
     with pytest.raises(UnknownRunError):
         await world.describe("none")
@@ -148,7 +145,7 @@ async def test_a_deleted_run_is_gone_and_default_is_there_again_empty(world: Wor
     with pytest.raises(UnknownRunError):
         await world.report(outcome("t1"), run="run")
     described = await world.describe()
-    assert (described.state.seq, described.leased) == (0, 0)
+    assert (described.seq, described.leased) == (0, 0)
 
 
 async def test_a_run_that_is_replaced_while_it_is_looked_up_is_looked_up_again(world: World):

@@ -191,7 +191,7 @@ async def test_a_rewind_ends_the_leases_of_draws_before_it_and_not_of_those_afte
     rewinding = asyncio.create_task(world.rewind(0))
     await asyncio.sleep(0)
     after = asyncio.create_task(world.select(7))
-    assert [(await before).epoch, (await rewinding).state.epoch, (await after).epoch] == [0, 1, 1]
+    assert [(await before).epoch, (await rewinding).epoch, (await after).epoch] == [0, 1, 1]
     assert await in_flight(world) == 7
 
 
@@ -257,7 +257,7 @@ async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: 
     await world.put_run("a")
     await world.put_run("b")
     mine = await world.select(2, "a")
-    before = (await world.describe("b")).state
+    before = await world.state("b")
     with pytest.raises(InvalidSelectionError) as refused:
         await world.report(outcome("t1"), run="b", selection_id=mine.id)
     assert [flaw.where for flaw in refused.value.flaws] == [("body", "selection_id")]

@@ -175,7 +175,7 @@ class World:
         return await self.use.describe_run(dataset, run)
 
     async def state(self, run: str = "default", dataset: str = POOL) -> RunState:
-        return (await self.describe(run, dataset)).state
+        return (await self.parts.open_runs.using(dataset, run, self.parts.catch_up.newest_or_known)).state
 
     async def opened(self, run: str = "default", dataset: str = POOL) -> OpenRun:
         return await self.parts.open_runs(dataset, run)

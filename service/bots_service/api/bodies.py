@@ -78,6 +78,7 @@ class Body:
             PayloadTooLargeError: it says that it is too large.
         """
         self.key = key_of(request)
+        self.scope = _scope(request)
         self._request = request
         self._count, self._complete = 0, False
         self._hash = None if self.key is None else hashlib.blake2b(_target(request), digest_size=16)
@@ -121,7 +122,7 @@ class Body:
         """Return the key with the request's fingerprint, once the body was read; None without a key."""
         if self.key is None or self._hash is None:
             return None
-        return IdempotencyKey(self.key, self._hash.hexdigest())
+        return IdempotencyKey(self.key, self._hash.hexdigest(), self.scope)
 
     async def read_idempotency_key(self) -> IdempotencyKey | None:
         """Read what is left of the body, then return the key with the request's fingerprint; None without a key."""
@@ -139,17 +140,24 @@ class NoBody:
 
     def __init__(self, request: Request) -> None:
         self.key = key_of(request)
+        self.scope = _scope(request)
         self._request = request
 
     def idempotency_key(self) -> IdempotencyKey | None:
         """Return the key with the request's fingerprint; None without a key."""
         if self.key is None:
             return None
-        return IdempotencyKey(self.key, hashlib.blake2b(_target(self._request), digest_size=16).hexdigest())
+        fingerprint = hashlib.blake2b(_target(self._request), digest_size=16).hexdigest()
+        return IdempotencyKey(self.key, fingerprint, self.scope)
 
     async def read_idempotency_key(self) -> IdempotencyKey | None:
         """Return the same: there is nothing to read."""
         return self.idempotency_key()
+
+
+def _scope(request: Request) -> str:
+    """Return what the request's key is good for, as in "PUT /datasets/guru"."""
+    return f"{request.method} {request.scope['path']}"
 
 
 def _target(request: Request) -> bytes:

@@ -1,6 +1,5 @@
 """JSON answers, as every route writes them."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,19 +8,19 @@ from starlette.responses import Response
 
 encode = msgspec.json.Encoder().encode
 
+REPLAYED = {"Idempotent-Replayed": "true"}
 
 EXAMPLE_TIME = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> Response:
     """Return a value as a JSON answer; `replayed` says that it is the first answer, given again."""
-    return body_response(status, encode(value), replayed=replayed)
+    return Response(encode(value), status, REPLAYED if replayed else None, media_type="application/json")
 
 
-def body_response(status: int, body: bytes, *, replayed: bool = False) -> Response:
-    """Return a JSON text as an answer; an empty one without a content type."""
-    headers: Mapping[str, str] | None = {"Idempotent-Replayed": "true"} if replayed else None
-    return Response(body, status, headers, media_type="application/json" if body else None)
+def no_content(_: None) -> Response:
+    """Return the answer to what left nothing to tell of."""
+    return Response(status_code=204)
 
 
 def moment(seconds: float) -> datetime:

@@ -9,7 +9,6 @@ from bots_service.api.task_formats.parquet import open_parquet
 from bots_service.api.task_formats.text import Header, TaskFile, read_json, read_ndjson
 from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import Flaw, InvalidTasksError
-from bots_service.ports.records import TaskBlock
 
 NDJSON = "application/x-ndjson"
 PARQUET = "application/vnd.apache.parquet"
@@ -79,16 +78,3 @@ def require_models(file: Header, models: tuple[str, ...]) -> None:
     if file.reference_models not in (None, models):
         flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])
         raise InvalidTasksError("the tasks have other reference models", (flaw,))
-
-
-@dataclass(slots=True)
-class Count:
-    """How many tasks passed."""
-
-    tasks: int = 0
-
-    async def through(self, blocks: AsyncIterator[TaskBlock]) -> AsyncIterator[TaskBlock]:
-        """Yield the blocks, counting their tasks."""
-        async for block in blocks:
-            self.tasks += len(block)
-            yield block

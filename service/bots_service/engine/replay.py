@@ -18,7 +18,7 @@ from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import BotsError, DamagedStateError, UnknownStepError
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.records import KeptAnswer, RunRow, SnapshotRow
+from bots_service.ports.records import IdempotencyKey, RunRow, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS, SNAPSHOTS_READ
 from bots_service.spans import Span
 
@@ -169,7 +169,7 @@ class SaveSnapshot:
         await self.snapshots.drop(run, superfluous(rows))
 
     async def __call__(
-        self, run: RunRow, state: RunState, *, wanted: bool, keep: KeptAnswer[SnapshotRow] | None = None
+        self, run: RunRow, state: RunState, *, wanted: bool, idempotency_key: IdempotencyKey | None = None
     ) -> SnapshotRow:
         """Store the state and return what was stored.
 
@@ -177,12 +177,12 @@ class SaveSnapshot:
             run: the run.
             state: its state after some entry.
             wanted: asked for by a user, so it is not thinned away.
-            keep: keeps the answer.
+            idempotency_key: keeps the result.
         """
         blob = await asyncio.to_thread(encode_state, state)
         checksum = f"{zlib.crc32(blob):08x}"
         row = SnapshotRow(state.seq, state.epoch, state.step, len(blob), checksum, self.clock(), wanted)
-        return await self.snapshots.save(run, row, blob, keep)
+        return await self.snapshots.save(run, row, blob, idempotency_key)
 
 
 def superfluous(rows: list[SnapshotRow]) -> list[int]:

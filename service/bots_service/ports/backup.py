@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import BINS, Receipt
-from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer, RunRow, SnapshotRow
+from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
 
 # What another database can't hold must be refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -167,7 +167,7 @@ class Imports(Protocol):
         stage: int,
         saved: tuple[DatasetFacts, int, float],
         uids: dict[int, str],
-        keep: KeptAnswer[Imported] | None,
+        idempotency_key: IdempotencyKey | None,
     ) -> Imported:
         """Make the stage a dataset, in one transaction.
 
@@ -176,7 +176,7 @@ class Imports(Protocol):
             stage: its number.
             saved: facts, version, and when it was created.
             uids: of the staged runs, by number. One that another run has already is made anew.
-            keep: keeps the answer.
+            idempotency_key: keeps the result.
 
         Raises:
             DatasetExistsError: the name is taken.
@@ -185,7 +185,12 @@ class Imports(Protocol):
         ...
 
     async def finish_run(
-        self, dataset: DatasetRow, name: str, stage: int, uids: dict[int, str], keep: KeptAnswer[Imported] | None
+        self,
+        dataset: DatasetRow,
+        name: str,
+        stage: int,
+        uids: dict[int, str],
+        idempotency_key: IdempotencyKey | None,
     ) -> Imported:
         """Move the one staged run into a dataset, in place of an empty one of that name, in one transaction.
 

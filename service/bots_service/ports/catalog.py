@@ -1,17 +1,35 @@
 """Datasets and runs: what exists."""
 
-from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol, TypeVar
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.keys import EVERY_DATASET
-from bots_service.ports.records import Answer, DatasetFacts, DatasetRow, KeptAnswer, Parent, RunPut, RunRow, TaskBlock
+from bots_service.ports.records import (
+    Answer,
+    AppendTasksResult,
+    CreateDatasetResult,
+    DatasetFacts,
+    DatasetRow,
+    IdempotencyKey,
+    Parent,
+    RunPut,
+    RunRow,
+    TaskBlock,
+)
+
+Result = TypeVar("Result")
 
 
 class Datasets(Protocol):
-    """Where datasets are kept. Every method may raise StorageUnavailableError."""
+    """Where datasets are kept. Every method may raise StorageUnavailableError.
+
+    A write under an idempotency key keeps what it returns as the key's first answer, in its own transaction; here, and
+    in the other ports. It raises KeyReusedError where the key came with another request before, and BusyError where the
+    same request was answered meanwhile: the answer can be found then.
+    """
 
     async def get(self, name: str) -> DatasetRow:
         """Return the dataset of that name.
@@ -46,29 +64,31 @@ class Datasets(Protocol):
         name: str,
         stage: int,
         facts: DatasetFacts,
-        keep: KeptAnswer[DatasetRow] | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> DatasetRow:
+    ) -> CreateDatasetResult:
         """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
+
+        Where a dataset of the name has the same content, that one is returned; the stage stays.
 
         Args:
             name: its name.
             stage: the number of the stage.
             facts: what is true of the blocks.
-            keep: keeps the answer.
+            idempotency_key: keeps the result.
             within: patterns of names that the caller's key reaches.
 
         Raises:
-            DatasetExistsError: the name is taken.
+            DatasetExistsError: the name is taken by other content.
             LimitReachedError: the service, or the caller's key, has no room for another dataset.
             BusyError: the stage is gone.
         """
         ...
 
     async def append(
-        self, row: DatasetRow, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
-    ) -> DatasetRow:
+        self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
+    ) -> AppendTasksResult:
         """Move the staged blocks to the end of the dataset and set its facts, in one transaction.
 
         Raises:
@@ -77,7 +97,7 @@ class Datasets(Protocol):
         """
         ...
 
-    async def retire(self, row: DatasetRow, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None = None) -> DatasetRow:
+    async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so).
 
         Raises:
@@ -85,7 +105,7 @@ class Datasets(Protocol):
         """
         ...
 
-    async def delete(self, row: DatasetRow, keep: KeptAnswer[None] | None = None) -> None:
+    async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
         ...
 
@@ -125,7 +145,8 @@ class Runs(Protocol):
         settings: RunSettings,
         *,
         fork: tuple[Parent, Fork, int] | None = None,
-        keep: KeptAnswer[tuple[RunRow, RunPut]] | None = None,
+        idempotency_key: IdempotencyKey | None = None,
+        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
     ) -> tuple[RunRow, RunPut]:
         """Create the run, or replace the settings of one whose journal is empty, in one transaction.
 
@@ -134,10 +155,11 @@ class Runs(Protocol):
             name: the run's name.
             settings: the run's first settings.
             fork: where it comes from, the journal's first entry, and the pool's profiles then.
-            keep: keeps the answer.
+            idempotency_key: keeps the result of a run that was created or replaced; of an unchanged one, nothing.
+            result_of: makes the result to keep of the row and of what was done to it.
 
         Returns:
-            The row, and what the write did to it; an unchanged run keeps no answer.
+            The row, and what was done to it.
 
         Raises:
             RunHasHistoryError: the run's journal is not empty.
@@ -145,22 +167,38 @@ class Runs(Protocol):
         """
         ...
 
-    async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
+    async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
         ...
 
 
 class Answers(Protocol):
-    """The first answers of writes that carried an idempotency key."""
+    """The first answers of writes that carried an idempotency key.
 
-    async def find(self, scope: str, key: str) -> Answer | None:
-        """Return what was answered under this key, None if it is new."""
+    Results are plain values: dataclasses and named tuples of what JSON can hold. They come back equal.
+    """
+
+    async def find(self, scope: str, key: str, kind: type[Result]) -> Answer[Result] | None:
+        """Return what was answered under this key, None if it is new.
+
+        Args:
+            scope: what the key is good for.
+            key: as the client sent it.
+            kind: the class of the result.
+
+        Raises:
+            DamagedStateError: what was kept is of another kind.
+        """
         ...
 
-    async def keep(self, scope: str, key: str, answer: Answer) -> Answer:
-        """Store the answer to a committed write before anybody gets it; return the one that is stored.
+    async def keep(self, idempotency_key: IdempotencyKey | None, result: Result) -> Result:
+        """Keep the result of a committed write before anybody gets it; return the one that is kept.
 
-        For writes that happen once without this. Of several callers at once all get the answer of the first.
+        For writes that happen once without this. Of several callers at once all get the result of the first. Without a
+        key, nothing is kept.
+
+        Raises:
+            KeyReusedError: the key came with another request before.
         """
         ...
 

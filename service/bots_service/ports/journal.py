@@ -10,7 +10,6 @@ from bots_service.ports.records import (
     CurvePoint,
     Head,
     IdempotencyKey,
-    KeptAnswer,
     NewEntry,
     RunRow,
     SnapshotRow,
@@ -131,7 +130,7 @@ class Snapshots(Protocol):
     """Stored states of runs: a shorter way to a state than the whole journal. May raise StorageUnavailableError."""
 
     async def save(
-        self, run: RunRow, row: SnapshotRow, blob: bytes, keep: KeptAnswer[SnapshotRow] | None = None
+        self, run: RunRow, row: SnapshotRow, blob: bytes, idempotency_key: IdempotencyKey | None = None
     ) -> SnapshotRow:
         """Store a state's bytes; one that is there for this seq stays, and becomes wanted if this one is.
 

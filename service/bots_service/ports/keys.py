@@ -5,7 +5,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from bots_service.ports.records import KeptAnswer
+from bots_service.ports.records import IdempotencyKey
 
 EVERY_DATASET = "*"
 
@@ -71,13 +71,13 @@ class Keys(Protocol):
         """Return up to `limit` keys by id, revoked ones too, beginning behind `key_id` ("" for the first)."""
         ...
 
-    async def add(self, row: KeyRow, *, first: bool, keep: KeptAnswer[KeyRow] | None = None) -> KeyRow:
+    async def add(self, row: KeyRow, *, first: bool, idempotency_key: IdempotencyKey | None = None) -> KeyRow:
         """Add a key.
 
         Args:
             row: the key.
             first: only if there never was one.
-            keep: keeps the answer.
+            idempotency_key: keeps the result.
 
         Raises:
             UnauthenticatedError: `first`, and there is one by now.
@@ -85,7 +85,7 @@ class Keys(Protocol):
         """
         ...
 
-    async def revoke(self, key_id: str, keep: KeptAnswer[None] | None = None) -> None:
+    async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Revoke a key; one that is revoked already stays so.
 
         Raises:

@@ -1,9 +1,8 @@
 """The small values that cross the ports."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry
@@ -12,7 +11,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.task_ids import TaskIds
 
-Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,32 +152,37 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """Makes a write happen once: its key, and a fingerprint of the request."""
+    """Makes a write happen once: its key, and a fingerprint of the request.
+
+    scope: what the key is good for, as in "PUT /datasets/guru"; the keys of a journal and of selections are good for
+    their run, whatever the scope.
+    """
 
     key: str
     fingerprint: str
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What was answered the first time."""
+class Answer(Generic[Result]):
+    """What a write came to when it happened: all that its answer is made of, then and at each retry."""
 
     fingerprint: str
-    status: int
-    body: bytes
+    result: Result
 
 
-@dataclass(frozen=True, slots=True)
-class KeptAnswer(Generic[Row]):
-    """Keeps the answer of a write, in the write's own transaction.
+class CreateDatasetResult(NamedTuple):
+    """A dataset that was wanted. created: it is new; else it stood there with the same content."""
 
-    scope: what the key is good for, as in "PUT /datasets/guru".
-    render: makes status and body of what the write returned; None keeps nothing, for a write that changed nothing.
-    """
+    row: DatasetRow
+    created: bool
 
-    scope: str
-    key: IdempotencyKey
-    render: Callable[[Row], tuple[int, bytes] | None]
+
+class AppendTasksResult(NamedTuple):
+    """A dataset with tasks appended. added: how many."""
+
+    row: DatasetRow
+    added: int
 
 
 class RunPut(Enum):

@@ -60,9 +60,9 @@ class UseCases:
 
     def _make_runs(self, e: Engine) -> None:
         self.describe_run = describe = DescribeRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.leases)
-        self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.states, e.leases, describe)
-        self.change_settings = ChangeSettings(e.open_runs, e.journal, e.catch_up, describe)
-        self.rewind_run = RewindRun(e.open_runs, e.journal, e.catch_up, e.leases, describe)
+        self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.states, e.leases, e.answers, describe)
+        self.change_settings = ChangeSettings(e.open_runs, e.journal, e.catch_up, e.answers, describe)
+        self.rewind_run = RewindRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)
         self.take_snapshot = TakeSnapshot(e.open_runs, e.catch_up, e.snapshots, e.save_snapshot)
         self.delete_run = DeleteRun(e.runs, e.open_runs, e.states, e.leases, e.at_work)
 

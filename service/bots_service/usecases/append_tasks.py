@@ -9,8 +9,8 @@ from bots_service.engine.open_runs import OpenDatasets
 from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import BusyError, InvalidTasksError, TaskExistsError
 from bots_service.ports.catalog import Datasets
-from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset, TaskBlock
-from bots_service.usecases.import_dataset import Keep, open_stage
+from bots_service.ports.records import AppendTasksResult, IdempotencyKey, OpenDataset, TaskBlock
+from bots_service.usecases.import_dataset import KeyOfUpload, open_stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,10 @@ class AppendTasks:
     open_datasets: OpenDatasets
     tell_replicas: TellReplicas
 
-    async def __call__(self, name: str, blocks: AsyncIterator[TaskBlock], keep: Keep) -> DatasetRow:
-        """Return the dataset with the tasks appended.
+    async def __call__(
+        self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
+    ) -> AppendTasksResult:
+        """Return the dataset with the tasks appended, and how many they were.
 
         Raises:
             UnknownDatasetError: there is no such dataset.
@@ -44,17 +46,17 @@ class AppendTasks:
                 raise InvalidTasksError("there is no task to append")
             built = await asyncio.to_thread(builder.build, dataset.row.facts)
             # To the end even if the caller stops waiting, or the older version would stay in memory.
-            return await asyncio.shield(self._append(dataset, stage, built, keep()))
+            return await asyncio.shield(self._append(dataset, stage, built, idempotency_key()))
 
     async def _append(
-        self, dataset: OpenDataset, stage: int, built: Built, keep: KeptAnswer[DatasetRow] | None
-    ) -> DatasetRow:
+        self, dataset: OpenDataset, stage: int, built: Built, idempotency_key: IdempotencyKey | None
+    ) -> AppendTasksResult:
         facts, ids, pool = built
         try:
-            row = await self.datasets.append(dataset.row, stage, facts, keep)
+            result = await self.datasets.append(dataset.row, stage, facts, idempotency_key)
         except BusyError:
             self.open_datasets.forget(dataset.row.name)
             raise
-        self.open_datasets.keep(opened(row, ids, pool, dataset.pool.retired))
-        await self.tell_replicas.of_change(row)
-        return row
+        self.open_datasets.keep(opened(result.row, ids, pool, dataset.pool.retired))
+        await self.tell_replicas.of_change(result.row)
+        return result

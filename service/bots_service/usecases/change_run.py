@@ -1,7 +1,7 @@
 """Change a run that has a journal: its settings, its step, its stored states."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
@@ -9,10 +9,18 @@ from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
 from bots_service.errors import BusyError, InvalidSettingsError, StaleEpochError
+from bots_service.ports.catalog import Answers
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.records import IdempotencyKey, KeptAnswer, NewEntry, SnapshotRow
+from bots_service.ports.records import IdempotencyKey, NewEntry, SnapshotRow
 from bots_service.usecases.describe import DescribeRun, RunDescription
+
+
+class ChangeRunResult(NamedTuple):
+    """A run after a change. duplicate: the same request had changed it before."""
+
+    run: RunDescription
+    duplicate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +30,13 @@ class ChangeSettings:
     open_runs: OpenRuns
     journal: Journal
     catch_up: CatchUp
+    answers: Answers
     describe: DescribeRun
 
     async def __call__(
         self, dataset: str, run: str, values: dict[str, Any], idempotency_key: IdempotencyKey | None
-    ) -> tuple[RunDescription, bool]:
-        """Return the run, and whether the same request was answered before.
+    ) -> ChangeRunResult:
+        """Return the run.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
@@ -38,13 +47,14 @@ class ChangeSettings:
 
     async def _change(
         self, run: OpenRun, values: dict[str, Any], idempotency_key: IdempotencyKey | None
-    ) -> tuple[RunDescription, bool]:
+    ) -> ChangeRunResult:
         state = (await self.catch_up.current(run)).state
         require_fixed(settings_from(values, base=state.settings), state.settings)
         new_entry = NewEntry(SettingsChange(values), run.dataset.pool.profiles, idempotency_key=idempotency_key)
         appended = await self.journal.append(run.row, new_entry)
         await self.catch_up.through(run, appended.entry.seq)
-        return await self.describe.of(run), appended.duplicate
+        result = ChangeRunResult(await self.describe.of(run), duplicate=False)
+        return (await self.answers.keep(idempotency_key, result))._replace(duplicate=appended.duplicate)
 
 
 def require_fixed(settings: RunSettings, base: RunSettings) -> None:
@@ -62,12 +72,13 @@ class RewindRun:
     journal: Journal
     catch_up: CatchUp
     leases: Leases
+    answers: Answers
     describe: DescribeRun
 
     async def __call__(
         self, dataset: str, run: str, step: int, idempotency_key: IdempotencyKey | None
-    ) -> tuple[RunDescription, bool]:
-        """Return the run, and whether the same request was answered before.
+    ) -> ChangeRunResult:
+        """Return the run.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
@@ -77,12 +88,13 @@ class RewindRun:
         """
         return await self.open_runs.using(dataset, run, lambda opened: self._rewind(opened, step, idempotency_key))
 
-    async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> tuple[RunDescription, bool]:
+    async def _rewind(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> ChangeRunResult:
         # Nobody draws here meanwhile; what others draw from the state before, `take` refuses once this is published.
         live = self.catch_up.live(run.row.id)
         async with live.selecting:
             duplicate = await self._appended(run, step, key)
-        return await self.describe.of(run), duplicate
+        result = ChangeRunResult(await self.describe.of(run), duplicate=False)
+        return (await self.answers.keep(key, result))._replace(duplicate=duplicate)
 
     async def _appended(self, run: OpenRun, step: int, key: IdempotencyKey | None) -> bool:
         first = None if key is None else await self.journal.find(run.row, key)
@@ -113,7 +125,7 @@ class TakeSnapshot:
     snapshots: Snapshots
     save: SaveSnapshot
 
-    async def __call__(self, dataset: str, run: str, keep: KeptAnswer[SnapshotRow] | None) -> SnapshotRow:
+    async def __call__(self, dataset: str, run: str, idempotency_key: IdempotencyKey | None) -> SnapshotRow:
         """Return the snapshot; it is not thinned away.
 
         Raises:
@@ -122,7 +134,7 @@ class TakeSnapshot:
 
         async def store(opened: OpenRun) -> SnapshotRow:
             newest = await self.catch_up.newest(opened)
-            return await self.save(opened.row, newest.state, wanted=True, keep=keep)
+            return await self.save(opened.row, newest.state, wanted=True, idempotency_key=idempotency_key)
 
         return await self.open_runs.using(dataset, run, store)
 

@@ -10,7 +10,7 @@ from bots_service.errors import UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.records import DatasetRow, KeptAnswer
+from bots_service.ports.records import DatasetRow, IdempotencyKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,18 @@ class DeleteDataset:
     leases: Leases
     at_work: RunsAtWork
 
-    async def __call__(self, name: str, keep: KeptAnswer[None] | None) -> None:
+    async def __call__(self, name: str, idempotency_key: IdempotencyKey | None) -> None:
         """Delete the dataset.
 
         Raises:
             UnknownDatasetError: there is none of that name.
         """
         # To the end even if the caller stops waiting, or what is deleted would stay in memory.
-        await asyncio.shield(self._delete(await self.datasets.get(name), keep))
+        await asyncio.shield(self._delete(await self.datasets.get(name), idempotency_key))
 
-    async def _delete(self, row: DatasetRow, keep: KeptAnswer[None] | None) -> None:
+    async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:
         rows = [run async for run in all_runs(self.runs, row.id)]
-        await self.datasets.delete(row, keep)
+        await self.datasets.delete(row, idempotency_key)
         self.open_datasets.forget(row.name)
         self.at_work.forget(row.name)
         for run in rows:
@@ -53,18 +53,18 @@ class DeleteRun:
     leases: Leases
     at_work: RunsAtWork
 
-    async def __call__(self, dataset: str, run: str, keep: KeptAnswer[None] | None) -> None:
+    async def __call__(self, dataset: str, run: str, idempotency_key: IdempotencyKey | None) -> None:
         """Delete the run.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
         opened = await self.open_runs.fresh(dataset, run)
-        await asyncio.shield(self._delete(opened, keep))
+        await asyncio.shield(self._delete(opened, idempotency_key))
 
-    async def _delete(self, run: OpenRun, keep: KeptAnswer[None] | None) -> None:
+    async def _delete(self, run: OpenRun, idempotency_key: IdempotencyKey | None) -> None:
         row = run.row
-        await self.runs.delete(row, keep)
+        await self.runs.delete(row, idempotency_key)
         self.open_runs.forget(row)
         self.at_work.forget(run.dataset.row.name, row.name)
         await self.states.delete(row)

@@ -1,9 +1,11 @@
 """Describe datasets and runs as they stand."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from bots_service.core.outlook import advice
-from bots_service.core.state import RunState
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.state import RunState, Totals
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.ports.catalog import Datasets, Runs
@@ -33,21 +35,51 @@ class ListDatasets:
 
 @dataclass(frozen=True, slots=True)
 class RunDescription:
-    """A run as it stands.
+    """A run as it stands, in plain values.
 
+    settings: those in use; epoch, seq, step: of its newest state.
+    estimates: what the belief estimates about the model in training, by name.
+    rollouts_per_task: in use: the setting, or learned from what was reported; None before the first report.
+    pending: tasks with evidence in the open step.
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
-    estimates: what the belief estimates about the model in training, by name.
     advice: what to know about the run, in sentences.
     """
 
     dataset: str
     row: RunRow
-    state: RunState
+    settings: RunSettings
+    epoch: int
+    seq: int
+    step: int
+    capability: float | None
+    estimates: dict[str, float]
+    rollouts_per_task: float | None
+    pending: int
+    totals: Totals
     leased: int
     degraded: bool
-    estimates: dict[str, float]
     advice: tuple[str, ...]
+
+    @classmethod
+    def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
+        """Return the description of a run in a state."""
+        return cls(
+            dataset=run.dataset.row.name,
+            row=run.row,
+            settings=state.settings,
+            epoch=state.epoch,
+            seq=state.seq,
+            step=state.step,
+            capability=state.belief.capability,
+            estimates=state.belief.estimates(run.dataset.pool),
+            rollouts_per_task=state.rollouts_per_task,
+            pending=state.open_step.tasks,
+            totals=state.totals,
+            leased=leased,
+            degraded=degraded,
+            advice=advice(state, run.dataset.pool),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +104,7 @@ class DescribeRun:
         """Return an open run as it stands."""
         newest = await self.catch_up.newest_or_known(run)
         leased = await self.leases.leased(run.row)
-        state, dataset = newest.state, run.dataset
-        return RunDescription(
-            dataset=dataset.row.name,
-            row=run.row,
-            state=state,
-            leased=len(leased),
-            degraded=newest.degraded,
-            estimates=state.belief.estimates(dataset.pool),
-            advice=advice(state, dataset.pool),
-        )
+        return RunDescription.of(run, newest.state, leased=len(leased), degraded=newest.degraded)
 
     async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
         """Return up to `limit` runs by name, beginning behind `after`.

@@ -1,7 +1,7 @@
 """POST an import: put a dataset with its runs, or one run, back as an export wrote it. All of it, or nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from bots_service.errors import (
 from bots_service.ports.backup import Imported, Imports
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.records import DatasetFacts, DatasetRow, KeptAnswer
+from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey
 from bots_service.usecases.backup_format import (
     DatasetPart,
     EntriesPart,
@@ -35,9 +35,7 @@ from bots_service.usecases.backup_format import (
     read_parts,
 )
 from bots_service.usecases.check_backup import CheckedRun
-from bots_service.usecases.import_dataset import open_stage
-
-Keep = Callable[[], KeptAnswer[Imported] | None]
+from bots_service.usecases.import_dataset import KeyOfUpload, open_stage
 
 
 @dataclass(slots=True)
@@ -63,13 +61,18 @@ class ImportBackup:
     tell_replicas: TellReplicas
 
     async def __call__(
-        self, chunks: AsyncIterator[bytes], keep: Keep, *, dataset: str | None = None, run: str | None = None
+        self,
+        chunks: AsyncIterator[bytes],
+        idempotency_key: KeyOfUpload,
+        *,
+        dataset: str | None = None,
+        run: str | None = None,
     ) -> Imported:
         """Return what was made.
 
         Args:
             chunks: the backup.
-            keep: called once all of it came: only then is the request's fingerprint known.
+            idempotency_key: called once all of it came: only then is the request's fingerprint known.
             dataset: the name to import it under; None: its own.
             run: likewise, of a backup of one run.
 
@@ -99,7 +102,7 @@ class ImportBackup:
                 async for part in parts:
                     await self._stage(arriving, part)
                 _finish_run(arriving)
-                return await asyncio.shield(self._finish(arriving, name, run, target, keep()))
+                return await asyncio.shield(self._finish(arriving, name, run, target, idempotency_key()))
             except DamagedStateError as error:
                 raise InvalidBackupError(f"the backup is inconsistent: {error}") from error
             except InvalidTasksError as error:
@@ -162,7 +165,7 @@ class ImportBackup:
         name: str,
         run: str | None,
         target: DatasetRow | None,
-        keep: KeptAnswer[Imported] | None,
+        idempotency_key: IdempotencyKey | None,
     ) -> Imported:
         begin, stage = arriving.begin, arriving.stage
         uids = {run_id: checked.run.uid for run_id, checked in arriving.runs.items()}
@@ -174,7 +177,7 @@ class ImportBackup:
                 )
             await self._forget(arriving)
             imported = await self.imports.finish_dataset(
-                name, stage, (begin.facts, begin.version, begin.created_at), uids, keep
+                name, stage, (begin.facts, begin.version, begin.created_at), uids, idempotency_key
             )
             await self.tell_replicas.of_new(imported.dataset)
             return imported
@@ -182,7 +185,7 @@ class ImportBackup:
             raise InvalidBackupError(f"the backup of one run holds {len(uids)}")
         (checked,) = arriving.runs.values()
         await self._forget(arriving)
-        imported = await self.imports.finish_run(target, run or checked.run.name, stage, uids, keep)
+        imported = await self.imports.finish_run(target, run or checked.run.name, stage, uids, idempotency_key)
         if imported.replaced is not None:
             self.open_runs.forget(imported.replaced)
         for made in imported.runs:

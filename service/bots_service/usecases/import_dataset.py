@@ -11,14 +11,14 @@ import structlog
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.engine.open_runs import OpenDatasets
 from bots_service.engine.replicas import TellReplicas
-from bots_service.errors import DatasetExistsError, StorageUnavailableError, UnknownDatasetError
+from bots_service.errors import StorageUnavailableError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.keys import EVERY_DATASET
-from bots_service.ports.records import DatasetRow, KeptAnswer, TaskBlock
+from bots_service.ports.records import CreateDatasetResult, IdempotencyKey, TaskBlock
 
 log = structlog.get_logger(__name__)
 
-Keep = Callable[[], KeptAnswer[DatasetRow] | None]
+KeyOfUpload = Callable[[], IdempotencyKey | None]  # called once all came: only then is the fingerprint known
 
 
 @asynccontextmanager
@@ -50,17 +50,17 @@ class ImportDataset:
         name: str,
         header: DatasetHeader,
         blocks: AsyncIterator[TaskBlock],
-        keep: Keep,
+        idempotency_key: KeyOfUpload,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> tuple[DatasetRow, bool]:
+    ) -> CreateDatasetResult:
         """Return the dataset, and whether it is new.
 
         Args:
             name: its name.
             header: what was said before the tasks.
             blocks: the tasks.
-            keep: called once all blocks came: only then is the request's fingerprint known.
+            idempotency_key: called once all blocks came: only then is the request's fingerprint known.
             within: patterns of names that the caller's key reaches.
 
         Raises:
@@ -74,23 +74,8 @@ class ImportDataset:
                 await asyncio.to_thread(builder.add, block)
                 await self.datasets.add_block(stage, block)
             facts, ids, pool = await asyncio.to_thread(builder.build)
-            standing = await self._standing(name)
-            if standing is None:
-                try:
-                    row = await self.datasets.create(name, stage, facts, keep(), within=within)
-                    self.open_datasets.keep(opened(row, ids, pool, np.empty(0, np.int32)))
-                    await asyncio.shield(self.tell_replicas.of_new(row))
-                    return row, True
-                except DatasetExistsError:  # many workers that begin with the same import do so at the same time
-                    standing = await self.datasets.get(name)
-            if standing.facts.digest != facts.digest:
-                raise DatasetExistsError(
-                    f"dataset {name!r} exists with other content; delete it or choose another name"
-                )
-            return standing, False
-
-    async def _standing(self, name: str) -> DatasetRow | None:
-        try:
-            return await self.datasets.get(name)
-        except UnknownDatasetError:
-            return None
+            result = await self.datasets.create(name, stage, facts, idempotency_key(), within=within)
+            if result.created:
+                self.open_datasets.keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
+                await asyncio.shield(self.tell_replicas.of_new(result.row))
+            return result

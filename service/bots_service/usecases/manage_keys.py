@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bots_service.errors import Flaw, InvalidApiKeyError
 from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, Scope
-from bots_service.ports.records import KeptAnswer
+from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.authenticate import KnownKeys, digest_of
 
 
@@ -50,12 +50,14 @@ class CreateKey:
     known: KnownKeys
     clock: Callable[[], float] = time.time
 
-    async def __call__(self, wish: NewKey, keep: KeptAnswer[KeyRow] | None, *, by_anybody: bool) -> tuple[KeyRow, str]:
+    async def __call__(
+        self, wish: NewKey, idempotency_key: IdempotencyKey | None, *, by_anybody: bool
+    ) -> tuple[KeyRow, str]:
         """Return what is kept of the new key, and the key.
 
         Args:
             wish: what it shall be good for.
-            keep: keeps the answer.
+            idempotency_key: keeps the row.
             by_anybody: no keys guarded the service when it was asked for.
 
         Raises:
@@ -80,11 +82,11 @@ class CreateKey:
             expires_at=None if wish.expires_in_s is None else now + wish.expires_in_s,
         )
         # To the end even if the caller stops waiting, or this process would go on as if there were no key.
-        await asyncio.shield(self._add(row, by_anybody, keep))
+        await asyncio.shield(self._add(row, by_anybody, idempotency_key))
         return row, key
 
-    async def _add(self, row: KeyRow, first: bool, keep: KeptAnswer[KeyRow] | None) -> None:
-        await self.keys.add(row, first=first, keep=keep)
+    async def _add(self, row: KeyRow, first: bool, idempotency_key: IdempotencyKey | None) -> None:
+        await self.keys.add(row, first=first, idempotency_key=idempotency_key)
         await self.known.learn(row)
 
 
@@ -95,14 +97,14 @@ class RevokeKey:
     keys: Keys
     known: KnownKeys
 
-    async def __call__(self, key_id: str, keep: KeptAnswer[None] | None) -> None:
+    async def __call__(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
         """Revoke the key; one that is revoked already stays so.
 
         Raises:
             UnknownApiKeyError: there never was one of this id.
         """
-        await asyncio.shield(self._revoke(key_id, keep))
+        await asyncio.shield(self._revoke(key_id, idempotency_key))
 
-    async def _revoke(self, key_id: str, keep: KeptAnswer[None] | None) -> None:
-        await self.keys.revoke(key_id, keep)
+    async def _revoke(self, key_id: str, idempotency_key: IdempotencyKey | None) -> None:
+        await self.keys.revoke(key_id, idempotency_key)
         await self.known.forget(key_id)

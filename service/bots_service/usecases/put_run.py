@@ -1,20 +1,20 @@
 """PUT a run: create it, on its own or forked from another, or replace the settings of an empty one."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
-from bots_service.core.outlook import advice
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, fresh_state, nothing_open
 from bots_service.engine.catch_up import CatchUp
-from bots_service.engine.open_runs import OpenDatasets, OpenRuns
+from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.errors import RunHasHistoryError, UnknownRunError
-from bots_service.ports.catalog import Runs
+from bots_service.ports.catalog import Answers, Runs
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.records import KeptAnswer, OpenDataset, Parent, RunPut, RunRow
+from bots_service.ports.records import IdempotencyKey, OpenDataset, Parent, RunPut, RunRow
 from bots_service.usecases.change_run import require_fixed
 from bots_service.usecases.describe import DescribeRun, RunDescription
 
@@ -29,6 +29,13 @@ class ForkFrom:
     step: int | None = None
 
 
+class PutRunResult(NamedTuple):
+    """A run, and what a PUT did to it."""
+
+    run: RunDescription
+    put: RunPut
+
+
 @dataclass(frozen=True, slots=True)
 class PutRun:
     """Create a run, or replace the settings of one whose journal is empty."""
@@ -39,6 +46,7 @@ class PutRun:
     catch_up: CatchUp
     states: States
     leases: Leases
+    answers: Answers
     describe: DescribeRun
 
     async def __call__(
@@ -47,8 +55,8 @@ class PutRun:
         name: str,
         values: dict[str, Any],
         fork: ForkFrom | None,
-        keep: KeptAnswer[tuple[RunDescription, RunPut]] | None,
-    ) -> tuple[RunDescription, RunPut]:
+        idempotency_key: IdempotencyKey | None,
+    ) -> PutRunResult:
         """Return the run, and what was done to it.
 
         Args:
@@ -56,12 +64,13 @@ class PutRun:
             name: its own.
             values: settings that differ from the defaults, or from the parent's.
             fork: where it starts; None for an empty journal.
-            keep: keeps the answer of a write that changed something.
+            idempotency_key: keeps the result.
 
         Raises:
             UnknownDatasetError, UnknownRunError, UnknownStepError: dataset, parent, or the parent's step.
             InvalidSettingsError: a setting is out of range.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
+            KeyReusedError: the key came with another request before.
         """
         opened = await self.open_datasets.fresh(dataset)
         if fork is None:
@@ -70,17 +79,24 @@ class PutRun:
         else:
             begin, forked = await self._fork(opened, fork, values)
             settings = begin.settings
+
+        def result_of(row: RunRow, put: RunPut) -> PutRunResult:
+            # Nobody has leased its tasks yet, and no replica can know a newer state.
+            state = replace(begin, seq=row.head, epoch=row.epoch)
+            return PutRunResult(RunDescription.of(OpenRun(opened, row), state, leased=0, degraded=False), put)
+
         try:
             # To the end even if the caller stops waiting, or what is replaced would stay in memory.
-            row, put = await asyncio.shield(self._put(opened, name, settings, forked, _kept(keep, opened, begin)))
+            row, put = await asyncio.shield(self._put(opened, name, settings, forked, idempotency_key, result_of))
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
-            if fork is None and standing.state.settings == settings:
-                return standing, RunPut.UNCHANGED
-            raise
-        if put is RunPut.UNCHANGED:
-            return await self.describe(dataset, name), put
-        return _fresh(opened, row, begin), put  # what was kept, to the byte
+            if fork is not None or standing.settings != settings:
+                raise
+        else:
+            if put is not RunPut.UNCHANGED:
+                return result_of(row, put)
+            standing = await self.describe(dataset, name)
+        return await self.answers.keep(idempotency_key, PutRunResult(standing, RunPut.UNCHANGED))
 
     async def _put(
         self,
@@ -88,10 +104,13 @@ class PutRun:
         name: str,
         settings: RunSettings,
         fork: Start | None,
-        keep: KeptAnswer[tuple[RunRow, RunPut]] | None,
+        idempotency_key: IdempotencyKey | None,
+        result_of: Callable[[RunRow, RunPut], PutRunResult],
     ) -> tuple[RunRow, RunPut]:
         before = await self._standing(opened.row.id, name)
-        row, put = await self.runs.put(opened.row.id, name, settings, fork=fork, keep=keep)
+        row, put = await self.runs.put(
+            opened.row.id, name, settings, fork=fork, idempotency_key=idempotency_key, result_of=result_of
+        )
         self.open_runs.forget(row)
         if before is not None and before.uid == row.uid:
             return row, put
@@ -117,31 +136,3 @@ class PutRun:
         blob = await asyncio.to_thread(encode_state, begin)
         entry = Fork(fork.run, state.seq, blob)
         return begin, (Parent(fork.run, state.step, state.seq), entry, opened.pool.profiles)
-
-
-def _kept(
-    keep: KeptAnswer[tuple[RunDescription, RunPut]] | None, opened: OpenDataset, begin: RunState
-) -> KeptAnswer[tuple[RunRow, RunPut]] | None:
-    """Return what keeps the description of a run that was changed; an unchanged one is described after the write."""
-    if keep is None:
-        return None
-
-    def render(written: tuple[RunRow, RunPut]) -> tuple[int, bytes] | None:
-        row, put = written
-        return None if put is RunPut.UNCHANGED else keep.render((_fresh(opened, row, begin), put))
-
-    return KeptAnswer(keep.scope, keep.key, render)
-
-
-def _fresh(opened: OpenDataset, row: RunRow, begin: RunState) -> RunDescription:
-    """Return a run as it begins: nobody has leased its tasks, and no replica can know a newer state."""
-    state = replace(begin, seq=row.head, epoch=row.epoch)
-    return RunDescription(
-        dataset=opened.row.name,
-        row=row,
-        state=state,
-        leased=0,
-        degraded=False,
-        estimates=state.belief.estimates(opened.pool),
-        advice=advice(state, opened.pool),
-    )

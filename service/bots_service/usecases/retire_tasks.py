@@ -11,7 +11,7 @@ from bots_service.engine.open_runs import OpenDatasets
 from bots_service.engine.replicas import TellReplicas
 from bots_service.errors import BusyError, Flaw, InvalidTasksError
 from bots_service.ports.catalog import Datasets
-from bots_service.ports.records import DatasetRow, KeptAnswer, OpenDataset
+from bots_service.ports.records import DatasetRow, IdempotencyKey, OpenDataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class RetireTasks:
     open_datasets: OpenDatasets
     tell_replicas: TellReplicas
 
-    async def __call__(self, name: str, ids: list[str], keep: KeptAnswer[DatasetRow] | None) -> DatasetRow:
+    async def __call__(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
         """Return the dataset without these tasks.
 
         Raises:
@@ -36,12 +36,12 @@ class RetireTasks:
         if flaws:
             raise InvalidTasksError(f"dataset {name!r} has no such tasks", tuple(flaws[:20]))
         # To the end even if the caller stops waiting, or these tasks would be handed out on.
-        return await asyncio.shield(self._retire(dataset, frozen(np.unique(tasks)), keep))
+        return await asyncio.shield(self._retire(dataset, frozen(np.unique(tasks)), idempotency_key))
 
-    async def _retire(self, dataset: OpenDataset, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None) -> DatasetRow:
+    async def _retire(self, dataset: OpenDataset, tasks: Tasks, idempotency_key: IdempotencyKey | None) -> DatasetRow:
         retired = np.union1d(dataset.pool.retired, tasks).astype(np.int32)
         try:
-            row = await self.datasets.retire(dataset.row, tasks, keep)
+            row = await self.datasets.retire(dataset.row, tasks, idempotency_key)
         except BusyError:
             self.open_datasets.forget(dataset.row.name)
             raise

@@ -22,7 +22,7 @@ SMALL = Capacity(tasks=10, datasets=3, datasets_per_key=2, runs=3)
 
 async def make(stores: Stores, name: str, within: tuple[str, ...] = ALL) -> DatasetRow:
     datasets = SqlDatasets(stores.database, SMALL)
-    return await datasets.create(name, await datasets.stage(), made.facts(0), within=within)
+    return (await datasets.create(name, await datasets.stage(), made.facts(0), within=within)).row
 
 
 async def made_of(attempts: Iterable[Awaitable[Any]]) -> int:
@@ -53,7 +53,7 @@ class CapacityContract:
             LimitReachedError, match=r"too many tasks: 11, and a dataset can have 10 \(BOTS_MAX_TASKS\)"
         ):
             await datasets.add_block(stage, made.block(10, 1))
-        row = await datasets.create("full", stage, made.facts(10))
+        row, _ = await datasets.create("full", stage, made.facts(10))
 
         with pytest.raises(LimitReachedError, match="BOTS_MAX_TASKS"):
             await datasets.append(row, await datasets.stage(), made.facts(11))

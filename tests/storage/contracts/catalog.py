@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,15 +11,31 @@ from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
     BusyError,
+    DamagedStateError,
     DatasetExistsError,
     KeyReusedError,
     RunHasHistoryError,
     UnknownDatasetError,
     UnknownRunError,
 )
-from bots_service.ports.records import Answer, IdempotencyKey, KeptAnswer, Parent, RunPut, TaskBlock
+from bots_service.ports.records import (
+    Answer,
+    CreateDatasetResult,
+    DatasetRow,
+    Parent,
+    RunPut,
+    RunRow,
+    TaskBlock,
+)
 from tests.storage import made
 from tests.storage.made import Stores
+
+
+class KeptPut(NamedTuple):
+    """What is kept of a PUT here."""
+
+    row: RunRow
+    put: RunPut
 
 
 async def tasks_of(stores: Stores, dataset_id: int) -> list[TaskBlock]:
@@ -32,7 +48,8 @@ class DatasetsContract:
         blocks = [made.block(0, 7), made.block(7, 1), made.block(8, 5)]
         for block in blocks:
             await stores.datasets.add_block(stage, block)
-        row = await stores.datasets.create("guru", stage, made.facts(13))
+        row, created = await stores.datasets.create("guru", stage, made.facts(13))
+        assert created
         assert row == await stores.datasets.get("guru")
         assert (row.facts, row.retired, row.live) == (made.facts(13), 0, 13)
         read = await tasks_of(stores, row.id)
@@ -43,7 +60,7 @@ class DatasetsContract:
     async def test_a_dataset_without_reference_models_reads_back(self, stores: Stores):
         stage = await stores.datasets.stage()
         await stores.datasets.add_block(stage, TaskBlock(["a", "b"], np.empty((2, 0)), [(), ("x",)]))
-        row = await stores.datasets.create("plain", stage, made.facts(2))
+        row, _ = await stores.datasets.create("plain", stage, made.facts(2))
         (block,) = await tasks_of(stores, row.id)
         assert (block.ids, block.tags, block.references.shape) == (["a", "b"], [(), ("x",)], (2, 0))
 
@@ -66,9 +83,17 @@ class DatasetsContract:
     async def test_a_name_is_taken_once_even_by_callers_at_the_same_time(self, stores: Stores):
         stages = [await stores.datasets.stage() for _ in range(5)]
         made_rows = await asyncio.gather(
-            *(stores.datasets.create("guru", stage, made.facts(0)) for stage in stages), return_exceptions=True
+            *(stores.datasets.create("guru", stage, made.facts(stage)) for stage in stages), return_exceptions=True
         )
         assert sum(isinstance(row, DatasetExistsError) for row in made_rows) == 4
+
+    async def test_of_callers_that_create_the_same_dataset_at_the_same_time_one_does_and_all_get_it(
+        self, stores: Stores
+    ):
+        stages = [await stores.datasets.stage() for _ in range(5)]
+        results = await asyncio.gather(*(stores.datasets.create("guru", stage, made.facts(0)) for stage in stages))
+        row = await stores.datasets.get("guru")
+        assert sorted(results, key=lambda result: result.created) == [(row, False)] * 4 + [(row, True)]
 
     async def test_datasets_come_in_pages_by_name(self, stores: Stores):
         rows = [await made.dataset(stores) for _ in range(5)]
@@ -82,7 +107,8 @@ class DatasetsContract:
         stage = await stores.datasets.stage()
         for start in (4, 6):
             await stores.datasets.add_block(stage, made.block(start, 2))
-        grown = await stores.datasets.append(row, stage, made.facts(8))
+        grown, added = await stores.datasets.append(row, stage, made.facts(8))
+        assert added == 4
         assert grown == replace(row, version=row.version + 1, facts=made.facts(8))
         ids = [task for block in await tasks_of(stores, row.id) for task in block.ids]
         assert ids == [f"task-{task}" for task in range(8)]
@@ -187,51 +213,74 @@ class RunsContract:
 
 
 class AnswersContract:
-    async def test_the_answer_of_a_write_is_kept_with_it(self, stores: Stores):
+    async def test_what_a_write_came_to_is_kept_with_it(self, stores: Stores):
         row = await made.dataset(stores)
-        assert await stores.answers.find("PUT /it", "k") is None
-        put = await stores.runs.put(row.id, "mine", RunSettings(), keep=made.kept("k"))
-        answer = await stores.answers.find("PUT /it", "k")
-        assert answer is not None
-        assert (answer.fingerprint, answer.status, answer.body) == ("same", 201, repr(put).encode())
-        assert await stores.answers.find("PUT /other", "k") is None
+        assert await stores.answers.find("PUT /it", "k", KeptPut) is None
+        put = await stores.runs.put(row.id, "mine", RunSettings(), idempotency_key=made.once("k"), result_of=KeptPut)
+        answer = await stores.answers.find("PUT /it", "k", KeptPut)
+        assert answer == Answer("same", KeptPut(*put))
+        assert await stores.answers.find("PUT /other", "k", KeptPut) is None
 
-    async def test_a_write_that_changed_nothing_keeps_no_answer_where_none_was_made(self, stores: Stores):
+    async def test_a_run_that_stays_as_it_is_keeps_nothing(self, stores: Stores):
         run = await made.run(stores)
-        keep: KeptAnswer[Any] = KeptAnswer("PUT /it", IdempotencyKey("k", "same"), lambda _: None)
-        _, put = await stores.runs.put(run.dataset_id, run.name, run.settings, keep=keep)
+        _, put = await stores.runs.put(run.dataset_id, run.name, run.settings, idempotency_key=made.once("k"))
         assert put is RunPut.UNCHANGED
-        assert await stores.answers.find("PUT /it", "k") is None
+        assert await stores.answers.find("PUT /it", "k", KeptPut) is None
 
-    async def test_of_answers_kept_afterwards_the_first_stays(self, stores: Stores):
-        first, second = Answer("same", 200, b"first"), Answer("same", 200, b"second")
-        assert await stores.answers.keep("PATCH /it", "k", first) == first
-        assert await stores.answers.keep("PATCH /it", "k", second) == first
-        assert await stores.answers.find("PATCH /it", "k") == first
-        assert await stores.answers.keep("PATCH /other", "k", second) == second
+    async def test_of_results_kept_afterwards_the_first_stays(self, stores: Stores):
+        once = made.once("k")
+        first, second = (
+            KeptPut(await made.run(stores), RunPut.UNCHANGED),
+            KeptPut(await made.run(stores), RunPut.CREATED),
+        )
+        assert await stores.answers.keep(once, first) == first
+        assert await stores.answers.keep(once, second) == first
+        assert await stores.answers.find("PUT /it", "k", KeptPut) == Answer("same", first)
+        assert await stores.answers.keep(made.once("k", scope="PUT /other"), second) == second
+        with pytest.raises(KeyReusedError):
+            await stores.answers.keep(made.once("k", fingerprint="other"), first)
+
+    async def test_without_a_key_nothing_is_kept(self, stores: Stores):
+        result = KeptPut(await made.run(stores), RunPut.CREATED)
+        assert await stores.answers.keep(None, result) is result
+
+    async def test_a_kept_result_of_another_kind_is_refused_as_damaged(self, stores: Stores):
+        await stores.answers.keep(made.once("k"), await made.run(stores))
+        with pytest.raises(DamagedStateError):
+            await stores.answers.find("PUT /it", "k", DatasetRow)
 
     async def test_a_write_whose_key_is_known_changes_nothing(self, stores: Stores):
         row = await made.dataset(stores)
-        await stores.runs.put(row.id, "one", RunSettings(), keep=made.kept("k"))
+        await stores.runs.put(row.id, "one", RunSettings(), idempotency_key=made.once("k"))
         with pytest.raises(BusyError):
-            await stores.runs.put(row.id, "two", RunSettings(), keep=made.kept("k"))
+            await stores.runs.put(row.id, "two", RunSettings(), idempotency_key=made.once("k"))
         with pytest.raises(KeyReusedError):
-            await stores.runs.put(row.id, "two", RunSettings(), keep=made.kept("k", fingerprint="other"))
+            await stores.runs.put(row.id, "two", RunSettings(), idempotency_key=made.once("k", fingerprint="other"))
         with pytest.raises(UnknownRunError):
             await stores.runs.get(row.id, "two")
 
     async def test_a_refused_write_keeps_no_answer(self, stores: Stores):
         row = await made.dataset(stores)
         with pytest.raises(DatasetExistsError):
-            await stores.datasets.create(row.name, await stores.datasets.stage(), made.facts(0), made.kept("k"))
-        assert await stores.answers.find("PUT /it", "k") is None
+            await stores.datasets.create(row.name, await stores.datasets.stage(), made.facts(0), made.once("k"))
+        assert await stores.answers.find("PUT /it", "k", CreateDatasetResult) is None
 
-    async def test_every_kind_of_write_keeps_its_answer(self, stores: Stores):
-        stage = await stores.datasets.stage()
-        row = await stores.datasets.create("guru", stage, made.facts(0), made.kept("create"))
-        row = await stores.datasets.append(row, await stores.datasets.stage(), made.facts(0), made.kept("append"))
-        row = await stores.datasets.retire(row, np.array([0], np.int32), made.kept("retire"))
-        await stores.runs.delete(await stores.runs.get(row.id, "default"), made.kept("delete run"))
-        await stores.datasets.delete(row, made.kept("delete"))
-        for key in ("create", "append", "retire", "delete run", "delete"):
-            assert await stores.answers.find("PUT /it", key) is not None
+    async def test_every_kind_of_write_keeps_what_it_came_to(self, stores: Stores):
+        datasets, runs = stores.datasets, stores.runs
+
+        async def require_kept(key: str, result: object) -> None:
+            assert await stores.answers.find("PUT /it", key, type(result)) == Answer("same", result)
+
+        created = await datasets.create("guru", await datasets.stage(), made.facts(0), made.once("create"))
+        await require_kept("create", created)
+        again = await datasets.create("guru", await datasets.stage(), made.facts(0), made.once("create again"))
+        await require_kept("create again", again)
+        assert (created.created, again) == (True, CreateDatasetResult(created.row, created=False))
+        appended = await datasets.append(created.row, await datasets.stage(), made.facts(0), made.once("append"))
+        await require_kept("append", appended)
+        retired = await datasets.retire(appended.row, np.array([0], np.int32), made.once("retire"))
+        await require_kept("retire", retired)
+        await runs.delete(await runs.get(retired.id, "default"), made.once("delete run"))
+        await require_kept("delete run", None)
+        await datasets.delete(retired, made.once("delete"))
+        await require_kept("delete", None)

@@ -266,8 +266,10 @@ class SnapshotsContract:
 
     async def test_the_answer_of_a_save_is_kept(self, stores: Stores):
         run = await made.run(stores)
-        await stores.snapshots.save(run, _snapshot(1), b"state", made.kept("k"))
-        assert await stores.answers.find("PUT /it", "k") is not None
+        saved = await stores.snapshots.save(run, _snapshot(1), b"state", made.once("k"))
+        answer = await stores.answers.find("PUT /it", "k", SnapshotRow)
+        assert answer is not None
+        assert answer.result == saved
 
 
 def _snapshot(seq: int) -> SnapshotRow:

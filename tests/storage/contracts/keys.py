@@ -1,13 +1,15 @@
 """What every Keys does."""
 
 from dataclasses import replace
+from types import NoneType
 
 import pytest
 
 from bots_service.errors import BusyError, KeyReusedError, LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
+from bots_service.ports.records import Answer
 from bots_service.storage.sql.keys import SqlKeys
-from tests.storage.made import Stores, kept
+from tests.storage.made import Stores, once
 
 NOW = 1_800_000_000.25
 
@@ -95,14 +97,15 @@ class KeysContract:
 
     async def test_an_answer_is_kept_with_its_key(self, stores: Stores):
         keys = keys_over(stores)
-        await keys.add(key(0), first=True, keep=kept("once", scope="POST /keys"))
+        await keys.add(key(0), first=True, idempotency_key=once("k", scope="POST /keys"))
 
         with pytest.raises(BusyError):
-            await keys.add(key(1), first=False, keep=kept("once", scope="POST /keys"))
+            await keys.add(key(1), first=False, idempotency_key=once("k", scope="POST /keys"))
         with pytest.raises(KeyReusedError):
-            await keys.add(key(1), first=False, keep=kept("once", scope="POST /keys", fingerprint="other"))
-        await keys.revoke(key(0).id, kept("once", scope="DELETE /keys"))
-        answer = await stores.answers.find("DELETE /keys", "once")
+            await keys.add(key(1), first=False, idempotency_key=once("k", scope="POST /keys", fingerprint="other"))
+        await keys.revoke(key(0).id, once("k", scope="DELETE /keys"))
+        assert await stores.answers.find("POST /keys", "k", KeyRow) == Answer("same", key(0))
+        answer = await stores.answers.find("DELETE /keys", "k", NoneType)
 
         assert answer is not None
         assert len(await keys.after("", 10)) == 1

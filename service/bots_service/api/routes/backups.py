@@ -11,11 +11,11 @@ from starlette.responses import Response, StreamingResponse
 from bots_service.api.app_state import state_of
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, DatasetName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
-from bots_service.api.responses import encode, json_response
+from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.core.checks import NAME
@@ -149,18 +149,15 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
     """Import a dataset with its runs, or one run, as an export wrote it: all of it, or nothing."""
     use_cases, most = use_cases_of(request), state_of(request.app).uploads.max_bytes
-    body, scope = Body(request, {MEDIA_TYPE: most, OCTETS: most}), "POST /imports"
+    body = Body(request, {MEDIA_TYPE: most, OCTETS: most})
 
-    async def act() -> Response:
-        imported = await use_cases.import_backup(
-            body.chunks(),
-            lambda: kept(scope, body, lambda made: (201, encode(ImportResponse.from_imported(made)))),
-            dataset=dataset,
-            run=run,
-        )
+    async def act() -> Imported:
+        return await use_cases.import_backup(body.chunks(), body.idempotency_key, dataset=dataset, run=run)
+
+    def respond(imported: Imported) -> Response:
         return json_response(ImportResponse.from_imported(imported), 201)
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, Imported, act, respond)
 
 
 @router.post(

@@ -1,6 +1,7 @@
 """Datasets: created from an upload, listed, deleted; their tasks appended and retired."""
 
 from datetime import datetime
+from types import NoneType
 from typing import Annotated
 
 import msgspec
@@ -13,19 +14,19 @@ from bots_service.api.app_state import state_of
 from bots_service.api.bodies import JSON, TRAINING_LIMIT, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once, kept, kept_after
+from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
-from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
 from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest
-from bots_service.api.uploads import NDJSON, PARQUET, Count, UploadHeader, header_of, open_tasks, require_models
+from bots_service.api.uploads import NDJSON, PARQUET, UploadHeader, header_of, open_tasks, require_models
 from bots_service.core.checks import MAX_IDS, TaskId
 from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
-from bots_service.ports.records import DatasetRow
+from bots_service.ports.records import AppendTasksResult, CreateDatasetResult, DatasetRow
 
 router = guarded_router(tags=["datasets"])
 
@@ -155,24 +156,19 @@ async def put_dataset(
     """Create a dataset, with its run `default`, from JSON, NDJSON (one task a line) or Parquet."""
     use_cases = use_cases_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
-    scope = f"PUT /datasets/{dataset}"
 
-    async def act() -> Response:
+    async def act() -> CreateDatasetResult:
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks) as file:
             header = header_of(file.header, UploadHeader(tuple(reference_model), description))
             blocks = file.blocks(len(header.reference_models))
-            row, created = await use_cases.import_dataset(
-                dataset,
-                header,
-                blocks,
-                lambda: kept(scope, body, lambda row: (201, encode(Dataset.from_row(row)))),
-                within=caller_of(request).datasets,
+            return await use_cases.import_dataset(
+                dataset, header, blocks, body.idempotency_key, within=caller_of(request).datasets
             )
-        if created:
-            return json_response(Dataset.from_row(row), 201)
-        return await kept_after(use_cases.answers, scope, body, 200, encode(Dataset.from_row(row)))
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    def respond(result: CreateDatasetResult) -> Response:
+        return json_response(Dataset.from_row(result.row), 201 if result.created else 200)
+
+    return await answered_once(use_cases.answers, body, CreateDatasetResult, act, respond)
 
 
 @router.get(
@@ -216,13 +212,12 @@ async def get_dataset(request: Request, dataset: DatasetName) -> Response:
 async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
     """Delete a dataset with its runs, journals and snapshots."""
     use_cases = use_cases_of(request)
-    scope, body = f"DELETE /datasets/{dataset}", NoBody(request)
+    body = NoBody(request)
 
-    async def act() -> Response:
-        await use_cases.delete_dataset(dataset, kept(scope, body, lambda _: (204, b"")))
-        return Response(status_code=204)
+    async def act() -> None:
+        await use_cases.delete_dataset(dataset, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, NoneType, act, no_content)
 
 
 @router.post(
@@ -240,23 +235,17 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     """Append tasks to a dataset. Beliefs about its other tasks stay as they are."""
     use_cases = use_cases_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
-    scope, count = f"POST /datasets/{dataset}/tasks", Count()
 
-    def answer(row: DatasetRow) -> AppendResponse:
-        return AppendResponse(row.name, count.tasks, row.live)
-
-    async def act() -> Response:
+    async def act() -> AppendTasksResult:
         models = (await use_cases.datasets.get(dataset)).facts.reference_models
         async with open_tasks(body, max_tasks=state_of(request.app).uploads.max_tasks, append=True) as file:
             require_models(file.header, models)
-            row = await use_cases.append_tasks(
-                dataset,
-                count.through(file.blocks(len(models))),
-                lambda: kept(scope, body, lambda row: (200, encode(answer(row)))),
-            )
-        return json_response(answer(row))
+            return await use_cases.append_tasks(dataset, file.blocks(len(models)), body.idempotency_key)
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    def respond(result: AppendTasksResult) -> Response:
+        return json_response(AppendResponse(result.row.name, result.added, result.row.live))
+
+    return await answered_once(use_cases.answers, body, AppendTasksResult, act, respond)
 
 
 @router.delete(
@@ -274,14 +263,12 @@ async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
     """Retire tasks: they are not selected again, and what is known of them stays."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
-    scope = f"DELETE /datasets/{dataset}/tasks"
     ids = decode_plain(_RETIRE, await body.whole()).ids
 
-    def answer(row: DatasetRow) -> RetireResponse:
-        return RetireResponse(row.name, row.retired, row.live)
+    async def act() -> DatasetRow:
+        return await use_cases.retire_tasks(dataset, ids, body.idempotency_key())
 
-    async def act() -> Response:
-        row = await use_cases.retire_tasks(dataset, ids, kept(scope, body, lambda row: (200, encode(answer(row)))))
-        return json_response(answer(row))
+    def respond(row: DatasetRow) -> Response:
+        return json_response(RetireResponse(row.name, row.retired, row.live))
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, DatasetRow, act, respond)

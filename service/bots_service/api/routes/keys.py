@@ -1,6 +1,7 @@
 """API keys: made, listed, revoked, by an administrator of every dataset; and told of to whoever has one."""
 
 from datetime import datetime
+from types import NoneType
 from typing import Annotated
 
 import msgspec
@@ -12,11 +13,11 @@ from starlette.responses import Response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of, whole
 from bots_service.api.problems import BODY, EVERY, ONCE, documented
-from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router, tell_audit
 from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
@@ -215,17 +216,19 @@ async def create_key(request: Request) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_CREATE, await body.whole()).new_key()
+    key = None  # told once: a retry does not get it
 
-    def without_key(row: KeyRow) -> tuple[int, bytes]:
-        return 201, encode(NewApiKey.with_key(row, None))
-
-    async def act() -> Response:
-        keep = kept("POST /keys", body, without_key)
-        row, key = await use_cases.create_key(wanted, keep, by_anybody=caller_of(request).key is None)
+    async def act() -> KeyRow:
+        nonlocal key
+        is_open = caller_of(request).key is None
+        row, key = await use_cases.create_key(wanted, body.idempotency_key(), by_anybody=is_open)
         tell_audit(request, made=row.id)
+        return row
+
+    def respond(row: KeyRow) -> Response:
         return json_response(NewApiKey.with_key(row, key), 201)
 
-    return await answered_once(use_cases.answers, "POST /keys", body, act)
+    return await answered_once(use_cases.answers, body, KeyRow, act, respond)
 
 
 @router.get(
@@ -256,13 +259,12 @@ async def list_keys(request: Request, limit: Limit = 100, cursor: Cursor = None)
 async def revoke_key(request: Request, key_id: KeyId) -> Response:
     """Revoke a key. Every replica refuses it within 5 seconds."""
     use_cases = use_cases_of(request)
-    scope, body = f"DELETE /keys/{key_id}", NoBody(request)
+    body = NoBody(request)
 
-    async def act() -> Response:
-        await use_cases.revoke_key(key_id, kept(scope, body, lambda _: (204, b"")))
-        return Response(status_code=204)
+    async def act() -> None:
+        await use_cases.revoke_key(key_id, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, NoneType, act, no_content)
 
 
 @router.get("/whoami", summary="Show the caller", response_class=Response, responses=answers_with(EXAMPLE_CALLER))

@@ -1,6 +1,7 @@
 """Runs: created, read, changed, rewound, deleted; and the tasks that they have in flight."""
 
 from datetime import datetime
+from types import NoneType
 from typing import Annotated, Any
 
 import msgspec
@@ -12,11 +13,11 @@ from starlette.responses import Response
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body, NoBody
 from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
-from bots_service.api.idempotency import answered_once, kept, kept_after
+from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.checks import Name
 from bots_service.core.run_settings import CapabilityRule, RunSettings, StrategyName
@@ -24,8 +25,9 @@ from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import Parent, RunPut
+from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.put_run import ForkFrom, PutRunResult
 from bots_service.usecases.read_run import TOLD, LeaseGroup
 
 router = guarded_router(tags=["runs"])
@@ -127,24 +129,23 @@ class Run(Struct, frozen=True):
     @classmethod
     def from_description(cls, run: RunDescription) -> "Run":
         """Return the answer for a run."""
-        row, state = run.row, run.state
         return cls(
             dataset=run.dataset,
-            run=row.name,
-            settings=state.settings,
-            epoch=state.epoch,
-            step=state.step,
-            seq=state.seq,
-            capability=state.belief.capability,
+            run=run.row.name,
+            settings=run.settings,
+            epoch=run.epoch,
+            step=run.step,
+            seq=run.seq,
+            capability=run.capability,
             estimates=run.estimates,
-            rollouts_per_task=state.rollouts_per_task,
-            pending=state.open_step.tasks,
+            rollouts_per_task=run.rollouts_per_task,
+            pending=run.pending,
             leased=run.leased,
             degraded=run.degraded,
-            totals=state.totals,
+            totals=run.totals,
             advice=run.advice,
-            forked_from=row.parent,
-            created_at=moment(row.created_at),
+            forked_from=run.row.parent,
+            created_at=moment(run.row.created_at),
         )
 
 
@@ -230,21 +231,15 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     """Create a run, on its own or forked from another, or replace the settings of one whose journal is empty."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
-    scope = f"PUT /datasets/{dataset}/runs/{run}"
     wanted = decode_plain(_PUT, await body.whole())
 
-    async def act() -> Response:
-        keep = kept(scope, body, rendered)
-        put = await use_cases.put_run(dataset, run, wanted.given(), wanted.fork_from(), keep)
-        return await kept_after(use_cases.answers, scope, body, *rendered(put))
+    async def act() -> PutRunResult:
+        return await use_cases.put_run(dataset, run, wanted.given(), wanted.fork_from(), body.idempotency_key())
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    def respond(result: PutRunResult) -> Response:
+        return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)
 
-
-def rendered(written: tuple[RunDescription, RunPut]) -> tuple[int, bytes]:
-    """Return status and body of the answer to a PUT of a run."""
-    described, put = written
-    return 201 if put is RunPut.CREATED else 200, encode(Run.from_description(described))
+    return await answered_once(use_cases.answers, body, PutRunResult, act, respond)
 
 
 @router.get(
@@ -288,16 +283,17 @@ async def change_settings(request: Request, dataset: DatasetName, run: RunName) 
     """Change settings from the next step on; written to the journal. The prior is fixed."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
-    scope = f"PATCH /datasets/{dataset}/runs/{run}"
     values = decode_plain(_PATCH, await body.whole()).given()
 
-    async def act() -> Response:
-        described, again = await use_cases.change_settings(dataset, run, values, body.idempotency_key())
-        return await kept_after(
-            use_cases.answers, scope, body, 200, encode(Run.from_description(described)), replayed=again
-        )
+    async def act() -> ChangeRunResult:
+        return await use_cases.change_settings(dataset, run, values, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
+
+
+def changed_response(result: ChangeRunResult) -> Response:
+    """Return the answer to a change of a run."""
+    return json_response(Run.from_description(result.run), replayed=result.duplicate)
 
 
 @router.post(
@@ -312,16 +308,12 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
-    scope = f"POST /datasets/{dataset}/runs/{run}/rewind"
     step = decode_plain(_REWIND, await body.whole()).step
 
-    async def act() -> Response:
-        described, again = await use_cases.rewind_run(dataset, run, step, body.idempotency_key())
-        return await kept_after(
-            use_cases.answers, scope, body, 200, encode(Run.from_description(described)), replayed=again
-        )
+    async def act() -> ChangeRunResult:
+        return await use_cases.rewind_run(dataset, run, step, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
 
 
 @router.delete(
@@ -336,13 +328,12 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
     use_cases = use_cases_of(request)
-    scope, body = f"DELETE /datasets/{dataset}/runs/{run}", NoBody(request)
+    body = NoBody(request)
 
-    async def act() -> Response:
-        await use_cases.delete_run(dataset, run, kept(scope, body, lambda _: (204, b"")))
-        return Response(status_code=204)
+    async def act() -> None:
+        await use_cases.delete_run(dataset, run, body.idempotency_key())
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, NoneType, act, no_content)
 
 
 @router.get(

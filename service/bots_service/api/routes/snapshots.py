@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from bots_service.api.bodies import NoBody
 from bots_service.api.cursors import AfterNumber, read_cursor, write_cursor
-from bots_service.api.idempotency import answered_once, kept
+from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import EVERY, ONCE, RUN, documented
-from bots_service.api.responses import EXAMPLE_TIME, encode, json_response, moment
+from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import SnapshotRow
@@ -65,15 +65,15 @@ EXAMPLE = Snapshot(12, 0, 12, 240_128, "5f2c9a01d4e65f2c9a01d4e65f2c9a01", EXAMP
 async def take_snapshot(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Store the run's present state. The thinning of automatic snapshots does not remove it."""
     use_cases = use_cases_of(request)
-    scope, body = f"POST /datasets/{dataset}/runs/{run}/snapshots", NoBody(request)
+    body = NoBody(request)
 
-    async def act() -> Response:
-        row = await use_cases.take_snapshot(
-            dataset, run, kept(scope, body, lambda row: (201, encode(Snapshot.from_row(row))))
-        )
+    async def act() -> SnapshotRow:
+        return await use_cases.take_snapshot(dataset, run, body.idempotency_key())
+
+    def respond(row: SnapshotRow) -> Response:
         return json_response(Snapshot.from_row(row), 201)
 
-    return await answered_once(use_cases.answers, scope, body, act)
+    return await answered_once(use_cases.answers, body, SnapshotRow, act, respond)
 
 
 @router.get(

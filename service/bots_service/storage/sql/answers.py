@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from typing import Any, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Insert, Table, bindparam, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bots_service.errors import BusyError, KeyReusedError
-from bots_service.ports.records import Answer, KeptAnswer
-from bots_service.storage.sql.database import Database, Job
+from bots_service.errors import BusyError, DamagedStateError, KeyReusedError
+from bots_service.ports.records import Answer, IdempotencyKey
+from bots_service.storage.sql.database import Database, Job, SqlRow
 from bots_service.storage.sql.tables import answers
 
 
@@ -27,67 +29,92 @@ def _statement(product: str, table: Table) -> Insert:
 
 Value = TypeVar("Value")
 
-_FIND = select(answers.c.fingerprint, answers.c.status, answers.c.body).where(
+_FIND = select(answers.c.fingerprint, answers.c.result).where(
     answers.c.scope == bindparam("scope"), answers.c.key == bindparam("key")
 )
 _INSERT = insert(answers)
 
 
 class SqlAnswers:
-    """An Answers."""
+    """An Answers. Results are kept as JSON."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         """Keep answers in a database; `clock` gives seconds since 1970, UTC."""
         self._database = database
         self._clock = clock
 
-    async def find(self, scope: str, key: str) -> Answer | None:
+    async def find(self, scope: str, key: str, kind: type[Value]) -> Answer[Value] | None:
         """Return what was answered under this key, None if it is new."""
-        return await self._database.read(lambda connection: _found(connection, scope, key))
+        row = await self._database.read(lambda connection: _found(connection, scope, key))
+        return None if row is None else Answer(row.fingerprint, _result_of(row, kind))
 
-    async def keep(self, scope: str, key: str, answer: Answer) -> Answer:
-        """Store the answer to a committed write before anybody gets it; return the one that is stored."""
+    async def keep(self, idempotency_key: IdempotencyKey | None, result: Value) -> Value:
+        """Keep the result of a committed write before anybody gets it; return the one that is kept."""
+        if idempotency_key is None:
+            return result
 
-        def job(connection: Connection) -> Answer:
-            connection.execute(insert_missing(connection, answers), _row(scope, key, answer, self._clock()))
-            return _found(connection, scope, key) or answer
+        def job(connection: Connection) -> SqlRow | None:
+            connection.execute(insert_missing(connection, answers), _row(idempotency_key, result, self._clock()))
+            return _standing(connection, idempotency_key)
 
-        return await self._database.write(job)
+        row = await self._database.write(job)
+        return result if row is None else _result_of(row, type(result))
 
 
-def keeping_answer(
-    job: Job[Value], keep: KeptAnswer[Value] | None, clock: Callable[[], float] = time.time
-) -> Job[Value]:
-    """Return the job so that it also keeps its answer, and is refused where one is kept.
+def require_unanswered(connection: Connection, idempotency_key: IdempotencyKey | None) -> None:
+    """Check that nothing is kept under the key yet.
 
-    The job it returns raises:
-        KeyReusedError: the key is known with another fingerprint.
+    Raises:
+        KeyReusedError: the key came with another request before.
         BusyError: the same request was answered meanwhile; asking again finds the answer.
     """
-    if keep is None:
-        return job
+    if idempotency_key is not None and _standing(connection, idempotency_key) is not None:
+        raise BusyError("the same request was answered at the same time; repeat it to get the response")
+
+
+def keep_result(connection: Connection, idempotency_key: IdempotencyKey | None, result: object, now: float) -> None:
+    """Keep a write's result under its key, in the write's transaction; without a key, nothing."""
+    if idempotency_key is not None:
+        connection.execute(_INSERT, _row(idempotency_key, result, now))
+
+
+def keeping_result(
+    job: Job[Value], idempotency_key: IdempotencyKey | None, clock: Callable[[], float] = time.time
+) -> Job[Value]:
+    """Return the job so that it also keeps its result, and is refused as `require_unanswered` says."""
 
     def keeping(connection: Connection) -> Value:
-        key, fingerprint = keep.key.key, keep.key.fingerprint
-        first = _found(connection, keep.scope, key)
-        if first is not None and first.fingerprint != fingerprint:
-            raise KeyReusedError(f"idempotency key {key!r} was already used with a different request")
-        if first is not None:
-            raise BusyError("the same request was answered at the same time; repeat it to get the response")
+        require_unanswered(connection, idempotency_key)
         value = job(connection)
-        rendered = keep.render(value)
-        if rendered is not None:
-            connection.execute(_INSERT, _row(keep.scope, key, Answer(fingerprint, *rendered), clock()))
+        keep_result(connection, idempotency_key, value, clock())
         return value
 
     return keeping
 
 
-def _row(scope: str, key: str, answer: Answer, now: float) -> dict[str, Any]:
-    row = {"scope": scope, "key": key, "fingerprint": answer.fingerprint, "status": answer.status}
-    return {**row, "body": answer.body, "created_at": now}
+def _standing(connection: Connection, idempotency_key: IdempotencyKey) -> SqlRow | None:
+    """Return what is kept under the key already.
+
+    Raises:
+        KeyReusedError: the key came with another request before.
+    """
+    row = _found(connection, idempotency_key.scope, idempotency_key.key)
+    if row is not None and row.fingerprint != idempotency_key.fingerprint:
+        raise KeyReusedError(f"idempotency key {idempotency_key.key!r} was already used with a different request")
+    return row
 
 
-def _found(connection: Connection, scope: str, key: str) -> Answer | None:
-    row = connection.execute(_FIND, {"scope": scope, "key": key}).one_or_none()
-    return None if row is None else Answer(row.fingerprint, row.status, row.body)
+def _found(connection: Connection, scope: str, key: str) -> SqlRow | None:
+    return connection.execute(_FIND, {"scope": scope, "key": key}).one_or_none()
+
+
+def _row(idempotency_key: IdempotencyKey, result: object, now: float) -> dict[str, Any]:
+    text = msgspec.json.encode(result).decode()
+    return {**asdict(idempotency_key), "result": text, "created_at": now}
+
+
+def _result_of(row: SqlRow, kind: type[Value]) -> Value:
+    try:
+        return msgspec.json.decode(row.result, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DamagedStateError(f"a kept answer can't be read: {error}") from error

@@ -21,8 +21,8 @@ from bots_service.errors import (
 )
 from bots_service.ports.backup import Cut, Imported, SavedEntry, SavedParent, SavedReceipt, SavedRun
 from bots_service.ports.keys import EVERY_DATASET
-from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, RunRow, SnapshotRow
-from bots_service.storage.sql.answers import keeping_answer
+from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
+from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database, Job, Result, SqlRow
@@ -214,7 +214,7 @@ class SqlImports:
         stage: int,
         saved: tuple[DatasetFacts, int, float],
         uids: dict[int, str],
-        keep: KeptAnswer[Imported] | None,
+        idempotency_key: IdempotencyKey | None,
     ) -> Imported:
         """Make the stage a dataset, in one transaction."""
         facts, version, created_at = saved
@@ -233,10 +233,15 @@ class SqlImports:
             require_room_for_run(connection, stage, self._capacity, more=0)
             return Imported(dataset_of(connection.execute(_DATASET, {"dataset": stage}).one()), made)
 
-        return await self._finish(keeping_answer(job, keep, self._clock))
+        return await self._finish(keeping_result(job, idempotency_key, self._clock))
 
     async def finish_run(
-        self, dataset: DatasetRow, name: str, stage: int, uids: dict[int, str], keep: KeptAnswer[Imported] | None
+        self,
+        dataset: DatasetRow,
+        name: str,
+        stage: int,
+        uids: dict[int, str],
+        idempotency_key: IdempotencyKey | None,
     ) -> Imported:
         """Move the one staged run into a dataset, in place of an empty one of that name, in one transaction."""
         (run_id,) = uids
@@ -255,7 +260,7 @@ class SqlImports:
             moved = connection.execute(_BY_NAME, {"dataset": dataset.id, "run_name": name}).one()
             return Imported(dataset, [run_of(moved)], replaced)
 
-        return await self._finish(keeping_answer(job, keep, self._clock))
+        return await self._finish(keeping_result(job, idempotency_key, self._clock))
 
     async def _insert(self, statement: object, run_id: int, rows: list[dict[str, object]]) -> None:
         def job(connection: Connection) -> None:

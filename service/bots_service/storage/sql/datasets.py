@@ -13,9 +13,17 @@ from bots_service.core.codec import pack, unpack
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetError
 from bots_service.ports.keys import EVERY_DATASET
-from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, KeptAnswer, TaskBlock
+from bots_service.ports.records import (
+    AppendTasksResult,
+    Capacity,
+    CreateDatasetResult,
+    DatasetFacts,
+    DatasetRow,
+    IdempotencyKey,
+    TaskBlock,
+)
 from bots_service.retention import STAGES_S
-from bots_service.storage.sql.answers import keeping_answer
+from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
 from bots_service.storage.sql.database import Database, SqlRow
@@ -53,7 +61,6 @@ def retired_of(connection: Connection, dataset_id: int) -> Tasks:
     return tasks
 
 
-_TAKEN = select(datasets.c.id).where(datasets.c.name == bindparam("dataset"))
 _NAME_STAGE = (
     update(datasets)
     .where(datasets.c.id == bindparam("stage"), datasets.c.name.is_(None))
@@ -86,16 +93,6 @@ def add_block(connection: Connection, stage: int, count: int, body: bytes, check
     row = {"dataset_id": stage, "position": end.blocks, "first": end.tasks, "count": count}
     connection.execute(_ADD_BLOCK, {**row, "body": body, "checksum": checksum})
     return int(end.tasks) + count
-
-
-def require_free(connection: Connection, name: str) -> None:
-    """Check that no dataset has the name.
-
-    Raises:
-        DatasetExistsError: one does.
-    """
-    if connection.execute(_TAKEN, {"dataset": name}).one_or_none() is not None:
-        raise DatasetExistsError(f"dataset {name!r} exists")
 
 
 def create(connection: Connection, name: str, stage: int, facts: DatasetFacts, now: float) -> None:
@@ -221,33 +218,38 @@ class SqlDatasets:
         name: str,
         stage: int,
         facts: DatasetFacts,
-        keep: KeptAnswer[DatasetRow] | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         *,
         within: tuple[str, ...] = (EVERY_DATASET,),
-    ) -> DatasetRow:
-        """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction."""
+    ) -> CreateDatasetResult:
+        """Make the staged blocks a dataset, with its run `default` on default settings, in one transaction.
 
-        def job(connection: Connection) -> DatasetRow:
-            require_free(connection, name)
+        Where a dataset of the name has the same content, that one is returned; the stage stays.
+        """
+
+        def job(connection: Connection) -> CreateDatasetResult:
+            standing = connection.execute(_BY_NAME, {"dataset": name}).one_or_none()
+            if standing is not None:
+                return CreateDatasetResult(_with_content(dataset_of(standing), facts), created=False)
             require_room_for_dataset(connection, self._capacity, within)
             create(connection, name, stage, facts, self._clock())
-            return _row(connection, stage)
+            return CreateDatasetResult(_row(connection, stage), created=True)
 
-        return await self._database.write(keeping_answer(job, keep, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
     async def append(
-        self, row: DatasetRow, stage: int, facts: DatasetFacts, keep: KeptAnswer[DatasetRow] | None = None
-    ) -> DatasetRow:
+        self, row: DatasetRow, stage: int, facts: DatasetFacts, idempotency_key: IdempotencyKey | None = None
+    ) -> AppendTasksResult:
         """Move the staged blocks to the end of the dataset and set its facts, in one transaction."""
 
-        def job(connection: Connection) -> DatasetRow:
+        def job(connection: Connection) -> AppendTasksResult:
             require_room_for_tasks(facts.size, self._capacity)
             append(connection, row, stage, facts)
-            return _row(connection, row.id)
+            return AppendTasksResult(_row(connection, row.id), facts.size - row.facts.size)
 
-        return await self._database.write(keeping_answer(job, keep, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
-    async def retire(self, row: DatasetRow, tasks: Tasks, keep: KeptAnswer[DatasetRow] | None = None) -> DatasetRow:
+    async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so)."""
         own = tasks.copy()
 
@@ -255,15 +257,15 @@ class SqlDatasets:
             retire(connection, row, own)
             return _row(connection, row.id)
 
-        return await self._database.write(keeping_answer(job, keep, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
-    async def delete(self, row: DatasetRow, keep: KeptAnswer[None] | None = None) -> None:
+    async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
 
         def job(connection: Connection) -> None:
             connection.execute(_DELETE, {"dataset": row.id})
 
-        await self._database.write(keeping_answer(job, keep, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
     async def blocks(self, dataset_id: int) -> AsyncIterator[TaskBlock]:
         """Yield the dataset's blocks in order, one in memory at a time.
@@ -284,6 +286,14 @@ class SqlDatasets:
 
 def _row(connection: Connection, dataset_id: int) -> DatasetRow:
     return dataset_of(connection.execute(_BY_ID, {"dataset": dataset_id}).one())
+
+
+def _with_content(standing: DatasetRow, facts: DatasetFacts) -> DatasetRow:
+    if standing.facts.digest != facts.digest:
+        raise DatasetExistsError(
+            f"dataset {standing.name!r} exists with other content; delete it or choose another name"
+        )
+    return standing
 
 
 def _block_at(dataset_id: int, position: int) -> Callable[[Connection], TaskBlock | None]:

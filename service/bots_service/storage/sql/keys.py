@@ -7,8 +7,8 @@ from sqlalchemy import Connection, bindparam, exists, func, insert, select, upda
 
 from bots_service.errors import LimitReachedError, UnauthenticatedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, KeysInUse, Rate, Scope
-from bots_service.ports.records import KeptAnswer
-from bots_service.storage.sql.answers import keeping_answer
+from bots_service.ports.records import IdempotencyKey
+from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import api_keys
 
@@ -57,7 +57,7 @@ class SqlKeys:
         values = {"after": key_id, "most": limit}
         return await self._database.read(lambda connection: list(map(_key_of, connection.execute(_AFTER, values))))
 
-    async def add(self, row: KeyRow, *, first: bool, keep: KeptAnswer[KeyRow] | None = None) -> KeyRow:
+    async def add(self, row: KeyRow, *, first: bool, idempotency_key: IdempotencyKey | None = None) -> KeyRow:
         """Add a key, in one transaction with what it depends on."""
 
         def job(connection: Connection) -> KeyRow:
@@ -68,9 +68,9 @@ class SqlKeys:
             connection.execute(insert(api_keys), _columns_of(row))
             return row
 
-        return await self._database.write(keeping_answer(job, keep, self._clock))
+        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
-    async def revoke(self, key_id: str, keep: KeptAnswer[None] | None = None) -> None:
+    async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Revoke a key; one that is revoked already stays so."""
 
         def job(connection: Connection) -> None:
@@ -78,7 +78,7 @@ class SqlKeys:
                 raise UnknownApiKeyError(f"no key {key_id!r}")
             connection.execute(_REVOKE, {"key_id": key_id, "now": self._clock()})
 
-        await self._database.write(keeping_answer(job, keep, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
 
 def _any_exists(connection: Connection) -> bool:

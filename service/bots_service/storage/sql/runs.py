@@ -11,8 +11,8 @@ from sqlalchemy import Connection, CursorResult, bindparam, delete, insert, sele
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import RunHasHistoryError, UnknownRunError
-from bots_service.ports.records import Capacity, KeptAnswer, Parent, RunPut, RunRow
-from bots_service.storage.sql.answers import keeping_answer
+from bots_service.ports.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
+from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
 from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, encode_body
 from bots_service.storage.sql.database import Database, SqlRow
@@ -122,16 +122,21 @@ class SqlRuns:
         settings: RunSettings,
         *,
         fork: Origin | None = None,
-        keep: KeptAnswer[tuple[RunRow, RunPut]] | None = None,
+        idempotency_key: IdempotencyKey | None = None,
+        result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
     ) -> tuple[RunRow, RunPut]:
         """Create the run, or replace the settings of one whose journal is empty, in one transaction."""
 
         def job(connection: Connection) -> tuple[RunRow, RunPut]:
-            return self._put(connection, dataset_id, name, settings, fork)
+            require_unanswered(connection, idempotency_key)
+            row, put = self._put(connection, dataset_id, name, settings, fork)
+            if put is not RunPut.UNCHANGED:
+                keep_result(connection, idempotency_key, result_of(row, put), self._clock())
+            return row, put
 
-        return await self._database.write(keeping_answer(job, keep, self._clock))
+        return await self._database.write(job)
 
-    async def delete(self, row: RunRow, keep: KeptAnswer[None] | None = None) -> None:
+    async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
 
         def job(connection: Connection) -> None:
@@ -139,7 +144,7 @@ class SqlRuns:
             if gone.rowcount and row.name == DEFAULT_RUN:
                 insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), self._clock())
 
-        await self._database.write(keeping_answer(job, keep, self._clock))
+        await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
     def _put(
         self, connection: Connection, dataset_id: int, name: str, settings: RunSettings, fork: Origin | None

@@ -3,8 +3,8 @@
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from bots_service.errors import UnknownRunError
-from bots_service.ports.records import KeptAnswer, RunRow, SnapshotRow
-from bots_service.storage.sql.answers import keeping_answer
+from bots_service.ports.records import IdempotencyKey, RunRow, SnapshotRow
+from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.tables import runs, snapshots
 
@@ -48,10 +48,11 @@ class SqlSnapshots:
         self._database = database
 
     async def save(
-        self, run: RunRow, row: SnapshotRow, blob: bytes, keep: KeptAnswer[SnapshotRow] | None = None
+        self, run: RunRow, row: SnapshotRow, blob: bytes, idempotency_key: IdempotencyKey | None = None
     ) -> SnapshotRow:
         """Store a state's bytes; one that is there for this seq stays, and becomes wanted if this one is."""
-        return await self._database.write(keeping_answer(lambda connection: _save(connection, run, row, blob), keep))
+        job = keeping_result(lambda connection: _save(connection, run, row, blob), idempotency_key)
+        return await self._database.write(job)
 
     async def newest(self, run: RunRow, up_to: int) -> tuple[SnapshotRow, bytes] | None:
         """Return the snapshot with the greatest seq that is not beyond `up_to`."""

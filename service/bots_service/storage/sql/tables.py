@@ -172,8 +172,7 @@ answers = Table(
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    Column("result", Text, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 
