@@ -137,7 +137,7 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
         (DatasetPart, lambda part: changed(part, facts=replace(part.facts, size=41)), "size is 40 here and 41"),
         (DatasetPart, lambda part: changed(part, facts=replace(part.facts, reference_order=(0, 7))), "no order"),
         (DatasetPart, offset_tags("even"), "can't be its offset tags"),  # 20 tasks are too few
-        (DatasetPart, offset_tags("unheard of", tasks=30), "no task carries"),
+        (DatasetPart, offset_tags("unheard of", tasks=30), "no task has the offset tags"),
         (DatasetPart, lambda part: changed(part, created_at=float("nan")), "record 1"),
         (TasksPart, lambda part: changed(part, ids=part.ids[1:]), "differ in length"),
         (TasksPart, lambda part: changed(part, ids=[part.ids[1], *part.ids[1:]]), "task ids must differ"),

@@ -211,7 +211,7 @@ async def test_a_journal_that_lost_its_end_is_refused(world: World):
 async def test_a_journal_that_lost_an_entry_in_its_middle_is_refused(world: World):
     await some_reports(world, 4)
     world.sql("DELETE FROM journal WHERE seq = 2")
-    with pytest.raises(DamagedStateError, match="lacks entry 2"):
+    with pytest.raises(DamagedStateError, match="has no entry 2"):
         await world.beside().state()
 
 
@@ -255,7 +255,7 @@ async def test_a_run_whose_dataset_was_replaced_meanwhile_is_gone(world: World):
     await world.use.delete_dataset(POOL, None)
     await world.import_pool(POOL, block(0, 3))
     with pytest.raises(UnknownRunError):
-        await world.parts.open_runs.again(before)
+        await world.parts.open_runs.refreshed(before)
 
 
 async def test_receipts_that_can_not_be_kept_now_are_kept_later(world: World, capsys: pytest.CaptureFixture[str]):

@@ -100,7 +100,7 @@ async def test_nobody_waits_for_a_long_fold_to_be_told_by_tag(world: World, monk
     before = await world.state()
     receipts, run = await untold(world, "t0", "t1", "t2"), await world.opened()
     catch_up = world.parts.catch_up
-    monkeypatch.setattr(catch_up_module, "MOST_REFOLDED", 2)
+    monkeypatch.setattr(catch_up_module, "MAX_REFOLDED", 2)
     assert await catch_up.by_tag(run, receipts[2], before) is receipts[2]
     assert await catch_up.by_tag(run, receipts[0], await world.state()) is receipts[0]  # its state is later already
     assert (await catch_up.by_tag(run, receipts[1], before)).tags is not None
@@ -114,7 +114,7 @@ async def test_a_report_does_not_fail_where_its_step_can_not_be_told_by_tag(worl
     run = await cold.opened()
     with capture_logs() as logs:
         assert await cold.parts.catch_up.by_tag(run, receipt, before) is receipt
-    assert [line["event"] for line in logs] == ["step_not_told_by_tag"]
+    assert [line["event"] for line in logs] == ["step_without_tags"]
 
 
 async def test_a_dataset_without_tags_counts_nothing_by_tag(empty: World):

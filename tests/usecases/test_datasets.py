@@ -325,7 +325,7 @@ async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: 
 
     async def meanwhile():
         row, _ = await world.use.append_tasks(POOL, stream(block(40, 2)), never)
-        open_datasets.forget(row.name)
+        open_datasets.invalidate(row.name)
 
     changes = [meanwhile()]
     assert len((await cold.opened()).dataset.ids) == 42

@@ -157,7 +157,7 @@ async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
     for task in range(2):
         await here.report(outcome(f"t{task}"))
     journal = there.parts.journal
-    keep, mend = journal.keep_receipts, CatchUp.mend_receipts
+    keep, mend = journal.keep_receipts, CatchUp.repair_receipts
 
     async def slow_with_the_third(run: RunRow, receipts: list[Receipt]) -> None:
         await keep(run, [receipt for receipt in receipts if receipt.seq != 3])
@@ -171,7 +171,7 @@ async def test_a_history_has_no_hole_while_another_replica_keeps_what_it_folded(
 
     monkeypatch.setattr(journal, "keep_receipts", slow_with_the_third)
     with monkeypatch.context() as patched:
-        patched.setattr(CatchUp, "mend_receipts", then_others_report)
+        patched.setattr(CatchUp, "repair_receipts", then_others_report)
         steps = await here.use.read_history(POOL, "default", 0, 10)
     assert [step.receipt.step for step in steps] == [1, 2]
     assert [step.receipt.step for step in await here.use.read_history(POOL, "default", 0, 10)] == [1, 2, 3, 4]

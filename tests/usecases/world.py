@@ -128,7 +128,7 @@ class World:
         return self.over(self.folder, self.settings, self.database, hot=hot, **wrapped)
 
     async def close(self) -> None:
-        for run in self.parts.open_runs.used_lately():
+        for run in self.parts.open_runs.used_recently():
             await self.parts.live(run.row.id).settled()
         await asyncio.sleep(0)
         await self.database.close()

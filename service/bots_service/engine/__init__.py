@@ -1,1 +1,1 @@
-"""Keeps runs live: opens them, folds their journals, publishes and stores their states."""
+"""Keeps runs live: opens datasets and runs, folds journals, publishes and stores states."""

@@ -16,29 +16,28 @@ ASK_AGAIN_S = 0.5
 
 @asynccontextmanager
 async def repeating(
-    once: Callable[[], Awaitable[object]], *, every_s: float, or_log: str, jitter: float = 0.0
+    once: Callable[[], Awaitable[object]], *, every_s: float, failure_event: str, jitter: float = 0.0
 ) -> AsyncIterator[None]:
-    """Do something again and again in the background; it goes on whatever happens.
+    """Call a function periodically in the background, whatever it raises.
 
     Args:
-        once: what to do; a BotsError of it is ordinary, for the next time is soon.
-        every_s: the pause before each time.
-        or_log: the event to log where it failed.
-        jitter: each pause is longer or shorter by up to this share of it, so that replicas that were started together
-            do not meet every time.
+        once: the function; its BotsErrors are only logged at debug level, because the next call is soon.
+        every_s: the pause before each call.
+        failure_event: name of the log event of a failure.
+        jitter: largest random change of a pause, as a share of it, so that replicas started together drift apart.
     """
 
-    async def for_ever() -> None:
+    async def loop() -> None:
         while True:
             await asyncio.sleep(every_s * random.uniform(1 - jitter, 1 + jitter))  # noqa: S311 - no secret
             try:
                 await once()
             except BotsError as error:
-                log.debug(or_log, reason=str(error))
+                log.debug(failure_event, reason=str(error))
             except Exception:
-                log.exception(or_log)
+                log.exception(failure_event)
 
-    task = asyncio.create_task(for_ever())
+    task = asyncio.create_task(loop())
     try:
         yield
     finally:
@@ -46,7 +45,7 @@ async def repeating(
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks and return once all have ended; a cancellation that got lost in a library is repeated."""
+    """Cancel tasks and wait until all have ended; repeat the cancellation, because a library may swallow one."""
     left = set(tasks)
     while left:
         for task in left:

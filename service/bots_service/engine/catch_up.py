@@ -1,6 +1,6 @@
-"""The one way forward: newest known state, fold the journal entries after it, publish.
+"""Catching up: take the newest known state, fold the journal entries after it, publish the result.
 
-Reports, cold starts and crash recovery all go through here.
+Reports, cold starts and crash recovery all use this.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from bots_service.spans import Span
 
 log = structlog.get_logger(__name__)
 
-MOST_REFOLDED = 256  # entries, so that no report waits for long; a replica that is at work on a run lacks a few
+MAX_REFOLDED = 256  # entries, so that no report waits long; an active replica is only a few entries behind
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Brings a run's state up to its journal."""
+    """Brings a run's state up to date with its journal."""
 
     journal: Journal
     states: States
@@ -35,20 +35,20 @@ class CatchUp:
     metrics: TrainingMetrics
 
     def known(self, run: OpenRun) -> KnownState | None:
-        """Return the newest state that this process holds; others may have published a newer one."""
+        """Return the newest state in this process; other replicas may have published a newer one."""
         return self.states.known(run.row)
 
     async def newest(self, run: OpenRun) -> KnownState:
-        """Return the newest published state; where none can be trusted, the state after the whole journal."""
+        """Return the newest published state; if none can be trusted, the state after the whole journal."""
         published = await self.states.newest(run.row)
         if published.state is not None:
             return KnownState(published.state, published.token)
         return await self.current(run, published.token)
 
     async def newest_or_known(self, run: OpenRun) -> KnownState:
-        """Return the newest state; with neither the shared store nor SQL, an older one that this process holds.
+        """Return the newest state; if neither the shared store nor SQL is available, an older one in this process.
 
-        For answers that are better late than never: an older belief beats a stalled training job.
+        For selections: an older belief is better than a stalled training job.
         """
         try:
             return await self.newest(run)
@@ -59,16 +59,16 @@ class CatchUp:
             return KnownState(known.state, NO_TOKEN)
 
     async def current(self, run: OpenRun, token: str | None = None) -> KnownState:
-        """Return the state after the whole journal, with what a caller appended who gave up before it was folded."""
+        """Return the state after the whole journal, including entries whose callers did not wait for the fold."""
         return await self.through(run, await self.replay.head(run), token)
 
     async def through(self, run: OpenRun, seq: int, token: str | None = None) -> KnownState:
-        """Return a state with at least entry `seq` folded in, published if the shared store can be reached.
+        """Return a state that includes entry `seq`, published if the shared store is available.
 
         Args:
             run: the run.
             seq: the entry.
-            token: what the hot store said before the run's head was read, where it had no state to trust.
+            token: the hot store's token from before the run's head was read, if the store had no trusted state.
         """
         with Span("catch up", self.metrics.catch_up_seconds, seq=seq):
             return await self._through(run, seq, token)
@@ -76,7 +76,7 @@ class CatchUp:
     async def _through(self, run: OpenRun, seq: int, token: str | None) -> KnownState:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
-        asked_after = 0  # the entries up to here were committed before the token was issued
+        asked_after = 0  # entries up to this seq were committed before the token was issued
         while True:
             async with live.folding:
                 known = await self._nearest(run, seq, token)
@@ -86,48 +86,48 @@ class CatchUp:
                     token = (await self.states.newest(run.row)).token if known is None else known.token
                 state, receipts = await self._up_to(run, live, None if known is None else known.state)
                 live.unpublished = [*live.unpublished, *receipts][-REMEMBERED_RECEIPTS:]
-                # Not before: who looked meanwhile would take a state without what was acknowledged for the newest one.
+                # After folding: a state published earlier would miss acknowledged entries and pass for the newest.
                 with Span("publish", seq=state.seq):
                     result = await self.states.publish(run.row, state, token)
                 if result in (PublishResult.SHARED, PublishResult.LOCAL):
-                    # What a report is acknowledged with, so not before either.
+                    # Reports are acknowledged with these receipts, so this follows the publication.
                     live.acknowledge(state.seq, degraded=result is PublishResult.LOCAL)
                     return KnownState(state, NO_TOKEN if result is PublishResult.LOCAL else token)
                 if result is PublishResult.SUPERSEDED and seq <= asked_after:
-                    # Every replica asks SQL and finds these entries, so a report can be acknowledged. Trying until a
-                    # state is published never ends where the hot store is wiped faster than a publication takes.
-                    # `acquire` refuses a selection from this state.
+                    # Every replica reads SQL next and finds these entries, so the reports can be acknowledged. Retrying
+                    # until a state is published might never end: the hot store may be wiped faster than that. `acquire`
+                    # refuses a selection from this state.
                     live.acknowledge(asked_after, degraded=False)
                     return KnownState(state, token)
-            # The hot store lost something, or the dataset changed: SQL knows.
+            # The hot store lost data, or the dataset changed: read SQL.
             asked_after = live.wanted
             token = (await self.states.newest(run.row)).token
             live.wanted = max(live.wanted, await self.replay.head(run))
 
     async def _nearest(self, run: OpenRun, seq: int, token: str | None) -> KnownState | None:
-        """Return the state to fold entry `seq` into; where entries before it are missing, what others published."""
+        """Return the state to fold entry `seq` into: a published one if this process misses entries before it."""
         known = self.states.known(run.row)
         is_near = known is not None and known.state.seq >= seq - 1
-        if token is None:  # else the hot store was asked just now, so it says nothing of this process's memory
+        if token is None:  # with a token, the hot store was just read: this would not measure the process's cache
             self.metrics.caches.states.looked_up(found=is_near)
         if is_near:
             return known
         await self.states.newest(run.row)
-        return self.states.known(run.row)  # what others published, also where nobody can say that it is the newest
+        return self.states.known(run.row)  # a published state, even if nobody knows whether it is the newest
 
     async def _up_to(self, run: OpenRun, live: LiveRun, state: RunState | None) -> tuple[RunState, list[Receipt]]:
-        """Return the state with everything folded in that somebody waits for, and what that did."""
+        """Fold all entries that callers wait for; return the state and the receipts."""
         wanted = live.wanted
         if state is None:
             wanted = max(wanted, await self.replay.head(run))
             state = await self.replay.stored(run, wanted)
         try:
             return await self._folded(run, live, state, wanted)
-        except UnknownStepError:  # what this process held is so old that entries after it were pruned
+        except UnknownStepError:  # this process's state is so old that the entries after it were pruned
             return await self._folded(run, live, await self.replay.stored(run, wanted), wanted)
 
     async def _folded(self, run: OpenRun, live: LiveRun, state: RunState, up_to: int) -> tuple[RunState, list[Receipt]]:
-        """Return the state after entry `up_to`, and what the newest entries did."""
+        """Fold the entries up to `up_to`; return the state and the newest receipts."""
         made = list[Receipt]()
         async for folded, receipts in self.replay.folds(run, state, up_to):
             live.keep(self.journal.keep_receipts(run.row, receipts))
@@ -137,10 +137,10 @@ class CatchUp:
         return state, made
 
     async def receipt(self, run: OpenRun, seq: int) -> Folded:
-        """Return what folding entry `seq` did."""
+        """Return the receipt of entry `seq`, folding it if necessary."""
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
-        async with live.acknowledging:  # while some fold, others' tokens would grow old
+        async with live.acknowledging:  # one fold at a time: the tokens of waiting callers would expire
             degraded = seq not in live.folded and (await self.through(run, seq)).degraded
         folded = live.folded.get(seq)
         if folded is not None:
@@ -151,38 +151,38 @@ class CatchUp:
         return Folded(receipt, degraded)
 
     async def by_tag(self, run: OpenRun, receipt: Receipt, since: RunState) -> Receipt:
-        """Return a receipt with its step by tag, which SQL does not keep, where another replica folded the entry.
+        """Return a receipt with its sums by tag, which SQL has not: fold the entry again if another replica folded it.
 
-        A trainer waits for it: where it takes more than MOST_REFOLDED entries, the step is told as a whole only.
+        A trainer waits for it, so beyond MAX_REFOLDED entries the receipt is returned without them.
 
         Args:
             run: the run.
             receipt: of an entry.
-            since: a state from before that entry, the newer the better.
+            since: a state before that entry; a newer one takes less folding.
         """
         if not receipt.closed or receipt.tags is not None or not run.dataset.pool.tags:
             return receipt
         live = self.live(run.row.id)
-        async with live.telling:  # one fold serves all who wait
-            if receipt.seq not in live.folded and 0 < receipt.seq - since.seq <= MOST_REFOLDED:
+        async with live.refolding:  # one fold serves all waiting callers
+            if receipt.seq not in live.folded and 0 < receipt.seq - since.seq <= MAX_REFOLDED:
                 try:
-                    up_to = max(receipt.seq, min(live.wanted, since.seq + MOST_REFOLDED))
+                    up_to = max(receipt.seq, min(live.wanted, since.seq + MAX_REFOLDED))
                     made = [made async for _, page in self.replay.folds(run, since, up_to) for made in page]
                     live.remember(made, degraded=False)  # another replica published them
-                except BotsError as error:  # nobody's report may fail for that: it is committed
-                    log.warning("step_not_told_by_tag", run=run.row.name, seq=receipt.seq, reason=str(error))
+                except BotsError as error:  # the report is committed, and must not fail because of this
+                    log.warning("step_without_tags", run=run.row.name, seq=receipt.seq, reason=str(error))
         folded = live.folded.get(receipt.seq)
         return receipt if folded is None else folded.receipt
 
     async def settled(self, run: OpenRun) -> RunState:
-        """Return the state after the whole journal, once the receipts that this process made of it are in SQL."""
+        """Return the state after the whole journal, once this process has stored its receipts in SQL."""
         live = self.live(run.row.id)
         state = (await self.current(run)).state
         await live.settled()
         return state
 
-    async def mend_receipts(self, run: OpenRun) -> RunState:
-        """Make receipts again that a crash kept from SQL, for they follow from the journal; return the newest state."""
+    async def repair_receipts(self, run: OpenRun) -> RunState:
+        """Store receipts that a crash kept from SQL, recomputed from the journal; return the newest state."""
         state = await self.settled(run)
         missing = await self.journal.first_without_receipt(run.row, state.seq)
         if missing is not None:
@@ -190,7 +190,7 @@ class CatchUp:
         return state
 
     async def _refolded(self, run: OpenRun, after: int, up_to: int) -> list[Receipt]:
-        """Return what folding the entries behind `after` did, oldest first."""
+        """Fold the entries after `after` again; return their receipts, oldest first."""
         state = await self.replay.state_at(run, after)
         receipts = []
         async for _, made in self.replay.folds(run, state, up_to):
@@ -198,38 +198,38 @@ class CatchUp:
         return receipts
 
     async def at_step(self, run: OpenRun, step: int | None) -> RunState:
-        """Return the state that stood when `step` had just closed, in the run's present history; None: as it stands.
+        """Return the state right after `step` closed, in the run's current history; None: the newest state.
 
         Raises:
-            UnknownStepError: the present history has no such step.
+            UnknownStepError: the current history has no such step.
         """
         if step is None:
             return (await self.newest(run)).state
         return await self.replay.state_at(run, await self.closing(run, step))
 
     async def closing(self, run: OpenRun, step: int) -> int:
-        """Return the entry after which `step` had just closed, in the run's present history.
+        """Return the seq of the entry that closed `step`, in the run's current history.
 
         Raises:
-            UnknownStepError: the present history has no such step.
+            UnknownStepError: the current history has no such step.
         """
-        newest = await self.mend_receipts(run)
+        newest = await self.repair_receipts(run)
         seq = await self.journal.closing(run.row, step)
         if seq is None:
-            message = f"run {run.row.name!r} has no step {step} in its present history; it stands at step {newest.step}"
+            message = f"run {run.row.name!r} has no step {step} in its current history; it is at step {newest.step}"
             raise UnknownStepError(message)
         if seq < await self.journal.begins(run.row):
-            raise await self.replay.lacking(run, seq, f"lacks entry {seq}")
+            raise await self.replay.missing_entry(run, seq, f"has no entry {seq}")
         return seq
 
     async def _save(self, run: OpenRun, live: LiveRun, before: RunState, state: RunState) -> None:
-        """Store the state if that is due: every so many entries, and after a rewind, which is long to fold."""
+        """Store a snapshot if it is due: at regular intervals, and after a rewind, which takes long to fold."""
         if before.epoch == state.epoch and not self.save_snapshot.is_due(before, state):
             return
         try:
-            # A cold start folds from here, so the receipts up to here must be in SQL first.
+            # A cold start folds from the snapshot on, so the receipts before it must be in SQL first.
             await live.settled()
             await self.save_snapshot(run.row, state, wanted=False)
             await self.save_snapshot.thin(run.row)
-        except StorageUnavailableError as error:  # a later one will do: it only shortens the way
+        except StorageUnavailableError as error:  # a snapshot only shortens replays: a later one will do
             log.warning("snapshot_not_saved", run=run.row.name, seq=state.seq, reason=str(error))

@@ -1,4 +1,4 @@
-"""Builds a dataset from blocks of tasks, checking them on the way; memory stays near the packed size."""
+"""Builds a dataset from blocks of tasks, and checks them; memory stays close to the packed size."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -15,19 +15,19 @@ from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset, Ta
 MAX_ID = 256
 MAX_TAG = 64
 MAX_TAGS = 32
-SHOWN_FLAWS = 20  # enough to see the pattern; a million-line error helps nobody
+SHOWN_FLAWS = 20  # enough to see the pattern
 
 
 def check_block(block: TaskBlock, *, models: int, first: int) -> None:
-    """Check some consecutive tasks.
+    """Check consecutive tasks.
 
     Args:
         block: the tasks.
-        models: how many reference models the dataset has.
-        first: the place of the block's first task in the dataset, for messages.
+        models: number of the dataset's reference models.
+        first: index of the block's first task in the dataset, for messages.
 
     Raises:
-        InvalidTasksError: an id, a pass rate or a tag is impossible; carries the first flaws.
+        InvalidTasksError: an id, a pass rate or a tag is invalid; contains the first errors.
     """
     flaws = [*_id_flaws(block, first), *_reference_flaws(block, models, first), *_tag_flaws(block, first)]
     if flaws:
@@ -59,7 +59,7 @@ def _tag_flaws(block: TaskBlock, first: int) -> list[Flaw]:
         if not tags:
             continue
         if len(tags) > MAX_TAGS:
-            flaws.append(Flaw(("tasks", task, "tags"), f"{len(tags)} tags; at most {MAX_TAGS} are possible"))
+            flaws.append(Flaw(("tasks", task, "tags"), f"{len(tags)} tags; at most {MAX_TAGS} are allowed"))
         flaws.extend(
             Flaw(("tasks", task, "tags"), f"{tag[:40]!r} is not a tag: 1 to {MAX_TAG} printable characters")
             for tag in tags
@@ -70,7 +70,7 @@ def _tag_flaws(block: TaskBlock, first: int) -> list[Flaw]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetHeader:
-    """What is said of a dataset before its tasks."""
+    """A dataset's fields other than its tasks."""
 
     reference_models: tuple[str, ...] = ()
     description: str = ""
@@ -80,7 +80,7 @@ Built = tuple[DatasetFacts, TaskIds, Pool]
 
 
 class DatasetBuilder:
-    """Collects blocks; `build` turns them into a dataset that is ready to select from."""
+    """Collects blocks of tasks; `build` returns the dataset's pool."""
 
     def __init__(self, header: DatasetHeader) -> None:
         self.header = header
@@ -95,14 +95,14 @@ class DatasetBuilder:
         """Add the next tasks.
 
         Raises:
-            InvalidTasksError: one of them can't be true, or two have the same id, as far as that is known by now.
+            InvalidTasksError: a task is invalid, or an id is repeated; repeats may also be found only by `ids`.
         """
         check_block(block, models=len(self.header.reference_models), first=self.size)
         _require_distinct(self._ids.add(block.ids), self._ids)
         self._references.append(block.references)
         self._add_tags(block.tags)
         self._ids_hash.update(("\0".join(block.ids) + "\0").encode() if block.ids else b"")
-        # -0.0 is 0.0, and NaN has many forms; which one comes depends on the format.
+        # Formats differ in the sign of zero and the bits of NaN.
         rates = np.where(np.isnan(block.references), np.nan, block.references) + 0.0
         self._references_hash.update(np.ascontiguousarray(rates, "<f8").tobytes())
         self._tags_hash.update("".join("\1".join(tags) + "\0" for tags in block.tags).encode())
@@ -127,7 +127,7 @@ class DatasetBuilder:
         return ids
 
     def digest(self) -> str:
-        """Return the content's digest: the same for JSON, NDJSON and Parquet."""
+        """Return the digest of the content; it does not depend on the upload's format."""
         whole = hashlib.blake2b(digest_size=16)
         parts = [self.header.description, str(len(self.header.reference_models)), *self.header.reference_models]
         for text in parts:
@@ -137,14 +137,14 @@ class DatasetBuilder:
         return whole.hexdigest()
 
     def build(self, earlier: DatasetFacts | None = None) -> Built:
-        """Return what is true of the content, its ids, and the pool.
+        """Return the dataset's facts, ids and pool.
 
         Args:
-            earlier: what was true of an earlier version of the dataset: the order of its reference models and its
-                offset tags stay; None makes a new dataset, and chooses both.
+            earlier: facts of an earlier version of the dataset, whose order of reference models and offset tags are
+                kept; None for a new dataset: both are chosen.
 
         Raises:
-            InvalidTasksError: there is no task, two have the same id, or no task carries one of the offset tags.
+            InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
         """
         if self.size == 0:
             raise InvalidTasksError("a dataset needs at least one task")
@@ -155,7 +155,7 @@ class DatasetBuilder:
         pool = Pool.of_tasks(references[:, list(order)], tags)
         offset_tags = choose_offset_tags(tags, pool.profile_of) if earlier is None else earlier.offset_tags
         if missing := sorted(set(offset_tags) - tags.keys()):
-            raise InvalidTasksError(f"no task carries {missing}, which the dataset's tasks are told apart by")
+            raise InvalidTasksError(f"no task has the offset tags {missing}")
         if offset_tags:
             pool = Pool.of_tasks(references[:, list(order)], tags, offset_tags)
         facts = DatasetFacts(
@@ -191,5 +191,5 @@ def weakest_first(references: Floats) -> tuple[int, ...]:
 
 
 def opened(row: DatasetRow, ids: TaskIds, pool: Pool, retired: Tasks) -> OpenDataset:
-    """Return a dataset that is ready to select from."""
+    """Return an open dataset, ready for selections."""
     return OpenDataset(row, ids, replace(pool, retired=frozen(retired)))

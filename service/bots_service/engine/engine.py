@@ -1,4 +1,4 @@
-"""The engine of one process: its stores, and what keeps runs live over them. All use cases share it."""
+"""The engine of one process, shared by all use cases: the stores, and the parts that keep runs live."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.live_runs import LiveRuns
 from bots_service.engine.open_runs import OpenDatasets, OpenRuns
 from bots_service.engine.replay import Replay, SaveSnapshot
-from bots_service.engine.replicas import FollowReplicas, TellReplicas
+from bots_service.engine.replicas import FollowReplicas, NotifyReplicas
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.stores import DurableStores, HotStores
 
 
 class Engine:
-    """What use cases are made of, by name.
+    """The parts from which use cases are built.
 
-    metrics: what all of them count with; at_work: the runs that have series of their own.
+    metrics: shared by all; at_work: the runs that have their own metrics.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class Engine:
         cache_bytes: int,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make what keeps runs live; nothing is read yet.
+        """Create the parts; nothing is read yet.
 
         Args:
-            stores: what is kept in the database.
-            hot: what is live.
-            metrics: counts folds, looks and runs.
-            snapshot_every: entries between two stored states of a run.
-            cache_bytes: how much memory open datasets may take.
+            stores: the database.
+            hot: the hot store.
+            metrics: counts folds, cache hits and runs.
+            snapshot_every: entries between two snapshots of a run.
+            cache_bytes: memory limit of open datasets.
             clock: seconds since 1970, UTC.
         """
         self.answers, self.keys = stores.answers, stores.keys
@@ -52,7 +52,7 @@ class Engine:
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
-        self.tell_replicas = TellReplicas(self.runs, self.states)
+        self.notify_replicas = NotifyReplicas(self.runs, self.states)
         self.follow_replicas = FollowReplicas(
             self.journal, self.catch_up, self.open_runs, self.at_work, is_needed=hot.is_shared
         )

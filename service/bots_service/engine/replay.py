@@ -1,4 +1,4 @@
-"""States from the journal alone, and snapshots, from which a replay can start."""
+"""Replay: states computed from snapshots and the journal."""
 
 import asyncio
 import time
@@ -24,14 +24,14 @@ from bots_service.spans import Span
 
 log = structlog.get_logger(__name__)
 
-# Folding one report into a state of this size takes about 0.3 ms; a thread costs 0.1 ms and the interpreter's lock.
+# Folding a report into a state of this size takes about 0.3 ms; a thread costs 0.1 ms and waits for the GIL.
 SMALL_STATE_NUMBERS = 50_000
-PAGE = 1000  # entries folded between two turns of the event loop
+PAGE = 1000  # entries folded before the event loop runs again
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Makes a run's states of its journal and snapshots. Changes nothing."""
+    """Computes a run's states from its journal and snapshots. Changes nothing."""
 
     journal: Journal
     snapshots: Snapshots
@@ -39,16 +39,16 @@ class Replay:
     metrics: TrainingMetrics
 
     async def head(self, run: OpenRun) -> int:
-        """Return the last seq, and notice on the way whether another replica changed the dataset."""
+        """Return the last seq; also invalidate the open dataset if another replica changed it."""
         head = await self.journal.head(run.row)
-        self.open_runs.notice(run, head)
+        self.open_runs.invalidate_changed_dataset(run, head)
         return head.seq
 
     async def state_at(self, run: OpenRun, seq: int) -> RunState:
-        """Return the state that stood after entry `seq`, whatever came later.
+        """Return the state after entry `seq`.
 
-        Goes back from rewind to rewind until a stored state is near, so what was abandoned is never folded: to fold it
-        all would double the work with each rewind.
+        Follows rewinds backwards to the nearest snapshot, so that undone entries are never folded: folding them would
+        double the work with each rewind.
         """
         rewinds: list[tuple[Entry, int]] = []
         state = await self.stored(run, seq)
@@ -63,7 +63,7 @@ class Replay:
         return state
 
     async def stored(self, run: OpenRun, up_to: int) -> RunState:
-        """Return the newest state in storage that is not beyond `up_to`, skipping damaged ones."""
+        """Return the newest stored state up to entry `up_to`; damaged ones are skipped."""
         while True:
             found = await self.snapshots.newest(run.row, up_to)
             if found is None:
@@ -76,7 +76,7 @@ class Replay:
                 up_to = row.seq - 1
 
     async def _last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
-        """Return the last rewind behind entry `after`, and where it went back to; None if there is none."""
+        """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
         while up_to > after:
             begin = max(after, up_to - PAGE)
             for entry in reversed(await self.journal.after(run.row, begin, up_to, PAGE)):
@@ -92,15 +92,15 @@ class Replay:
         return state
 
     async def folds(self, run: OpenRun, state: RunState, up_to: int) -> AsyncIterator[tuple[RunState, list[Receipt]]]:
-        """Yield the state after each page of entries up to `up_to`, and what the page's entries did."""
+        """Yield the state after each page of entries up to `up_to`, and the page's receipts."""
         while state.seq < up_to:
             entries = await self.journal.after(run.row, state.seq, up_to, PAGE)
             for seq, entry in enumerate(entries, start=state.seq + 1):
                 if entry.seq != seq:
-                    raise await self.lacking(run, seq, f"lacks entry {seq}")
+                    raise await self.missing_entry(run, seq, f"has no entry {seq}")
             if not entries:
-                await self.head(run)  # refuses a run that was deleted meanwhile
-                raise await self.lacking(run, state.seq + 1, f"ends before entry {up_to}")
+                await self.head(run)  # raises if the run was deleted meanwhile
+                raise await self.missing_entry(run, state.seq + 1, f"ends before entry {up_to}")
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
@@ -110,8 +110,8 @@ class Replay:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
             yield state, receipts
 
-    async def lacking(self, run: OpenRun, seq: int, damage: str) -> BotsError:
-        """Return the error for an entry that is not there: it was pruned, or the journal is damaged."""
+    async def missing_entry(self, run: OpenRun, seq: int, damage: str) -> BotsError:
+        """Return the error for a missing entry: it was pruned, or the journal is damaged."""
         name, begins = run.row.name, await self.journal.begins(run.row)
         receipt = await self.journal.receipt(run.row, begins)
         if seq > begins or receipt is None:
@@ -120,16 +120,16 @@ class Replay:
         return UnknownStepError(f"pruned: the journal of run {name!r} begins at step {first}")
 
     async def _pool(self, run: OpenRun, state: RunState, entries: list[Entry]) -> Pool:
-        """Return the pool with all that state and entries know: others may have reported tasks appended meanwhile."""
-        pool = (await self.open_runs.fitting(run, state)).dataset.pool
+        """Return a pool with all tasks of the state and the entries: replicas may report newly appended tasks."""
+        pool = (await self.open_runs.matching(run, state)).dataset.pool
         tasks = (int(entry.body.evidence.tasks.max(initial=-1)) for entry in entries if isinstance(entry.body, Report))
         if max(entry.profiles for entry in entries) > pool.profiles or max(tasks, default=-1) >= len(pool):
             await self.head(run)
-            pool = (await self.open_runs.again(run)).dataset.pool
+            pool = (await self.open_runs.refreshed(run)).dataset.pool
         return pool
 
     async def _base(self, run: OpenRun, entry: Entry) -> RunState | None:
-        """Return the state that a rewind or a fork goes on from."""
+        """Return the state that a rewind or a fork restores; None for other entries."""
         if isinstance(entry.body, Fork):
             return await asyncio.to_thread(decode_state, entry.body.state)
         if isinstance(entry.body, Rewind):
@@ -140,7 +140,7 @@ class Replay:
 def fold(
     state: RunState, entries: list[Entry], pool: Pool, bases: dict[int, RunState | None]
 ) -> tuple[RunState, list[Receipt]]:
-    """Return the state after these entries, and what each did."""
+    """Return the state after these entries, and their receipts."""
     receipts = []
     for entry in entries:
         state, receipt = advance(state, entry, pool, base=bases[entry.seq])
@@ -150,7 +150,7 @@ def fold(
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Stores a state every so many entries and on demand, and thins old ones.
+    """Stores snapshots at regular intervals and on demand, and thins old ones.
 
     every: entries between two snapshots.
     """
@@ -160,23 +160,23 @@ class SaveSnapshot:
     clock: Callable[[], float] = time.time
 
     def is_due(self, before: RunState, state: RunState) -> bool:
-        """Say whether a multiple of `every` lies between the two."""
+        """Return whether a multiple of `every` lies between the two states."""
         return before.seq // self.every != state.seq // self.every
 
     async def thin(self, run: RunRow) -> None:
-        """Drop the snapshots that no longer shorten much."""
+        """Delete superfluous snapshots."""
         rows = await self.snapshots.after(run, 0, SNAPSHOTS_READ)
         await self.snapshots.drop(run, superfluous(rows))
 
     async def __call__(
         self, run: RunRow, state: RunState, *, wanted: bool, idempotency_key: IdempotencyKey | None = None
     ) -> SnapshotRow:
-        """Store the state and return what was stored.
+        """Store the state and return its row.
 
         Args:
             run: the run.
-            state: its state after some entry.
-            wanted: asked for by a user, so it is not thinned away.
+            state: its state.
+            wanted: a user requested it, so it is not thinned.
             idempotency_key: keeps the result.
         """
         blob = await asyncio.to_thread(encode_state, state)
@@ -186,10 +186,11 @@ class SaveSnapshot:
 
 
 def superfluous(rows: list[SnapshotRow]) -> list[int]:
-    """Return the seqs of snapshots that can go, of those not asked for; the newest stay.
+    """Return the seqs of snapshots to delete, among those that no user requested; the newest stay.
 
-    One can go where the kept one after it is at least as old as the gap to the one before it. So a rewind to any step
-    folds at most about as many entries as lie between that step and now. Ages only grow, gaps don't: it stays so.
+    A snapshot is superfluous if the next kept one is at least as old as the gap that its deletion leaves. A rewind to
+    any step then folds at most about as many entries as there are after that step. This stays true over time, because
+    ages grow and gaps don't.
     """
     automatic = sorted((row.seq for row in rows if not row.wanted), reverse=True)
     drop: list[int] = []

@@ -1,4 +1,4 @@
-"""Tells other replicas of changed datasets, and notices changes that the hot store could not announce."""
+"""Notifies other replicas of changed datasets, and finds changes of which the hot store could not notify."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -32,22 +32,22 @@ async def all_runs(runs: Runs, dataset_id: int) -> AsyncIterator[RunRow]:
 
 
 @dataclass(frozen=True, slots=True)
-class TellReplicas:
-    """Tells other replicas, through the hot store, before a change is acknowledged."""
+class NotifyReplicas:
+    """Notifies other replicas through the hot store, before a change is acknowledged."""
 
     runs: Runs
     states: States
 
     async def of_change(self, dataset: DatasetRow) -> None:
-        """Make every replica look at SQL before it goes on with a run of the dataset, and so at the dataset too.
+        """Make every replica read the dataset's runs, and so the dataset, from SQL before their next use.
 
-        Those that can't be told notice by themselves within seconds.
+        Replicas that can't be reached find the change within seconds.
         """
         async for run in all_runs(self.runs, dataset.id):
             await self.states.invalidate(run)
 
     async def of_new(self, dataset: DatasetRow) -> None:
-        """Say that the dataset's runs are new."""
+        """Register the dataset's runs as new."""
         async for run in all_runs(self.runs, dataset.id):
             await self.states.register(run)
 
@@ -56,10 +56,10 @@ EVERY_S = 1.0
 
 
 class FollowReplicas:
-    """Compares the runs in use with SQL, again and again.
+    """Periodically compares the runs in use with SQL.
 
-    Where a replica committed and then died, or could not reach the hot store, its entries are folded and published
-    here; where it replaced a run or changed a dataset, both are read anew.
+    If another replica committed entries and then died, or could not reach the hot store, this folds and publishes them.
+    If it replaced a run or changed a dataset, this removes them from the caches.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class FollowReplicas:
         is_needed: bool,
         every_s: float = EVERY_S,
     ) -> None:
-        """Follow nobody yet.
+        """Create it; `in_background` starts it.
 
         Args:
-            journal: where entries of all replicas stand.
+            journal: has the entries of all replicas.
             catch_up: folds them.
-            open_runs: knows which runs are in use.
-            at_work: runs with metrics, which go with the run.
-            is_needed: whether this process goes by what a shared store says; else it asks SQL each time anyway.
+            open_runs: the runs in use.
+            at_work: the runs with metrics, removed with a run.
+            is_needed: whether this process relies on a shared store; otherwise it reads SQL each time anyway.
             every_s: time between two comparisons.
         """
         self._journal = journal
@@ -93,15 +93,15 @@ class FollowReplicas:
         """Compare in the background."""
         if not self._is_needed:
             return nullcontext()
-        return repeating(self.once, every_s=self._every_s, or_log="replicas_not_followed")
+        return repeating(self.once, every_s=self._every_s, failure_event="replicas_not_followed")
 
     async def once(self) -> None:
-        """Compare all runs that were used since the last time.
+        """Compare all runs that were used since the last call.
 
         Raises:
             StorageUnavailableError: SQL did not answer.
         """
-        used = self._open_runs.used_lately()
+        used = self._open_runs.used_recently()
         if not used:
             return
         heads = await self._journal.heads([run.row.id for run in used])
@@ -110,10 +110,10 @@ class FollowReplicas:
 
     async def _follow(self, run: OpenRun, head: Head | None) -> None:
         if head is None or head.uid != run.row.uid:
-            self._open_runs.forget(run.row)
+            self._open_runs.invalidate(run.row)
             self._at_work.forget(run.dataset.row.name, run.row.name)
             return
-        self._open_runs.notice(run, head)
+        self._open_runs.invalidate_changed_dataset(run, head)
         known = self._catch_up.known(run)
         if known is not None and known.state.seq >= head.seq:
             return
@@ -121,5 +121,5 @@ class FollowReplicas:
             newest = await self._catch_up.newest(run)
             if newest.state.seq < head.seq:
                 await self._catch_up.through(run, head.seq)
-        except BotsError as error:  # of this run alone: it was deleted just now, or its journal is damaged
+        except BotsError as error:  # affects this run only: it was just deleted, or its journal is damaged
             log.warning("run_not_followed", run=run.row.name, reason=str(error))

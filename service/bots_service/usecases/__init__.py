@@ -53,9 +53,9 @@ class UseCases:
 
     def _make_datasets(self, e: Engine) -> None:
         self.list_datasets = ListDatasets(e.datasets)
-        self.import_dataset = ImportDataset(e.datasets, e.open_datasets, e.tell_replicas)
-        self.append_tasks = AppendTasks(e.datasets, e.open_datasets, e.tell_replicas)
-        self.retire_tasks = RetireTasks(e.datasets, e.open_datasets, e.tell_replicas)
+        self.import_dataset = ImportDataset(e.datasets, e.open_datasets, e.notify_replicas)
+        self.append_tasks = AppendTasks(e.datasets, e.open_datasets, e.notify_replicas)
+        self.retire_tasks = RetireTasks(e.datasets, e.open_datasets, e.notify_replicas)
         self.delete_dataset = DeleteDataset(e.datasets, e.open_datasets, e.runs, e.states, e.leases, e.at_work)
 
     def _make_runs(self, e: Engine) -> None:
@@ -87,7 +87,7 @@ class UseCases:
         self.look_at_run = LookAtRun(e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.sizes, e.at_work)
         self.observe_runs = ObserveRuns(self.look_at_run, e.at_work)
         self.export_backup = ExportBackup(e.exports, e.datasets, e.snapshots)
-        self.import_backup = ImportBackup(e.imports, e.datasets, e.open_runs, e.states, e.leases, e.tell_replicas)
+        self.import_backup = ImportBackup(e.imports, e.datasets, e.open_runs, e.states, e.leases, e.notify_replicas)
         self.prune = Prune(
             e.retention, e.datasets, e.runs, e.journal, e.snapshots, e.open_runs, e.catch_up, keep_journal_days
         )

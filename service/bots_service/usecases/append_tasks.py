@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bots_service.engine.dataset_builder import Built, opened
 from bots_service.engine.open_runs import OpenDatasets
-from bots_service.engine.replicas import TellReplicas
+from bots_service.engine.replicas import NotifyReplicas
 from bots_service.errors import BusyError, InvalidTasksError, TaskExistsError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import AppendTasksResult, IdempotencyKey, OpenDataset, TaskBlock
@@ -19,7 +19,7 @@ class AppendTasks:
 
     datasets: Datasets
     open_datasets: OpenDatasets
-    tell_replicas: TellReplicas
+    notify_replicas: NotifyReplicas
 
     async def __call__(
         self, name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
@@ -55,8 +55,8 @@ class AppendTasks:
         try:
             result = await self.datasets.append(dataset.row, stage, facts, idempotency_key)
         except BusyError:
-            self.open_datasets.forget(dataset.row.name)
+            self.open_datasets.invalidate(dataset.row.name)
             raise
         self.open_datasets.keep(opened(result.row, ids, pool, dataset.pool.retired))
-        await self.tell_replicas.of_change(result.row)
+        await self.notify_replicas.of_change(result.row)
         return result

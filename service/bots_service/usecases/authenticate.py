@@ -152,7 +152,7 @@ class KnownKeys:
             StorageUnavailableError: they can't be read now, so it is not known whether keys guard the service.
         """
         await self.load()
-        async with repeating(self._refresh, every_s=self._every_s, or_log="keys_not_refreshed"):
+        async with repeating(self._refresh, every_s=self._every_s, failure_event="keys_not_refreshed"):
             yield
 
     async def _refresh(self) -> None:

@@ -36,7 +36,7 @@ class DeleteDataset:
     async def _delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None) -> None:
         rows = [run async for run in all_runs(self.runs, row.id)]
         await self.datasets.delete(row, idempotency_key)
-        self.open_datasets.forget(row.name)
+        self.open_datasets.invalidate(row.name)
         self.at_work.forget(row.name)
         for run in rows:
             await self.states.delete(run)
@@ -65,7 +65,7 @@ class DeleteRun:
     async def _delete(self, run: OpenRun, idempotency_key: IdempotencyKey | None) -> None:
         row = run.row
         await self.runs.delete(row, idempotency_key)
-        self.open_runs.forget(row)
+        self.open_runs.invalidate(row)
         self.at_work.forget(run.dataset.row.name, row.name)
         await self.states.delete(row)
         await self.leases.clear(row)

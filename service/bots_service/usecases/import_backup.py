@@ -10,7 +10,7 @@ from bots_service.core.arrays import frozen
 from bots_service.core.offset_tags import are_possible
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.engine.open_runs import OpenRuns
-from bots_service.engine.replicas import TellReplicas
+from bots_service.engine.replicas import NotifyReplicas
 from bots_service.errors import (
     DamagedStateError,
     DatasetExistsError,
@@ -58,7 +58,7 @@ class ImportBackup:
     open_runs: OpenRuns
     states: States
     leases: Leases
-    tell_replicas: TellReplicas
+    notify_replicas: NotifyReplicas
 
     async def __call__(
         self,
@@ -179,7 +179,7 @@ class ImportBackup:
             imported = await self.imports.finish_dataset(
                 name, stage, (begin.facts, begin.version, begin.created_at), uids, idempotency_key
             )
-            await self.tell_replicas.of_new(imported.dataset)
+            await self.notify_replicas.of_new(imported.dataset)
             return imported
         if len(uids) != 1:
             raise InvalidBackupError(f"the backup of one run holds {len(uids)}")
@@ -187,7 +187,7 @@ class ImportBackup:
         await self._forget(arriving)
         imported = await self.imports.finish_run(target, run or checked.run.name, stage, uids, idempotency_key)
         if imported.replaced is not None:
-            self.open_runs.forget(imported.replaced)
+            self.open_runs.invalidate(imported.replaced)
         for made in imported.runs:
             await self.states.register(made)
         return imported

@@ -10,7 +10,7 @@ import structlog
 
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.engine.open_runs import OpenDatasets
-from bots_service.engine.replicas import TellReplicas
+from bots_service.engine.replicas import NotifyReplicas
 from bots_service.errors import StorageUnavailableError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.keys import EVERY_DATASET
@@ -43,7 +43,7 @@ class ImportDataset:
 
     datasets: Datasets
     open_datasets: OpenDatasets
-    tell_replicas: TellReplicas
+    notify_replicas: NotifyReplicas
 
     async def __call__(
         self,
@@ -77,5 +77,5 @@ class ImportDataset:
             result = await self.datasets.create(name, stage, facts, idempotency_key(), within=within)
             if result.created:
                 self.open_datasets.keep(opened(result.row, ids, pool, np.empty(0, np.int32)))
-                await asyncio.shield(self.tell_replicas.of_new(result.row))
+                await asyncio.shield(self.notify_replicas.of_new(result.row))
             return result

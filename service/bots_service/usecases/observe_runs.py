@@ -93,7 +93,7 @@ class LookAtRun:
 
     async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
         """Show what is expected of the pool, and keep it once a step."""
-        pool = (await self.open_runs.fitting(run, state)).dataset.pool
+        pool = (await self.open_runs.matching(run, state)).dataset.pool
         found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
         if found is None or not self._is_shown(run, seen):
             return
@@ -178,7 +178,7 @@ class ObserveRuns:
 
     def in_background(self) -> AbstractAsyncContextManager[None]:
         """Observe in the background."""
-        return repeating(self.when_due, every_s=self._every_s, or_log="runs_not_observed")
+        return repeating(self.when_due, every_s=self._every_s, failure_event="runs_not_observed")
 
     async def when_due(self) -> None:
         """Look once, unless it is so soon that looking would take more than MOST_OF_TIME."""

@@ -82,7 +82,7 @@ class Prune:
         """Remove the entries up to `seq`, and what an earlier turn left; return how many went."""
         if seq > await self.journal.begins(run):
             if await self.journal.first_without_receipt(run, seq) is not None:
-                await self.catch_up.mend_receipts(await self.open_runs(dataset, run.name))
+                await self.catch_up.repair_receipts(await self.open_runs(dataset, run.name))
             if await self.retention.truncate(run, seq):
                 rows = await self.snapshots.after(run, -1, SNAPSHOTS_READ)
                 await self.snapshots.drop(run, [row.seq for row in rows if row.seq < seq and not row.wanted])
@@ -121,7 +121,7 @@ class Prune:
 
     def in_background(self, every_s: float = PRUNE_EVERY_S) -> AbstractAsyncContextManager[None]:
         """Prune in the background, about every so many seconds."""
-        return repeating(self._once, every_s=every_s, or_log="not_pruned", jitter=0.5)
+        return repeating(self._once, every_s=every_s, failure_event="not_pruned", jitter=0.5)
 
     async def _once(self) -> None:
         """Prune, and log what went of which runs."""

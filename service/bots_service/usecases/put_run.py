@@ -111,7 +111,7 @@ class PutRun:
         row, put = await self.runs.put(
             opened.row.id, name, settings, fork=fork, idempotency_key=idempotency_key, result_of=result_of
         )
-        self.open_runs.forget(row)
+        self.open_runs.invalidate(row)
         if before is not None and before.uid == row.uid:
             return row, put
         await self.states.register(row)

@@ -32,7 +32,7 @@ class ReadHistory:
         """
 
         async def read(opened: OpenRun) -> list[StoredReceipt]:
-            state = await self.catch_up.mend_receipts(opened)
+            state = await self.catch_up.repair_receipts(opened)
             # What other replicas folded meanwhile is kept in any order: it would leave a hole before the last steps.
             steps = await self.journal.history(opened.row, after_step, limit)
             return [step for step in steps if step.receipt.seq <= state.seq]
@@ -56,7 +56,7 @@ class ReadCurve:
         """
 
         async def read(opened: OpenRun) -> list[CurvePoint]:
-            state = await self.catch_up.mend_receipts(opened)
+            state = await self.catch_up.repair_receipts(opened)
             width = -(-(state.step - opened.row.origin_step) // points)
             return await self.journal.curve(opened.row, state.seq, max(width, 1))
 
@@ -86,7 +86,7 @@ class ReadCalibration:
         """
 
         async def read(opened: OpenRun) -> tuple[int, Calibration]:
-            state = await self.catch_up.mend_receipts(opened)
+            state = await self.catch_up.repair_receipts(opened)
             stored = await self.journal.history(opened.row, max(0, state.step - steps), steps)
             shown = [found.receipt.calibration for found in stored if found.receipt.calibration is not None]
             return len(shown), added(shown)
@@ -190,7 +190,7 @@ class ReadLeases:
             await self.catch_up.newest_or_known(opened)  # notices where another replica replaced the run
             leased = await self.leases.ttls(opened.row)
             now = self.clock()
-            known = (await self.open_runs.knowing(opened, leased.tasks)).dataset
+            known = (await self.open_runs.with_tasks(opened, leased.tasks)).dataset
             return len(leased.tasks), grouped(leased, known, now, limit, told)
 
         return await self.open_runs.using(dataset, run, read)

@@ -79,7 +79,7 @@ class ReadTasks:
 
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
         state = (await self.catch_up.newest_or_known(run)).state
-        return await self.open_runs.fitting(run, state), state
+        return await self.open_runs.matching(run, state), state
 
 
 async def _pieces(pool: Pool, state: RunState) -> AsyncIterator[TaskTable]:

@@ -81,7 +81,9 @@ class Readiness:
         await asyncio.gather(*(check() for check in checks))
         async with AsyncExitStack() as stack:
             for check in checks:
-                await stack.enter_async_context(repeating(check, every_s=EVERY_S, or_log="dependency_not_checked"))
+                await stack.enter_async_context(
+                    repeating(check, every_s=EVERY_S, failure_event="dependency_not_checked")
+                )
             yield
 
     async def _see(self, name: str, part: Health) -> None:

@@ -123,7 +123,7 @@ class ReportOutcomes:
 
     async def _append(self, run: OpenRun, request: ReportRequest, key: IdempotencyKey | None) -> ReportResult:
         state = await self._settings_state(run, request.outcomes)
-        run = await self.open_runs.fitting(run, state)  # another replica may have appended tasks
+        run = await self.open_runs.matching(run, state)  # another replica may have appended tasks
         origin = None if request.selection_id is None else read_id(run.row, request.selection_id)
         run, tasks = await self._tasks(run, request.outcomes)
         evidence = read_evidence(tasks, request.outcomes, state.settings.reward_range)

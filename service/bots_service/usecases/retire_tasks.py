@@ -8,7 +8,7 @@ import numpy as np
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.engine.dataset_builder import opened
 from bots_service.engine.open_runs import OpenDatasets
-from bots_service.engine.replicas import TellReplicas
+from bots_service.engine.replicas import NotifyReplicas
 from bots_service.errors import BusyError, Flaw, InvalidTasksError
 from bots_service.ports.catalog import Datasets
 from bots_service.ports.records import DatasetRow, IdempotencyKey, OpenDataset
@@ -20,7 +20,7 @@ class RetireTasks:
 
     datasets: Datasets
     open_datasets: OpenDatasets
-    tell_replicas: TellReplicas
+    notify_replicas: NotifyReplicas
 
     async def __call__(self, name: str, ids: list[str], idempotency_key: IdempotencyKey | None) -> DatasetRow:
         """Return the dataset without these tasks.
@@ -43,8 +43,8 @@ class RetireTasks:
         try:
             row = await self.datasets.retire(dataset.row, tasks, idempotency_key)
         except BusyError:
-            self.open_datasets.forget(dataset.row.name)
+            self.open_datasets.invalidate(dataset.row.name)
             raise
         self.open_datasets.keep(opened(row, dataset.ids, dataset.pool, retired))
-        await self.tell_replicas.of_change(row)
+        await self.notify_replicas.of_change(row)
         return row

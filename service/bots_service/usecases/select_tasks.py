@@ -79,11 +79,11 @@ class SelectTasks:
                     known, is_sure = await self.catch_up.newest_or_known(run), True
                 # This state may know of tasks that were appended meanwhile. The dataset is looked at after the state:
                 # where another replica changes it in between, `acquire` refuses the state's token.
-                run = await self.open_runs.fitting(run, known.state)
+                run = await self.open_runs.matching(run, known.state)
                 taken = await self._attempt(run, known, request, once, is_sure=is_sure)
                 if taken.previous is not None and once is not None:
                     selection = _again(taken.previous, once)
-                    return selection, (await self.open_runs.knowing(run, selection.tasks)).dataset, True
+                    return selection, (await self.open_runs.with_tasks(run, selection.tasks)).dataset, True
                 if taken.selection is not None:
                     self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
@@ -137,7 +137,7 @@ class SelectTasks:
         """
         if known.degraded:
             await self.catch_up.newest(run)
-        return (await self.open_runs.again(run)).dataset is run.dataset
+        return (await self.open_runs.refreshed(run)).dataset is run.dataset
 
 
 async def _drawn(
