@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.core.pool import Pool
+from bots_service.core.state import RunState
 from tests.core.journals import DenseRun, Piece
 
 Vector = NDArray[np.float64]
@@ -187,3 +189,24 @@ def log_evidence(excess: Vector, covariance: Vector) -> float:
     """Log of the density of N(0, covariance), but for a constant."""
     _, log_determinant = np.linalg.slogdet(covariance)
     return float(-0.5 * (excess @ np.linalg.solve(covariance, excess) + log_determinant))
+
+
+def assert_close(found: object, wanted: object) -> None:
+    np.testing.assert_allclose(np.array(found), np.array(wanted), rtol=1e-8, atol=1e-8)
+
+
+def assert_same(state: RunState, slow: SlowTracker) -> None:
+    """Check that the state believes what the slow run does."""
+    belief, tasks = state.belief, np.arange(len(slow.pool), dtype=np.int32)
+    assert isinstance(belief, TrackerBelief)
+    assert_close(belief.effects.mean, slow.mean)
+    assert_close(belief.effects.covariance, slow.covariance)
+    assert_close(belief.variances.estimates, slow.variances)
+    assert belief.own_tasks.tolist() == sorted(slow.residuals)
+    rows = belief.residuals.whole
+    wanted = [slow.residuals[task] for task in sorted(slow.residuals)]
+    found = list(zip(rows.mean.tolist(), rows.variance.tolist(), rows.last_step.tolist(), strict=True))
+    assert_close(found, wanted)
+    told = belief.distributions(slow.pool, tasks)
+    logits = np.array([slow.logit(task) for task in tasks.tolist()]).T
+    assert_close([told.location, told.variance], logits)

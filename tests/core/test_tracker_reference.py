@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.core.belief.tracker_filter import (
     NODES,
     WEIGHTS,
@@ -16,30 +15,10 @@ from bots_service.core.belief.tracker_filter import (
     moments,
     observed,
 )
-from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.state import advance, fresh_state
 from tests.core import slow_tracker
 from tests.core.journals import Story, pool_of, stories, tracker_settings
-from tests.core.slow_tracker import SlowTracker
-
-
-def assert_close(found: object, wanted: object) -> None:
-    np.testing.assert_allclose(np.array(found), np.array(wanted), rtol=1e-8, atol=1e-8)
-
-
-def assert_same(state: RunState, slow: SlowTracker) -> None:
-    belief, tasks = state.belief, np.arange(len(slow.pool), dtype=np.int32)
-    assert isinstance(belief, TrackerBelief)
-    assert_close(belief.effects.mean, slow.mean)
-    assert_close(belief.effects.covariance, slow.covariance)
-    assert_close(belief.variances.estimates, slow.variances)
-    assert belief.own_tasks.tolist() == sorted(slow.residuals)
-    rows = belief.residuals.whole
-    wanted = [slow.residuals[task] for task in sorted(slow.residuals)]
-    found = list(zip(rows.mean.tolist(), rows.variance.tolist(), rows.last_step.tolist(), strict=True))
-    assert_close(found, wanted)
-    told = belief.distributions(slow.pool, tasks)
-    logits = np.array([slow.logit(task) for task in tasks.tolist()]).T
-    assert_close([told.location, told.variance], logits)
+from tests.core.slow_tracker import SlowTracker, assert_same
 
 
 @given(stories(settings=tracker_settings))

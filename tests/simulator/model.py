@@ -1,4 +1,4 @@
-"""What must be so: a replay of the committed journals, and the dense rule of BOTS, written plainly."""
+"""What must be so: a replay of the committed journals, and the rules of both beliefs, written plainly."""
 
 import copy
 from dataclasses import dataclass, field, replace
@@ -14,6 +14,7 @@ from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.ports.records import RunRow
 from tests.core.journals import DenseRun
 from tests.core.pools import beta_parameters
+from tests.core.slow_tracker import SlowTracker, assert_same
 from tests.simulator.fake_sql import Sql
 
 
@@ -102,13 +103,16 @@ class Truth:
         begin = replace(stood, epoch=0, seq=0, settings=begun.settings, open_step=nothing_open())
         assert encode_state(begun) == encode_state(begin), "a fork does not begin with what its parent believed"
 
-    # --- the dense rule ----------------------------------------------------------------------------------------------
+    # --- the slow rules ----------------------------------------------------------------------------------------------
 
     def assert_dense(self, name: str) -> None:
-        """Compare the newest state with every task's belief, computed by the paper's rule from the first step on."""
+        """Compare the newest state with every task's belief, computed by a slow rule from the first step on."""
         state = self.replay(name).states[-1]
         dense = self._dense(name)[-1]
         assert state.step == dense.step
+        if isinstance(dense, SlowTracker):
+            assert_same(state, dense)
+            return
         capability, wanted = state.belief.capability, dense.capability
         assert (capability is None) == (wanted is None)
         if capability is not None and wanted is not None:
@@ -121,7 +125,8 @@ class Truth:
     def _dense(self, name: str) -> list[DenseRun]:
         """Return the run after each entry, and before any."""
         table = self.sql.runs[name]
-        runs = [DenseRun(self.pool(), table.row.settings)]
+        kind = {"bots": DenseRun, "tracker": SlowTracker}[table.row.settings.belief]
+        runs: list[DenseRun] = [kind(self.pool(), table.row.settings)]
         for entry in table.entries:
             run = copy.deepcopy(runs[-1])
             if isinstance(entry.body, Rewind):

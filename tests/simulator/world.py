@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.state import RunState
 from bots_service.engine.dataset_builder import DatasetHeader
@@ -93,6 +94,7 @@ class World:
         self.truth = Truth(self.sql)
         self.hot = Hot(self.loop.time, self.published, self.taken)
         every = self.rng.choice([1, 2, 3, 5, 8, 50])
+        self.belief = self.rng.choice(sorted(KINDS))  # of the default run
         names = "ABC"[: self.rng.choice([2, 2, 3])]
         self.replicas = [Replica(name, self.network, self.sql, self.hot, snapshot_every=every) for name in names]
         self.promises: dict[str, Promises] = {"default": Promises()}
@@ -129,6 +131,7 @@ class World:
 
         async def imported(use: UseCases) -> None:
             await use.import_dataset(POOL, DatasetHeader(("weak", "strong")), stream(block(0, TASKS)), lambda: None)
+            await use.put_run(POOL, "default", {"belief": self.belief}, None, None)
 
         await self.replicas[0].call(imported, 60)
 
