@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report
 
@@ -19,8 +20,9 @@ async def other(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def filled(http: httpx.AsyncClient, reports: int = 3) -> None:
+async def filled(http: httpx.AsyncClient, reports: int = 3, belief: str = "bots") -> None:
     await make_dataset(http)
+    (await http.put(RUN, json={"belief": belief})).raise_for_status()
     for number in range(reports):
         await report(http, {"task": f"task-{number}", "successes": 3, "trials": 8})
 
@@ -29,25 +31,31 @@ def problem(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["type"].rpartition(":")[2]
 
 
-async def test_a_dataset_moves_to_another_service(http: httpx.AsyncClient, other: httpx.AsyncClient):
-    await filled(http)
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_a_dataset_moves_to_another_service(http: httpx.AsyncClient, other: httpx.AsyncClient, belief: str):
+    await filled(http, belief=belief)
+    for _ in range(5):  # steps without evidence
+        await report(http, close_step=True)
+    (await http.post(f"{RUN}/snapshots")).raise_for_status()
     backup = await http.get("/datasets/guru/export")
     assert backup.headers["content-type"] == "application/vnd.bots.backup"
     assert backup.headers["content-disposition"] == 'attachment; filename="guru.botsbackup"'
     made = await other.post("/imports", content=backup.content, headers=BACKUP)
     assert made.status_code == 201
-    assert made.json() == {"dataset": "guru", "tasks": 20, "runs": [{"run": "default", "seq": 3, "epoch": 0}]}
+    assert made.json() == {"dataset": "guru", "tasks": 20, "runs": [{"run": "default", "seq": 8, "epoch": 0}]}
     for path in ("/datasets/guru", RUN, f"{RUN}/history", f"{RUN}/tasks"):
         assert (await other.get(path)).json() == (await http.get(path)).json()
 
 
-async def test_a_run_comes_back_under_another_name(http: httpx.AsyncClient):
-    await filled(http)
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_a_run_comes_back_under_another_name(http: httpx.AsyncClient, belief: str):
+    await filled(http, belief=belief)
     backup = await http.get("/datasets/guru/export", params={"run": "default"})
     assert 'filename="guru.default.botsbackup"' in backup.headers["content-disposition"]
     made = await http.post("/imports", params={"run": "again"}, content=backup.content, headers=BACKUP)
     assert made.json()["runs"] == [{"run": "again", "seq": 3, "epoch": 0}]
-    assert (await http.get("/datasets/guru/runs/again")).json()["step"] == 3
+    again = (await http.get("/datasets/guru/runs/again")).json()
+    assert (again["step"], again["settings"]["belief"]) == (3, belief)
 
 
 async def test_an_import_that_is_sent_again_gets_the_first_answer(http: httpx.AsyncClient, other: httpx.AsyncClient):

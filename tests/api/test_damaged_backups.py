@@ -63,6 +63,11 @@ async def lived(http: httpx.AsyncClient) -> bytes:
     await report(http, solved(9), close_step=False)
     (await http.patch(RUN, json={"target": 0.25})).raise_for_status()
     (await http.post(f"{RUN}/snapshots")).raise_for_status()
+    tracked = "/datasets/guru/runs/tracked"
+    (await http.put(tracked, json={"belief": "tracker"})).raise_for_status()
+    for step in range(2):
+        await report(http, solved(step + 1), solved(step + 4, 3), run="tracked")
+    (await http.post(f"{tracked}/snapshots")).raise_for_status()
     (await http.put("/datasets/guru/runs/fork", json={"fork": {"run": "default", "step": 1}})).raise_for_status()
     (await http.get(f"{RUN}/history")).raise_for_status()  # receipts are made at the latest now
     backup = (await http.get("/datasets/guru/export")).content

@@ -3,17 +3,18 @@
 import random
 import threading
 import time
+import zlib
 from dataclasses import asdict, dataclass, field
 
 import httpx
 import numpy as np
 
+from bots_service.core.codec import encode_state
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
-from tests.core.pools import beta_parameters
 from tests.servers import wait_until
 from tests.serving import ServiceProcess
 from tests.sizes import size
@@ -22,6 +23,7 @@ TASKS = 200
 REPORTERS = 8
 ROUNDS = size(5, 40)
 TRIALS = 16
+RUNS = {"default": RunSettings(), "tracked": RunSettings(belief="tracker")}
 
 
 def references():
@@ -44,9 +46,10 @@ class Sent:
 
 @dataclass
 class Reporter:
-    """Reports without a pause; a report that was not acknowledged is sent again under its key."""
+    """Reports to one run without a pause; a report that was not acknowledged is sent again under its key."""
 
     number: int
+    run: str
     url: str
     sent: list[Sent] = field(default_factory=list)
 
@@ -70,7 +73,7 @@ class Reporter:
         tasks = sorted(rng.sample(range(TASKS), 8))
         if rng.random() < 0.5:
             try:
-                answer = http.post("/select", json={"dataset": "pool", "count": 8})
+                answer = http.post("/select", json={"dataset": "pool", "run": self.run, "count": 8})
             except httpx.TransportError:
                 return None
             assert answer.status_code == 200, answer.text
@@ -85,6 +88,7 @@ class Reporter:
         pairs = zip(report.tasks, report.successes, strict=True)
         body: dict[str, object] = {
             "dataset": "pool",
+            "run": self.run,
             "outcomes": [{"task": str(task), "successes": count, "trials": TRIALS} for task, count in pairs],
         }
         if report.selection_id is not None:
@@ -100,22 +104,17 @@ class Reporter:
         return True
 
 
-def replayed(reports: list[Sent]) -> tuple[RunState, Pool]:
+def replayed(reports: list[Sent], settings: RunSettings) -> RunState:
     """Return the state that exactly these reports make, in the order of their numbers."""
     pool = Pool.of_tasks(references())
-    state = fresh_state(RunSettings(), pool)
+    state = fresh_state(settings, pool)
     for report in sorted(reports, key=lambda sent: sent.seq):
         successes = np.array(report.successes, float)
         failures = TRIALS - successes
         evidence = Evidence(np.array(report.tasks, np.int32), successes, failures, np.minimum(successes, failures) > 0)
         entry = Entry(report.seq, 0, pool.profiles, Report(evidence, report.made_at, report.close_step))
         state, _ = advance(state, entry, pool)
-    return state, pool
-
-
-def beliefs(http: httpx.Client) -> dict[str, tuple[float, float]]:
-    answer = http.get("/datasets/pool/runs/default/tasks", params={"limit": 1000}).json()
-    return {task["id"]: (task["alpha"], task["beta"]) for task in answer["tasks"]}
+    return state
 
 
 def acknowledged(reporters: list[Reporter]) -> int:
@@ -145,7 +144,9 @@ def test_after_any_kill_the_state_is_a_replay_of_exactly_the_acknowledged_report
         f"{service.url}/datasets/pool", json={"reference_models": ["weak", "strong"], "tasks": tasks}, timeout=30
     )
     assert created.status_code == 201, created.text
-    reporters = [Reporter(number, service.url) for number in range(REPORTERS)]
+    assert httpx.put(f"{service.url}/datasets/pool/runs/tracked", json={"belief": "tracker"}).status_code == 201
+    runs = sorted(RUNS)
+    reporters = [Reporter(number, runs[number % len(runs)], service.url) for number in range(REPORTERS)]
     moments = random.Random(20)
     for _ in range(ROUNDS):
         one_round(service, reporters, moments.uniform(0.05, 0.8))
@@ -155,19 +156,23 @@ def test_after_any_kill_the_state_is_a_replay_of_exactly_the_acknowledged_report
     done.set()
     for reporter in reporters:
         reporter.work(done)  # sends what is still in doubt, and nothing new
-    reports = [report for reporter in reporters for report in reporter.sent]
-    state, pool = replayed(reports)
     with httpx.Client(base_url=service.url, timeout=30) as http:
-        run = http.get("/datasets/pool/runs/default").json()
-        believed = beliefs(http)
-        history = http.get("/datasets/pool/runs/default/history", params={"limit": 1000}).json()
+        for run, settings in RUNS.items():
+            reports = [report for reporter in reporters if reporter.run == run for report in reporter.sent]
+            assert sorted(report.seq for report in reports) == list(range(1, len(reports) + 1))
+            assert len(reports) > ROUNDS
+            assert_holds(http, run, replayed(reports, settings))
+    assert acknowledged(reporters) > ROUNDS * REPORTERS
     service.stop()
 
-    assert sorted(report.seq for report in reports) == list(range(1, len(reports) + 1))
-    assert len(reports) > ROUNDS * REPORTERS
-    assert (run["seq"], run["step"], run["epoch"]) == (state.seq, state.step, 0)
-    assert run["totals"] == asdict(state.totals)
-    assert run["capability"] == state.belief.capability
-    alpha, beta = beta_parameters(state.belief.distributions(pool, np.arange(TASKS, dtype=np.int32)))
-    assert believed == {str(task): (alpha[task], beta[task]) for task in range(TASKS)}
-    assert [row["step"] for row in history["history"]] == list(range(1, min(state.step, 1000) + 1))
+
+def assert_holds(http: httpx.Client, run: str, state: RunState) -> None:
+    """Check that the service's run stands where this state does, and that its bytes are this state's."""
+    path = f"/datasets/pool/runs/{run}"
+    told = http.get(path).json()
+    assert (told["seq"], told["step"], told["epoch"]) == (state.seq, state.step, 0)
+    assert told["totals"] == asdict(state.totals)
+    assert told["capability"] == state.belief.capability
+    history = http.get(f"{path}/history", params={"limit": 1000}).json()["history"]
+    assert [row["step"] for row in history] == list(range(1, min(state.step, 1000) + 1))
+    assert http.post(f"{path}/snapshots").json()["checksum"] == f"{zlib.crc32(encode_state(state)):08x}"

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
 from tests.servers import RedisServer, wait_until
 from tests.serving import ServiceProcess
 
@@ -107,6 +108,20 @@ def test_replicas_agree_on_the_dataset_at_the_first_request_after_a_change(repli
             here.call("POST", "/datasets/pool/tasks", tasks=[task])
             go_on(here, live, rng)
             assert_knows(there, task["id"], live, rng)
+
+
+@pytest.mark.parametrize("belief", sorted(KINDS))
+def test_replicas_believe_the_same_of_every_task_after_each_report(replicas: tuple[Replica, Replica], belief: str):
+    dataset, rng = f"of-{belief}", random.Random(3)
+    replicas[0].call("PUT", f"/datasets/{dataset}", tasks=tasks_of(0, POOL))
+    replicas[1].call("PUT", f"/datasets/{dataset}/runs/default", belief=belief)
+    for round_ in range(20):
+        here, there = rng.sample(replicas, 2)
+        outcomes = [{"task": f"t{rng.randrange(POOL)}", "successes": rng.randrange(5), "trials": 4} for _ in range(3)]
+        told = here.call("POST", "/report", dataset=dataset, outcomes=outcomes)
+        assert told["step"] == round_ + 1
+        path = f"/datasets/{dataset}/runs/default/tasks"
+        assert there.call("GET", path) == here.call("GET", path)
 
 
 def test_a_dataset_made_anew_is_the_new_one_at_the_other_replica(replicas: tuple[Replica, Replica]):

@@ -22,7 +22,8 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
     cut = int(rng.integers(1, 39))
     await world.import_pool(POOL, block(0, cut), block(cut, 40 - cut))
     await world.put_run("by-three", tasks_per_step=3, prior=(2.0, 1.5))
-    runs, tasks = ["default", "by-three"], 40
+    await world.put_run("tracked", belief="tracker")
+    runs, tasks = ["default", "by-three", "tracked"], 40
     for number in range(actions):
         run = runs[int(rng.integers(len(runs)))]
         kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "snapshot", "retire", "append"])

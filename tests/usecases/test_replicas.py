@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.entries import Report
@@ -25,7 +26,9 @@ from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
-async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Replica, Replica]):
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_what_was_reported_here_is_selected_from_there(replicas: tuple[Replica, Replica], belief: str):
+    await replicas[0].put_run("default", belief=belief)
     for step in range(6):
         here, there = replicas[step % 2], replicas[1 - step % 2]
         receipt = await here.report(outcome(f"t{step}", step), outcome("t9"))
