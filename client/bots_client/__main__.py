@@ -1,4 +1,4 @@
-"""`python -m bots_client spool`: look at reports that wait on this machine, and send them when no job does."""
+"""`python -m bots_client spool`: list the reports that wait on this machine, or send them."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from bots_client._resilient_client import ResilientClient
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What waits for one run: of which service, how many reports, for how long, and why others were refused."""
+    """The waiting reports of one run, with their service, and the reasons why others were refused."""
 
     dataset: str
     run: str
@@ -27,10 +27,10 @@ class Line:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns 1 if reports wait that were to be sent."""
+    """Run the command; return 1 if reports still wait after --send."""
     chosen = _parser().parse_args(arguments)
     if chosen.folder and not Path(chosen.folder).expanduser().is_dir():
-        sys.stderr.write(f"there is no folder {chosen.folder}\n")  # a job would make it; who looks has mistyped it
+        sys.stderr.write(f"there is no folder {chosen.folder}\n")  # a job would create it; here it is a typing error
         return 2
     try:
         folder = spool_folder(chosen.folder)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(json.dumps([asdict(line) for line in lines], indent=2) + "\n")
     else:
         sys.stdout.write("".join(f"{text}\n" for line in lines for text in _words(line)))
-        sys.stdout.write("" if lines else f"nothing was ever kept in {folder}\n")
+        sys.stdout.write("" if lines else f"{folder} holds no reports\n")
     return int(chosen.send and any(line.waiting for line in lines))
 
 
@@ -55,15 +55,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"bots-client {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     spool = commands.add_parser("spool", help="list the reports that wait on this machine, or send them")
-    spool.add_argument("--folder", help="where they lie; default: BOTS_SPOOL, else bots/ in XDG_STATE_HOME")
-    spool.add_argument("--send", action="store_true", help="send what waits now; the key is that of BOTS_API_KEY")
-    spool.add_argument("--deadline-s", type=float, default=60.0, help="longest time for each run (default: 60)")
+    spool.add_argument("--folder", help="their folder; default: BOTS_SPOOL, or bots/ in XDG_STATE_HOME")
+    spool.add_argument("--send", action="store_true", help="send them now, with the API key in BOTS_API_KEY")
+    spool.add_argument(
+        "--deadline-s", type=float, default=60.0, help="longest duration for each run, in seconds (default: 60)"
+    )
     spool.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _send(file: Path, folder: Path, deadline_s: float) -> None:
-    """Send what waits in a file, to the service that it names."""
+    """Send the waiting reports in a file to the file's service."""
     url, dataset, run = _opened(file).about()
     with ResilientClient(url, spool=folder) as bots:
         bots.flush(deadline_s, runs=[(dataset, run)])
@@ -89,7 +91,7 @@ def _line(file: Path) -> Line:
 
 
 def _words(line: Line) -> list[str]:
-    age = "" if line.oldest_seconds is None else f", the oldest since {line.oldest_seconds:.0f} s"
+    age = "" if line.oldest_seconds is None else f", the oldest for {line.oldest_seconds:.0f} s"
     words = [f"{line.dataset} {line.run}: {line.waiting} reports wait for {line.url}{age} ({line.file})"]
     return words + [f"  refused: {' '.join(reason.split())}" for reason in line.refused]
 

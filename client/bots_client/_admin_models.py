@@ -1,6 +1,6 @@
-"""Answers about datasets, backups, API keys and the service, as frozen dataclasses.
+"""Responses about datasets, backups, API keys and the service, as frozen dataclasses.
 
-Unknown fields of an answer are ignored. Fields with a default may be missing from it.
+Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from datetime import datetime
 class Dataset:
     """A pool of tasks under a name.
 
-    tasks: how many can be selected; retired: how many no longer can.
-    offset_tags: the tags that tell profiles apart; a tracker gives each an offset.
-    profiles: how many different combinations of reference pass rates and offset tags there are.
-    tags: how many tasks bear each tag.
-    digest: of the content; equal for equal pools.
+    tasks: number of tasks without retired ones; retired: number of retired tasks.
+    offset_tags: tags that split profiles; a tracker learns an offset for each.
+    profiles: number of distinct combinations of reference pass rates and offset tags.
+    tags: number of tasks with each tag.
+    digest: hash of the content; equal pools have equal digests.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What appending or retiring tasks did; tasks: how many can be selected now."""
+    """The result of appending or retiring tasks; tasks: number of tasks now, without retired ones."""
 
     dataset: str
     tasks: int
@@ -43,7 +43,7 @@ class PoolChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A stored state of a run, from which recovery starts."""
+    """A stored state of a run; recovery starts from it."""
 
     seq: int
     epoch: int
@@ -55,7 +55,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
-    """A run that came out of a backup. seq: of the last entry of its journal."""
+    """An imported run. seq: last entry of its journal."""
 
     run: str
     seq: int
@@ -64,7 +64,7 @@ class ImportedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What came out of a backup. tasks: how many of the dataset can be selected."""
+    """The result of an import. tasks: number of the dataset's tasks, without retired ones."""
 
     dataset: str
     tasks: int
@@ -73,7 +73,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedRun:
-    """Journal entries that went of a run. seq: the entry behind which its journal begins now."""
+    """Removed journal entries of one run. entries: how many; seq: the last one removed."""
 
     dataset: str
     run: str
@@ -83,7 +83,7 @@ class PrunedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """What went, or would go, of which runs."""
+    """The removed journal entries of all runs; with dry_run, those that would be removed."""
 
     dry_run: bool
     runs: tuple[PrunedRun, ...] = ()
@@ -91,7 +91,7 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """How often a key may call; burst: calls at once, after a rest."""
+    """The rate limit of a key: a token bucket of `burst` requests, refilled at `per_second`."""
 
     per_second: float
     burst: int
@@ -99,11 +99,11 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key, without what makes it one.
+    """An API key without its secret.
 
-    scopes: of read, select, report, admin; the last may do everything.
-    datasets: patterns of the names that it is good for.
-    rate_limit: None: as often as it likes.
+    scopes: of read, select, report and admin; admin may do everything.
+    datasets: patterns of dataset names that it gives access to.
+    rate_limit: None: unlimited.
     """
 
     id: str
@@ -118,10 +118,10 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApiKey(ApiKey):
-    """A key that was just made.
+    """A new API key.
 
-    key: what to send. The service tells it once and keeps only its digest; None if that answer was lost on its way and
-        asked for again: revoke the key then, and make another.
+    key: the secret to send. The service returns it once and stores only its digest. None if that response was lost and
+        this one answers a retry: revoke the key and create another.
     """
 
     key: str | None = field(default=None, repr=False)
@@ -129,10 +129,10 @@ class NewApiKey(ApiKey):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoAmI:
-    """Whoever calls.
+    """The caller.
 
-    guarded: whether keys guard the service; without them nobody has a name, and everybody may do everything.
-    scopes, datasets: as of an `ApiKey`.
+    guarded: whether the service has keys; without keys, anyone may do everything, and `name` is None.
+    scopes, datasets: as in `ApiKey`.
     """
 
     guarded: bool
@@ -144,7 +144,7 @@ class WhoAmI:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What the service runs on; draws can be repeated on the same version of numpy."""
+    """The versions of the service and its parts; equal seeds give equal selections with equal versions of numpy."""
 
     version: str
     python: str = ""

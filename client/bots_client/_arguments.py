@@ -1,6 +1,6 @@
-"""Refuse arguments of the wrong type before anything is sent: which parameter, what it is, and what to write.
+"""Checks of argument types, before anything is sent; an error names the parameter, its value and what to write.
 
-A mistake of the program is a TypeError, raised at the first call. Content that cannot be true, such as a reward that is
+A bug in the calling program is a TypeError, raised at the first call. Invalid content, such as a reward that is
 not a number, is an InvalidRequestError.
 """
 
@@ -18,20 +18,20 @@ def wrong_type(name: str, expected: str, value: object, *, write: str = "") -> T
     """Return the error for an argument of the wrong type.
 
     Args:
-        name: of the parameter.
-        expected: what it takes, with its article.
-        value: what it got.
-        write: what to write instead, as code.
+        name: name of the parameter.
+        expected: the expected type, with an article.
+        value: the argument.
+        write: code to write instead.
     """
     got = "None" if value is None else f"the {type(value).__name__} {_short.repr(value)}"
     return TypeError(f"{name}: expected {expected}, got {got}" + (f"; write {write}" if write else ""))
 
 
 def checked_str(value: str, name: str, *, write: str = "") -> str:
-    """Return a string.
+    """Return the value.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: it is not a str.
     """
     if not isinstance(value, str):
         raise wrong_type(name, "a str", value, write=write)
@@ -39,10 +39,10 @@ def checked_str(value: str, name: str, *, write: str = "") -> str:
 
 
 def checked_number(value: Any, name: str) -> Any:
-    """Return a number, of whatever library.
+    """Return the value; numbers of any library are accepted.
 
     Raises:
-        TypeError: it is something else, such as a text of digits.
+        TypeError: it is not a number, for example a str of digits.
     """
     if isinstance(value, str | bytes | bool) or not hasattr(value, "__float__"):
         raise wrong_type(name, "a number", value)
@@ -50,10 +50,10 @@ def checked_number(value: Any, name: str) -> Any:
 
 
 def checked_list(values: Iterable[T], name: str, expected: str, *, write: str = "") -> list[T]:
-    """Return what can be gone through as a list.
+    """Return an iterable as a list.
 
     Raises:
-        TypeError: it is one text, which would be taken apart into its letters, or cannot be gone through.
+        TypeError: it is not iterable, or is a single str, which would be split into its characters.
     """
     if isinstance(values, str | bytes):
         raise wrong_type(name, expected, values, write=write or f"[{values!r}]")
@@ -65,10 +65,10 @@ def checked_list(values: Iterable[T], name: str, expected: str, *, write: str = 
 
 
 def checked_strings(values: Iterable[str], name: str) -> list[str]:
-    """Return strings as a list.
+    """Return an iterable of strings as a list.
 
     Raises:
-        TypeError: it is one text, or holds something else than texts.
+        TypeError: it is a single str, or an item is not a str.
     """
     listed = checked_list(values, name, "a list of str")
     for place, value in enumerate(listed):
@@ -77,10 +77,10 @@ def checked_strings(values: Iterable[str], name: str) -> list[str]:
 
 
 def refuse_single_str(**lists: Iterable[str]) -> None:
-    """Check that no list is one text, by name; large lists are not gone through.
+    """Check that no argument is a single str; the items are not checked.
 
     Raises:
-        TypeError: one of them is.
+        TypeError: an argument is a str.
     """
     for name, values in lists.items():
         if isinstance(values, str):

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class AsyncSelector:
-    """A `Selector` whose calls are awaited, with the same guarantees: it is late never, and raises only if asked to.
+    """An asynchronous `Selector` with the same guarantees: calls keep their deadlines and raise only if asked to.
 
         async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
             for _ in range(steps):
@@ -23,15 +23,15 @@ class AsyncSelector:
                     selector.observe(id, rewards)
                 await selector.step()
 
-    The selector's blocking calls run on one worker thread, in the order in which they were made, so that the event loop
-    never waits. A call may therefore take the deadlines of the calls before it, too.
+    The selector's blocking calls run on one worker thread, in the order of the calls, so that the event loop never
+    waits. A call may therefore also wait for the deadlines of earlier calls.
 
-    Every call can be cancelled. One that has not begun never happens. One that has begun is finished: a `step` reports
-    what it took, and what a `next` selected is handed out first by the following `next`. So nothing is reported twice,
-    lost or left in flight.
+    Every call can be cancelled. A call that has not started never runs. A call that has started is completed: a `step`
+    sends its report, and the tasks of a `next` are the first ones that the following `next` returns. Nothing is
+    reported twice, lost or left in flight.
 
     Args:
-        selector: what does the work; use it through this object alone.
+        selector: the synchronous selector; use it only through this object.
     """
 
     def __init__(self, selector: Selector) -> None:
@@ -48,7 +48,7 @@ class AsyncSelector:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Send the reports that wait, for as long as a report may take, and close the connections and the thread."""
+        """Send the waiting reports, within a report's deadline, then close the connections and the thread."""
         await self._call(self.selector.client.close)
         _, executor = self._worker or (0, None)
         self._worker = None
@@ -82,23 +82,23 @@ class AsyncSelector:
         effective: bool | None = None,
         selection: Selection | str | None = None,
     ) -> None:
-        """Note the rewards of some rollouts of a task, until `step`; see `Selector.observe`."""
+        """Record the rewards of a task's rollouts; see `Selector.observe`."""
         self.selector.observe(task, rewards, successes=successes, effective=effective, selection=selection)
 
     def abort(self, task: str, *, selection: Selection | str | None = None) -> None:
-        """Note that a task's rollouts never finished: nothing is learned, and it may be selected again."""
+        """Record that a task's rollouts did not finish; see `Selector.abort`."""
         self.selector.abort(task, selection=selection)
 
     async def step(self) -> Receipt | None:
-        """Report what was observed, and close the training step on rank 0; see `Selector.step`.
+        """Report the recorded outcomes, and close the training step on rank 0; see `Selector.step`.
 
         Returns:
-            None if nothing was observed, or the report waits for the service.
+            None if nothing was recorded, or the report waits for the service.
         """
         return await self._call(self.selector.step)
 
     async def close_step(self) -> Receipt | None:
-        """Close the training step on what others reported; see `Selector.close_step`."""
+        """Close a training step whose outcomes others reported; see `Selector.close_step`."""
         return await self._call(self.selector.close_step)
 
     async def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
@@ -108,31 +108,31 @@ class AsyncSelector:
     async def load_state_dict(
         self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
     ) -> None:
-        """Go back to a checkpoint; see `Selector.load_state_dict`.
+        """Restore a checkpoint; see `Selector.load_state_dict`.
 
         Raises:
-            ValueError: the state is of another dataset or run, or of another version.
+            ValueError: the state belongs to another dataset or run, or has another format.
         """
         await self._call(lambda: self.selector.load_state_dict(state, step=step, checkpoint=checkpoint))
 
     def handed_out(self, tasks: Collection[str]) -> None:
-        """Name the tasks that the trainer hands out of its own state after `load_state_dict`."""
+        """Name the tasks that the trainer restores itself; see `Selector.handed_out`."""
         self.selector.handed_out(tasks)
 
     def metrics(self) -> dict[str, float]:
-        """Return numbers of the last step for W&B or TensorBoard; see `Selector.metrics`."""
+        """Return metrics of the last step for W&B or TensorBoard; see `Selector.metrics`."""
         return self.selector.metrics()
 
     async def _call(self, act: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
-        """Return what a blocking call returns.
+        """Run a blocking call on the worker thread and return its result.
 
         Args:
-            act: runs on the worker thread.
-            undo: gets the result if nobody is left to receive it.
+            act: the blocking call.
+            undo: called with the result if the awaiting task was cancelled.
         """
         try:
             job = self._executor().submit(act)
-        except RuntimeError:  # too many threads, or the interpreter is ending: the call's own deadline has to do
+        except RuntimeError:  # too many threads, or the interpreter is shutting down: run it here
             self._worker = None
             return act()
         try:
@@ -143,7 +143,7 @@ class AsyncSelector:
             raise
 
     def _executor(self) -> ThreadPoolExecutor:
-        if self._worker is None or self._worker[0] != os.getpid():  # forked: the thread is the parent's
+        if self._worker is None or self._worker[0] != os.getpid():  # after a fork the thread exists only in the parent
             self._worker = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="bots-selector")
         return self._worker[1]
 

@@ -1,4 +1,4 @@
-"""How the two clients send calls: connections, retries, pages and streams. `_exchange` holds what they share."""
+"""The two clients' I/O: connections, retries, pages and streams. `_exchange` holds the logic that they share."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ BaseAsyncClientT = TypeVar("BaseAsyncClientT", bound="BaseAsyncClient")
 
 
 class BaseClient:
-    """What `Client` sends its calls with. `Client` describes the arguments."""
+    """The base of `Client`, which documents the arguments: sends calls."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class BaseClient:
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
-        """Send a described call, with its retries, and return the parsed answer.
+        """Send a call, with its retries, and return the parsed response.
 
         Raises:
             BotsClientError: the call failed; the subclass says how.
@@ -82,7 +82,7 @@ class BaseClient:
             self._sleep(wait_s)
 
     def _stream(self, call: Call[bytes]) -> Generator[bytes, None, None]:
-        """Yield the answer as it arrives."""
+        """Yield the response's body as it arrives."""
         exchange = self._exchange(call)
         while True:
             try:
@@ -119,7 +119,7 @@ class BaseClient:
 
     @contextmanager
     def _answer(self, exchange: Exchange[Any]) -> Iterator[httpx.Response]:
-        """Make one attempt; gives the answer with its body still to come."""
+        """Make one attempt; yield the response before its body is read."""
         response = self._http.send(self._http.build_request(**exchange.request()), stream=True)
         try:
             yield response
@@ -128,7 +128,7 @@ class BaseClient:
 
 
 class BaseAsyncClient:
-    """What `AsyncClient` sends its calls with. `AsyncClient` describes the arguments."""
+    """The base of `AsyncClient`, which documents the arguments: sends calls."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class BaseAsyncClient:
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
-        """Send a described call, with its retries, and return the parsed answer.
+        """Send a call, with its retries, and return the parsed response.
 
         Raises:
             BotsClientError: the call failed; the subclass says how.
@@ -190,7 +190,7 @@ class BaseAsyncClient:
             return Reply(response.status_code, response.headers, await response.aread())
 
     async def _stream(self, call: Call[bytes]) -> AsyncGenerator[bytes, None]:
-        """Yield the answer as it arrives."""
+        """Yield the response's body as it arrives."""
         exchange = self._exchange(call)
         while True:
             try:
@@ -229,7 +229,7 @@ class BaseAsyncClient:
 
     @asynccontextmanager
     async def _answer(self, exchange: Exchange[Any]) -> AsyncIterator[httpx.Response]:
-        """Make one attempt; gives the answer with its body still to come."""
+        """Make one attempt; yield the response before its body is read."""
         request = exchange.request()
         if isinstance(request["content"], Iterator):
             request["content"] = _read_in_threads(request["content"])
@@ -241,16 +241,16 @@ class BaseAsyncClient:
 
 
 async def _read_in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the chunks; a disk that is slow must not hold up the event loop."""
+    """Yield the chunks, read on threads so that a slow disk does not block the event loop."""
     while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
         yield chunk
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return what the work returns.
+    """Await the work and return its result.
 
     Raises:
-        TimeoutError: it takes longer than this.
+        TimeoutError: it takes longer.
     """
     if sys.version_info >= (3, 11):
         async with asyncio.timeout(seconds):  # novm - behind the check of the version

@@ -1,4 +1,4 @@
-"""One call of the service as data: what to send, and how to read the answer. No I/O."""
+"""One call of the service as data: the request, and how to parse the response. No I/O."""
 
 import json
 import os
@@ -16,20 +16,20 @@ from bots_client._inputs import plain
 
 T = TypeVar("T")
 
-CHUNK_BYTES = 256 * 1024  # of an upload; progress is told once a chunk
-PAGE = 100  # items; what the service gives unless asked, so that it never refuses it
-LONGEST_KEY = 128  # characters of an Idempotency-Key that the service takes
+CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
+PAGE = 100  # items; the service's default, so that it never refuses it
+MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 
-PARAMETERS = {"datasets": "dataset", "runs": "run", "keys": "key_id"}  # by the part of a path before their value
+PARAMETERS = {"datasets": "dataset", "runs": "run", "keys": "key_id"}  # path segment -> name of the next segment
 
-Progress = Callable[[int, int | None], None]  # bytes sent, bytes in all (None: not known)
+Progress = Callable[[int, int | None], None]  # bytes sent, total bytes (None: unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A body too large for memory; opened anew for each attempt.
+    """A streamed body; opened again for each attempt.
 
-    length: in bytes; None if not known.
+    length: in bytes; None if unknown.
     """
 
     open: Callable[[], Iterable[bytes]]
@@ -40,7 +40,7 @@ class Upload:
         """Yield the body from its beginning.
 
         Raises:
-            InvalidRequestError: it is longer or shorter than was said, so that its end would be lost.
+            InvalidRequestError: the source does not have `length` bytes.
         """
         source, sent = self.open(), 0
         try:
@@ -58,16 +58,16 @@ class Upload:
 
     def _require(self, fits: bool) -> None:
         if not fits:
-            raise InvalidRequestError(f"the file no longer has its {self.length} bytes: it changed while it was sent")
+            raise InvalidRequestError(f"the file no longer has {self.length} bytes: it changed during the upload")
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One call. It only reads, or carries an Idempotency-Key: so it may always be sent again as it is.
+    """One call. It only reads, or has an Idempotency-Key, so that it is always safe to send again.
 
-    parse: body of a successful answer -> result; raises ValueError if the body makes no sense.
+    parse: body of a successful response -> result; raises ValueError for an invalid body.
     deadline_s: for the whole call with its retries; None: the client's.
-    retried: False for probes, which ask how things are now.
+    retried: False for probes, which ask for the current state.
     """
 
     method: str
@@ -85,13 +85,13 @@ class Call(Generic[T]):
         return f"{self.method} {self.path}"
 
 
-Stream = Call[bytes]  # its answer goes to the caller chunk by chunk
-Probe = Call[None]  # its answer is whether it succeeded
+Stream = Call[bytes]  # its response goes to the caller chunk by chunk
+Probe = Call[None]  # its result is whether it succeeded
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
@@ -99,15 +99,15 @@ class Reply:
 
     @property
     def is_success(self) -> bool:
-        """Whether the service did what was asked."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
 class Pages(Generic[T]):
-    """A list that comes in pages: the call for the next one, until there is none.
+    """A paginated list; `next_call` requests the next page and is None after the last.
 
     kind: dataclass of the items.
-    limit: at most so many items in all; None: every one.
+    limit: maximum number of items in total; None: all.
     """
 
     def __init__(self, kind: type[T], call: Call[tuple[tuple[T, ...], str | None]], limit: int | None = None) -> None:
@@ -120,10 +120,10 @@ class Pages(Generic[T]):
         )
 
     def take(self, page: tuple[tuple[T, ...], str | None]) -> tuple[T, ...]:
-        """Return the items of a page that are wanted, and turn to the next one.
+        """Return the items of a page, up to the limit, and set `next_call`.
 
         Raises:
-            ServiceError: the next page is this one again; it would be followed for ever.
+            ServiceError: the next cursor is the current one, which would loop.
         """
         items, cursor = page
         if self._left is not None:
@@ -133,23 +133,23 @@ class Pages(Generic[T]):
             self.next_call = None
             return items
         if cursor == self._cursor:
-            raise ServiceError(f"{self._first.asked}: the cursor {cursor!r} leads to itself")
+            raise ServiceError(f"{self._first.asked}: the cursor {cursor!r} points to itself")
         self._cursor = cursor
         self.next_call = replace(self._first, params=(*self._first.params, ("cursor", cursor)))
         return items
 
 
 def path(*parts: str) -> str:
-    """Return a path whose parts are names, whatever characters they hold.
+    """Return a path of names, percent-encoded.
 
     Raises:
-        InvalidRequestError: a part that would lead to another path: empty, "." or "..".
-        TypeError: a part that is not a string.
+        InvalidRequestError: a name is empty, "." or "..", which would lead to another path.
+        TypeError: a name is not a str.
     """
     for before, part in zip(("", *parts), parts, strict=False):
         checked_str(part, PARAMETERS.get(before, "name"))
         if part in ("", ".", ".."):
-            raise InvalidRequestError(f"{part!r} is no name of a dataset or run")
+            raise InvalidRequestError(f"{part!r} is not the name of a dataset or run")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -158,10 +158,10 @@ def listed(kind: type[T], name: str, where: str, limit: int | None, *params: tup
 
     Args:
         kind: dataclass of its items.
-        name: the field that holds them.
+        name: field of the response that holds them.
         where: path.
-        limit: at most so many items in all; None: every one.
-        params: query; those that are None are left out.
+        limit: maximum number of items in total; None: all.
+        params: query parameters; None leaves one out.
     """
     size = limit if limit is not None and 0 < limit < PAGE else None
     query = tuple((key, str(value)) for key, value in (*params, ("limit", size)) if value is not None)
@@ -177,10 +177,10 @@ def written(
     key: str | None = None,
     deadline_s: float | None = None,
 ) -> Call[T]:
-    """Return a call that changes something: a JSON body, and one key over all its attempts.
+    """Return a write: a JSON body, and one Idempotency-Key for all attempts.
 
     Args:
-        key: Idempotency-Key; a fresh one if None.
+        key: Idempotency-Key; None: a new one.
     """
     headers = key_header(key)
     if content is None:
@@ -190,32 +190,32 @@ def written(
 
 
 def key_header(key: str | None) -> dict[str, str]:
-    """Return the header that makes a write happen once, however often it arrives."""
+    """Return the header with an Idempotency-Key; None: a new key."""
     key = uuid4().hex if key is None else key
-    if not (1 <= len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
-        raise InvalidRequestError(f"idempotency key {key!r} is not 1 to {LONGEST_KEY} printable ASCII characters")
+    if not (1 <= len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
+        raise InvalidRequestError(f"idempotency key {key!r} is not 1 to {MAX_KEY_LENGTH} printable ASCII characters")
     return {"Idempotency-Key": key}
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None: the service has its own defaults for the others."""
+    """Return the values that are not None; the service has defaults for the others."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a body, written once so that every attempt sends the same bytes."""
+    """Return a body as JSON; encoded once, so that every attempt sends the same bytes."""
     try:
-        # default: numpy's numbers, which trainers are full of
+        # `default` converts numpy's numbers, which are common in trainers.
         return json.dumps(content, allow_nan=False, separators=(",", ":"), default=plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from error
+        raise InvalidRequestError(f"the request can't be encoded as JSON: {error}") from error
 
 
 def file_upload(file: str | os.PathLike[str], on_progress: Progress | None) -> Upload:
     """Return the upload of a file.
 
     Raises:
-        OSError: there is no such file.
+        OSError: the file can't be opened.
     """
 
     def read() -> Iterator[bytes]:

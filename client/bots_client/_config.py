@@ -1,4 +1,4 @@
-"""Where the service is and how to be let in: arguments first, then the environment."""
+"""The service's address and API key: from arguments, otherwise from the environment."""
 
 import ipaddress
 import os
@@ -12,10 +12,10 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def url_of(url: str | None) -> str:
-    """Return the service's URL: the argument, else BOTS_URL, else the local default.
+    """Return the service's URL: the argument, or BOTS_URL, or the local default.
 
     Raises:
-        ValueError: it is no http(s) URL, or it holds a password, which would show in messages.
+        ValueError: it is not an http(s) URL, or contains a password, which would appear in messages.
     """
     url = url or os.environ.get("BOTS_URL") or DEFAULT_URL
     try:
@@ -23,16 +23,16 @@ def url_of(url: str | None) -> str:
     except httpx.InvalidURL as error:
         raise ValueError(f"url is not a URL: {error}") from error
     if parsed.userinfo:
-        raise ValueError("url holds a user name or password; pass api_key= instead")
+        raise ValueError("url contains a user name or password; pass api_key= instead")
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"url {url!r} does not begin with http:// or https:// and a host, as {DEFAULT_URL} does")
+        raise ValueError(f"url {url!r} must begin with http:// or https:// and a host, such as {DEFAULT_URL}")
     if parsed.query or parsed.fragment:
-        raise ValueError(f"url {url!r} goes on after its path; pass only scheme, host, port and path")
+        raise ValueError(f"url {url!r} has a query or fragment; pass only scheme, host, port and path")
     return url.rstrip("/")
 
 
 def is_loopback(url: str) -> bool:
-    """Say whether a URL is of this machine alone, where neither a proxy nor another machine reaches it."""
+    """Return whether a URL is a loopback address, which needs no proxy and is private to this machine."""
     host = httpx.URL(url).host
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -41,18 +41,20 @@ def is_loopback(url: str) -> bool:
 
 
 def headers_of(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the headers of every request; the key is the argument, else BOTS_API_KEY, else none.
+    """Return the headers of every request; the key is the argument, or BOTS_API_KEY, or none.
 
     Raises:
-        ValueError: a header cannot carry its value; the message does not show it, as it may be a secret.
+        ValueError: a value is not valid in a header; the message does not show it, because it may be a secret.
     """
     sent = {"User-Agent": f"bots-client/{__version__}", **(headers or {})}
     key = (api_key or os.environ.get("BOTS_API_KEY") or "").strip()  # a key read from a file ends with a newline
     if " " in key:
-        raise ValueError("api_key holds a blank")
+        raise ValueError("api_key contains a blank; pass only the key")
     if key:
         sent["Authorization"] = f"Bearer {key}"
     for name, value in sent.items():
         if not (value.isascii() and value.isprintable()):
-            raise ValueError(f"the value of {name} (from api_key= or headers=) holds a character no header can carry")
+            raise ValueError(
+                f"the value of {name} (from api_key= or headers=) contains a character that is not allowed in a header"
+            )
     return sent

@@ -1,7 +1,7 @@
-"""Turn what the service answered into the dataclasses of `_models`.
+"""Decodes the service's responses into the dataclasses of `_models`.
 
 Unknown fields are ignored and fields with a default may be missing, so that an older client understands a newer
-service; a value of the wrong kind is refused by its place, so that nonsense never gets into a training loop.
+service. A value of the wrong type raises an error that says where it is, so that it never reaches a training loop.
 """
 
 import dataclasses
@@ -13,13 +13,13 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-Decoder = Callable[[Any, str], Any]  # the value, its place in the answer
+Decoder = Callable[[Any, str], Any]  # the value, its place in the response
 
 
 def into(kind: type[T]) -> Callable[[bytes], T]:
-    """Return what reads a JSON body as the dataclass.
+    """Return a function that decodes a JSON body as the dataclass.
 
-    The reader raises ValueError: the body is not JSON, or not of that kind.
+    It raises ValueError if the body is not JSON, or does not match the dataclass.
     """
     decode = _decoder(kind)
 
@@ -31,11 +31,11 @@ def into(kind: type[T]) -> Callable[[bytes], T]:
 
 
 def page_of(kind: type[T], name: str) -> Callable[[bytes], tuple[tuple[T, ...], str | None]]:
-    """Return what reads one page of a list: its items, and the cursor of the next page or None.
+    """Return a function that decodes one page of a list: its items, and the next page's cursor or None.
 
     Args:
         kind: dataclass of the items.
-        name: the field that holds them.
+        name: field that holds them.
     """
     decode, cursor = _decoder(tuple[kind, ...]), _decoder(str | None)  # type: ignore[valid-type]
 
@@ -49,7 +49,7 @@ def page_of(kind: type[T], name: str) -> Callable[[bytes], tuple[tuple[T, ...], 
 
 
 def field_of(kind: type[T], name: str) -> Callable[[bytes], T]:
-    """Return what reads one field of an answer, of a plain type."""
+    """Return a function that decodes one field of a response, of a plain type."""
     decode = _decoder(kind)
 
     def read(body: bytes) -> T:
@@ -63,11 +63,11 @@ def field_of(kind: type[T], name: str) -> Callable[[bytes], T]:
 
 
 def nothing(body: bytes) -> None:
-    """Read an answer whose status said it all."""
+    """Ignore the body of a response whose status is its result."""
 
 
 def _decoder(kind: Any) -> Decoder:
-    """Return the decoder of a type; built once, as a selection may hold thousands of tasks."""
+    """Return the decoder of a type; cached, because a selection may have thousands of tasks."""
     return _built_decoder(kind)
 
 
@@ -204,7 +204,7 @@ def _moment(value: Any, place: str) -> datetime:
 
 
 def _unfit(value: Any, place: str, wanted: str) -> ValueError:
-    return ValueError(f"{place.lstrip('.') or 'answer'}: {wanted} was expected, not {str(value)[:60]!r}")
+    return ValueError(f"{place.lstrip('.') or 'response'}: expected {wanted}, got {str(value)[:60]!r}")
 
 
 _SCALARS: dict[Any, Decoder] = {

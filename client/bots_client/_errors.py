@@ -1,18 +1,18 @@
-"""Everything the client raises, by whose fault it is.
+"""The client's exceptions, by cause.
 
     BotsClientError
-    ├── RequestError                 ours: the service refused what was asked (4xx), or it could not be written
-    │   ├── InvalidRequestError      400, 413, 415, 422: the content is wrong; `errors` says where
-    │   ├── AuthenticationError      401: no key, or not a known one
-    │   ├── ForbiddenError           403: the key does not open this dataset
+    ├── RequestError                 the request: refused by the service (4xx), or could not be encoded
+    │   ├── InvalidRequestError      400, 413, 415, 422: the content is invalid; `errors` says where
+    │   ├── AuthenticationError      401: the API key is missing or unknown
+    │   ├── ForbiddenError           403: the key has no access
     │   ├── NotFoundError            404: no such dataset, run, step or route
-    │   └── ConflictError            409: it clashes with what the service holds
-    │       └── StaleEpochError      the run was rewound after the selection was made; its evidence counts for nothing
-    ├── ServiceError                 the service's: 5xx, too busy (408, 429), or an answer that makes no sense
-    └── UnreachableError             the network's: refused, unknown host, connection lost
-        └── DeadlineExceededError    no full answer within the deadline; a write may or may not have been applied
+    │   └── ConflictError            409: conflicts with the current state
+    │       └── StaleEpochError      the run was rewound after the selection was made; nothing was recorded
+    ├── ServiceError                 the service: 5xx, overloaded (408, 429), or an invalid response
+    └── UnreachableError             the network: refused, unknown host, connection lost
+        └── DeadlineExceededError    no complete response within the deadline; a write may or may not have been applied
 
-Only programming mistakes (a bad url, a key that no header can carry) are a plain ValueError.
+Programming mistakes, such as an invalid url, are a plain ValueError or TypeError.
 """
 
 import json
@@ -22,13 +22,13 @@ from http import HTTPStatus
 from typing import Any
 
 STALE_EPOCH = "urn:bots:problem:stale-epoch"
-BUSY = "urn:bots:problem:busy"  # another request is changing the same thing
-PROXY_PAGE_LENGTH = 200  # enough of a proxy's HTML page to recognise it
+BUSY = "urn:bots:problem:busy"  # another request is changing the same resource
+PROXY_PAGE_LENGTH = 200  # characters; enough to recognise a proxy's HTML page
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One flaw of the input: where it is and what is wrong there."""
+    """One error in the input: its location and a message."""
 
     loc: tuple[str | int, ...]
     msg: str
@@ -39,11 +39,11 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What the service said about a failure (RFC 9457); all unset when it said nothing.
+    """The service's problem details (RFC 9457); without a response, no field is set.
 
-    status: of the answer; None if there was none.
-    request_id: finds the request in the service's log.
-    retry_after_s: how long the service asked to be left alone.
+    status: of the response; None if there was none.
+    request_id: identifies the request in the service's log.
+    retry_after_s: the service's Retry-After, in seconds.
     """
 
     type: str = "about:blank"
@@ -56,7 +56,7 @@ class Problem:
 
 
 class BotsClientError(Exception):
-    """Root of all that the client raises on purpose."""
+    """Base class of the client's exceptions."""
 
     def __init__(self, message: str, problem: Problem | None = None) -> None:
         super().__init__(message, problem)  # both in args, so that the error survives pickling between workers
@@ -73,68 +73,68 @@ class BotsClientError(Exception):
 
     @property
     def title(self) -> str:
-        """The kind of problem in words."""
+        """A short text for the kind of problem."""
         return self.problem.title
 
     @property
     def status(self) -> int | None:
-        """HTTP status of the answer; None if there was no answer."""
+        """HTTP status of the response; None if there was none."""
         return self.problem.status
 
     @property
     def detail(self) -> str:
-        """What happened this time."""
+        """A text for this occurrence of the problem."""
         return self.problem.detail
 
     @property
     def errors(self) -> tuple[FieldError, ...]:
-        """Every flaw of the input that the service found."""
+        """The errors in the input that the service found."""
         return self.problem.errors
 
     @property
     def request_id(self) -> str | None:
-        """What finds the request in the service's log."""
+        """Identifies the request in the service's log."""
         return self.problem.request_id
 
 
 class RequestError(BotsClientError):
-    """The service refused what was asked, or it could not be written."""
+    """The service refused the request, or it could not be encoded."""
 
 
 class InvalidRequestError(RequestError):
-    """The content of the request is wrong; `errors` says where."""
+    """The content of the request is invalid; `errors` says where."""
 
 
 class AuthenticationError(RequestError):
-    """The service wants a key, or does not know this one."""
+    """The API key is missing or unknown."""
 
 
 class ForbiddenError(RequestError):
-    """The key does not open this dataset."""
+    """The key has no access to this dataset or operation."""
 
 
 class NotFoundError(RequestError):
-    """There is no such dataset, run, step or route."""
+    """The dataset, run, step or route does not exist."""
 
 
 class ConflictError(RequestError):
-    """The request clashes with what the service holds."""
+    """The request conflicts with the current state."""
 
 
 class StaleEpochError(ConflictError):
-    """The run was rewound after the selection was made: its evidence counts for nothing."""
+    """The run was rewound after the selection was made: nothing was recorded."""
 
 
 class ServiceError(BotsClientError):
-    """The service failed, is too busy, or answered what makes no sense."""
+    """The service failed, is overloaded, or sent an invalid response."""
 
 
 class UnreachableError(BotsClientError):
-    """No connection to the service, or it was lost."""
+    """The service can't be reached, or the connection was lost."""
 
 
 class DeadlineExceededError(UnreachableError):
-    """No full answer within the deadline; a write may or may not have been applied."""
+    """No complete response within the deadline; a write may or may not have been applied."""
 
 
 _BY_STATUS: dict[int, type[BotsClientError]] = {
@@ -142,7 +142,7 @@ _BY_STATUS: dict[int, type[BotsClientError]] = {
     401: AuthenticationError,
     403: ForbiddenError,
     404: NotFoundError,
-    408: ServiceError,  # too slow or too busy: not for us to mend
+    408: ServiceError,  # slow or overloaded: not the request's fault
     409: ConflictError,
     413: InvalidRequestError,
     415: InvalidRequestError,
@@ -152,10 +152,10 @@ _BY_STATUS: dict[int, type[BotsClientError]] = {
 
 
 def error_of(problem: Problem, *, asked: str) -> BotsClientError:
-    """Return the error for an answer that is not a success.
+    """Return the exception for an unsuccessful response.
 
     Args:
-        problem: what the service said.
+        problem: the service's problem details.
         asked: method and path, for the message.
     """
     status = problem.status or 0
@@ -169,7 +169,7 @@ def error_of(problem: Problem, *, asked: str) -> BotsClientError:
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, retry_after_s: float | None) -> Problem:
-    """Return what an answer says about a failure, whoever wrote it: the service, a proxy or a stranger."""
+    """Return the problem in an unsuccessful response from the service, a proxy or any other server."""
     said = _object_in(body)
     type_, title, detail = (_text(said.get(name)) for name in ("type", "title", "detail"))
     if not said:
@@ -196,7 +196,7 @@ def _object_in(body: bytes) -> dict[str, Any]:
 
 
 def _flaws(said: object) -> tuple[FieldError, ...]:
-    """Return the flaws that are readable; a failure must not be hidden behind another one."""
+    """Return the errors that can be parsed; the others are skipped, so that the failure itself is still raised."""
     rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
     return tuple(FieldError(_location(row.get("loc")), _text(row.get("msg"))) for row in rows)
 

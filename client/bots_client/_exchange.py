@@ -1,7 +1,7 @@
-"""One call under way: what to send now, and what each thing that comes back means.
+"""The state machine of one call: the next request, and what each response or failure means.
 
-All that the two clients have in common. They send, sleep and hand over what happened; this decides. No I/O, and no
-clock but the one it is given.
+The part that both clients share. They send, sleep and pass on results; `Exchange` decides. It does no I/O, and takes
+its clock as an argument.
 """
 
 import logging
@@ -63,34 +63,34 @@ class Exchange(Generic[T]):
         }
 
     def collect(self, chunks: Iterable[bytes]) -> bytes:
-        """Return a body that arrives in chunks, unless the deadline passes first."""
+        """Return a body that arrives in chunks; raise if the deadline passes first."""
         return b"".join(self._in_time(chunks))
 
     def begin_to_deliver(self) -> None:
-        """Let the answer go straight to the caller: no second attempt from here on, and each chunk has its own time."""
+        """Switch to streaming: no further attempts, and the deadline restarts with each chunk."""
         self._has_begun_to_answer = True
         self.deadline.restart()
 
     def result(self, reply: Reply) -> T:
-        """Return what a successful answer says.
+        """Parse a successful response.
 
         Raises:
-            ServiceError: it makes no sense.
+            ServiceError: the response is invalid.
         """
         try:
             return self.call.parse(reply.body)
         except (ValueError, RecursionError) as error:
             problem = problem_of(reply.status, reply.headers, b"", retry_after_s=None)
             raise ServiceError(
-                f"{self._url} answered {reply.status} to {self.call.asked} with what is not understood: {error}",
+                f"{self._url} answered {reply.status} to {self.call.asked} with an invalid body: {error}",
                 problem,
             ) from error
 
     def after_refusal(self, reply: Reply) -> float:
-        """Return how long to wait before the next attempt, after an answer that is not a success.
+        """Return the wait before the next attempt, after an unsuccessful response.
 
         Raises:
-            BotsClientError: what the answer means, if there is no use or no time for another attempt.
+            BotsClientError: another attempt is useless, or there is no time for it.
         """
         retry_after_s = self._retries.retry_after_s(reply.headers.get("retry-after"))
         problem = problem_of(reply.status, reply.headers, reply.body, retry_after_s=retry_after_s)
@@ -100,15 +100,15 @@ class Exchange(Generic[T]):
         return self._wait_s(error, retry_after_s)
 
     def after_failure(self, error: Exception) -> float:
-        """Return how long to wait before the next attempt, after no answer or only part of one.
+        """Return the wait before the next attempt, after no response or an incomplete one.
 
         Raises:
-            BotsClientError: what happened, if there is no use or no time for another attempt.
+            BotsClientError: another attempt is useless, or there is no time for it.
         """
         if isinstance(error, httpx.LocalProtocolError):
-            raise InvalidRequestError(f"{self.call.asked} cannot be written: {error}") from error
+            raise InvalidRequestError(f"{self.call.asked} can't be sent: {error}") from error
         if isinstance(error, httpx.DecodingError):
-            raise ServiceError(f"{self._url} answered {self.call.asked} in a broken encoding: {error}") from error
+            raise ServiceError(f"{self._url} answered {self.call.asked} with an invalid encoding: {error}") from error
         failure = self._failure(error)
         failure.__cause__ = error
         if self._has_begun_to_answer:
@@ -116,7 +116,7 @@ class Exchange(Generic[T]):
         return self._wait_s(failure, None)
 
     def _wait_s(self, error: BotsClientError, retry_after_s: float | None) -> float:
-        """Return the wait before the next attempt, or raise the error if there is to be none."""
+        """Return the wait before the next attempt, or raise the error if there is none."""
         wait_s = self._retries.wait_s(self._attempts, retry_after_s)
         is_last = self._attempts >= self._retries.attempts or wait_s >= self.deadline.left_s()
         if is_last or not self.call.retried:
@@ -129,7 +129,7 @@ class Exchange(Generic[T]):
         if isinstance(error, httpx.TimeoutException | TimeoutError):
             return self._too_late(reason)
         if isinstance(error, httpx.ConnectError):
-            hint = "start it with `make serve`, or pass url= (or set BOTS_URL)"
+            hint = "start it with `make serve`, or pass its address with url= or BOTS_URL"
             return UnreachableError(f"no BOTS service at {self._url}: {reason}; {hint}")
         attempt = f"attempt {self._attempts} of {self._retries.attempts}"
         return UnreachableError(f"lost the connection to {self._url} during {self.call.asked}, {attempt}: {reason}")
@@ -148,5 +148,5 @@ class Exchange(Generic[T]):
             yield chunk
 
     def _chunks(self, upload: Upload) -> Iterator[bytes]:
-        """Yield the body of one attempt; a file that is slow to read must not outlive the deadline either."""
+        """Yield the body of one attempt, until the deadline: reading a slow file counts too."""
         return self._in_time(upload.chunks())

@@ -1,4 +1,4 @@
-"""What a `Selector` has under way."""
+"""The selections of a `Selector` that are in flight."""
 
 import os
 import threading
@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from bots_client._inputs import Outcome
 from bots_client._models import Lease, Selection
 
-SELECTIONS = 1024  # that may be in flight; beyond it the oldest is forgotten, its evidence then counts as of today
+MAX_SELECTIONS = 1024  # in flight; the oldest is dropped beyond that, and its evidence counts for the current step
 
 
 class InFlight:
-    """What is under way in one process: selections, and what was observed of them. Safe to share between threads."""
+    """One process's selections in flight and unreported outcomes. Safe to share between threads."""
 
     def __init__(self, selected: Mapping[str, set[str]] | None = None, *, first: Iterable[str] = ()) -> None:
         self.process = os.getpid()
@@ -23,12 +23,12 @@ class InFlight:
 
     @property
     def tasks(self) -> set[str]:
-        """The tasks of all selections that are under way."""
+        """The tasks of all selections in flight."""
         with self._lock:
             return set().union(*self._selected.values())
 
-    def whole(self, lease: Lease) -> list[str]:
-        """Return the tasks of a lease; where it does not name all, those of its selection that are under way here."""
+    def tasks_of(self, lease: Lease) -> list[str]:
+        """Return the tasks of a lease; if it doesn't name all, add those of its selection that are in flight here."""
         if lease.tasks == len(lease.first):
             return list(lease.first)
         with self._lock:
@@ -36,44 +36,44 @@ class InFlight:
             return [*lease.first, *(task for tasks in own for task in tasks)]
 
     def take_first(self, count: int) -> list[str]:
-        """Return tasks that are to be handed out before any others; they no longer are."""
+        """Remove and return up to `count` of the tasks that go first."""
         with self._lock:
             taken, self._first = self._first[:count], self._first[count:]
             return taken
 
-    def pass_over(self, tasks: Collection[str]) -> None:
-        """Do not hand these out before others."""
+    def drop_first(self, tasks: Collection[str]) -> None:
+        """Remove tasks from those that go first."""
         with self._lock:
             self._first = [task for task in self._first if task not in tasks]
 
-    def in_fork(self) -> "InFlight":
-        """Return that of a forked process: its parent reports what was observed, and its lock may be held for ever."""
+    def after_fork(self) -> "InFlight":
+        """Return the state for a forked process: the parent reports the outcomes; its lock may stay locked."""
         return InFlight(self._selected)
 
     def begin(self, selection: Selection) -> None:
-        """Note a selection."""
+        """Add a selection."""
         if selection.is_local:
             return
         with self._lock:
             self._selected[selection.selection_id] = set(selection.ids)
-            while len(self._selected) > SELECTIONS:
+            while len(self._selected) > MAX_SELECTIONS:
                 self._selected.popitem(last=False)
 
     def give_back(self, selection: Selection) -> None:
-        """Forget a selection; its tasks are handed out before any others."""
+        """Remove a selection; its tasks go first next time."""
         with self._lock:
             self._selected.pop(selection.selection_id, None)
             self._first[:0] = selection.ids
 
-    def note(self, outcome: Outcome, selection: str | None) -> None:
-        """Note an outcome; if no selection is named, of the oldest in flight that has its task."""
+    def add_outcome(self, outcome: Outcome, selection: str | None) -> None:
+        """Add an outcome; without a selection, to the oldest one in flight that has its task."""
         with self._lock:
             if selection is None:
                 selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
             self._observed[selection].append(outcome)
 
-    def take(self) -> list[tuple[str, list[Outcome]]]:
-        """Return what was observed, by selection, oldest first; it is no longer in flight."""
+    def take_outcomes(self) -> list[tuple[str, list[Outcome]]]:
+        """Remove and return the outcomes, grouped by selection, oldest first; their tasks are no longer in flight."""
         with self._lock:
             observed, self._observed = self._observed, defaultdict(list)
             for selection, outcomes in observed.items():

@@ -1,4 +1,4 @@
-"""What a caller hands in: tasks, outcomes, settings."""
+"""Inputs of the client: tasks, outcomes, settings."""
 
 import math
 import sys
@@ -12,23 +12,23 @@ from bots_client._errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - exported for the calls
-elif sys.version_info >= (3, 11):  # so that `typing.get_type_hints` works where `typing` has it
+elif sys.version_info >= (3, 11):  # needed by `typing.get_type_hints`
     from typing import Unpack  # novm
 else:
     Unpack = dict
 
 ABORTED = (("status", "aborted"),)
 SHAPED = ["successes", "trials", "rewards"]
-ANY_OUTCOME = "{0}Outcome.counts(task, successes, trials){1} or {0}Outcome.rewards(task, rewards){1}"  # to write
-MOST_REWARDS = 4096  # that the service takes in one outcome
+ANY_OUTCOME = "{0}Outcome.counts(task, successes, trials){1} or {0}Outcome.rewards(task, rewards){1}"  # for errors
+MAX_REWARDS = 4096  # per outcome; the service's limit
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """One task of a pool.
 
-    reference_pass_rates: one per reference model of the dataset, in its order, in [0, 1]; None where not measured.
-    tags: such as the domain or the level; selections can ask for them.
+    reference_pass_rates: one per reference model of the dataset, in its order, in [0, 1]; None: not measured.
+    tags: labels such as domain and level, for filters and quotas.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Task:
     tags: Sequence[str] = ()
 
     def as_wire(self) -> dict[str, Any]:
-        """Return the task as the service reads it."""
+        """Return the task as JSON values of the wire format."""
         wire: dict[str, Any] = {"id": checked_str(self.id, "id")}
         if len(self.reference_pass_rates):
             wire["reference_pass_rates"] = [None if rate is None else plain(rate) for rate in self.reference_pass_rates]
@@ -47,12 +47,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the rollouts of one task showed: counts, rewards or both, or that there were none.
+    """The outcome of one task's rollouts: counts, rewards or both, or aborted.
 
-    Made by `Outcome.counts`, `Outcome.rewards` and `Outcome.aborted`.
+    Create it with `Outcome.counts`, `Outcome.rewards` or `Outcome.aborted`.
 
-    A task is effective if its group of rollouts has a gradient: its rewards differ. Rewards say so; counts without
-    rewards do where 0 < successes < trials. `effective` says it for you, whatever they show.
+    A task is effective if its group of rollouts gives a gradient: its rewards differ. Without rewards, it is effective
+    if 0 < successes < trials. Pass `effective` to override this.
     """
 
     task: str
@@ -68,15 +68,14 @@ class Outcome:
         rewards: Iterable[SupportsFloat] | None = None,
         effective: bool | None = None,
     ) -> "Outcome":
-        """Return the outcome of a task that was solved in some of its trials.
+        """Return an outcome with the number of successes and trials.
 
         Args:
-            task: its id.
-            successes: how many rollouts met the task's own criterion; the belief learns this.
-            trials: how many rollouts there were; the service takes at most 4096 in one outcome.
-            rewards: what the trainer optimises, one for each trial, inside the run's reward range or not; they only
-                say whether the task is effective.
-            effective: whether the group has a gradient; None: the rewards say so, or the counts without them.
+            task: id of the task.
+            successes: number of rollouts that met the task's own criterion; the belief learns from it.
+            trials: number of rollouts, at most 4096.
+            rewards: the trainer's rewards, one per trial, of any range; they only decide whether the task is effective.
+            effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
         """
         checked_str(task, "task")
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
@@ -84,35 +83,35 @@ class Outcome:
 
     @classmethod
     def rewards(cls, task: str, rewards: Iterable[SupportsFloat], *, effective: bool | None = None) -> "Outcome":
-        """Return the outcome of a task by the reward of each rollout, in the run's reward range.
+        """Return an outcome with the reward of each rollout, in the run's reward range.
 
         Args:
-            task: its id.
-            rewards: the belief learns them, each as so much of a success.
-            effective: whether the group has a gradient; None: the rewards say so.
+            task: id of the task.
+            rewards: the belief learns from them; each counts as a fraction of a success.
+            effective: whether the group gives a gradient; None: decided by the rewards.
         """
         return cls(checked_str(task, "task"), (*_rewards(task, rewards), *_effective(task, effective)))
 
     @classmethod
     def aborted(cls, task: str) -> "Outcome":
-        """Return the outcome of a task whose rollouts never finished: it may be selected again, nothing is learned."""
+        """Return the outcome of a task whose rollouts did not finish: only its lease ends."""
         return cls(checked_str(task, "task"), ABORTED)
 
     @property
     def is_aborted(self) -> bool:
-        """Whether there is nothing to be learned from it."""
+        """Whether the rollouts did not finish, so that nothing is learned."""
         return self.evidence == ABORTED
 
     def as_wire(self) -> dict[str, Any]:
-        """Return the outcome as the service reads it."""
+        """Return the outcome as JSON values of the wire format."""
         return {"task": self.task, **dict(self.evidence)}
 
 
 def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return tasks as the service reads them.
+    """Return tasks as JSON values of the wire format.
 
     Raises:
-        TypeError: something else than a list of `Task`.
+        TypeError: it is not a list of `Task`.
     """
     if isinstance(tasks, Task):
         raise TypeError("tasks: expected a list of Task, got one Task; write [task]")
@@ -127,10 +126,10 @@ def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def wires_of_outcomes(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return outcomes as the service reads them.
+    """Return outcomes as JSON values of the wire format.
 
     Raises:
-        TypeError: something else than a list of `Outcome`.
+        TypeError: it is not a list of `Outcome`.
     """
     if isinstance(outcomes, Outcome):
         raise TypeError("outcomes: expected a list of Outcome, got one Outcome; write [outcome]")
@@ -147,7 +146,7 @@ def wires_of_outcomes(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _as_code(value: object) -> tuple[str, str]:
-    """Return what to write instead of a tuple that means an outcome ("" if it means none), and as a list of it."""
+    """Return the code for a tuple that looks like an outcome, alone and as a list; "" if it doesn't look like one."""
     one = ""
     if isinstance(value, tuple | list) and value and isinstance(value[0], str):
         if len(value) == 3 and not isinstance(value[1], str):
@@ -158,9 +157,9 @@ def _as_code(value: object) -> tuple[str, str]:
 
 
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return the outcomes, those of one task with counts and rewards as one: all its rewards are then compared.
+    """Merge each task's outcomes that have counts and rewards, so that all its rewards are compared together.
 
-    Of other outcomes the service sees the same in parts as in one, by their success rates.
+    Other outcomes need no merging: the service adds their counts.
     """
     whole: dict[str | int, Outcome] = {}
     for place, outcome in enumerate(outcomes):
@@ -172,7 +171,7 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
         else:
             pairs = zip(earlier.evidence, outcome.evidence, strict=True)
             sums = Outcome(outcome.task, tuple((name, one + other) for (name, one), (_, other) in pairs))
-            fits = len(dict(sums.evidence)["rewards"]) <= MOST_REWARDS
+            fits = len(dict(sums.evidence)["rewards"]) <= MAX_REWARDS
             whole[outcome.task if fits else place] = sums if fits else outcome
     return list(whole.values())
 
@@ -187,13 +186,13 @@ def _rewards(task: str, rewards: Iterable[SupportsFloat] | None) -> tuple[tuple[
 def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]:
     if effective is None:
         return ()
-    if effective not in (True, False):  # equal to one of them, as numpy's are
-        raise InvalidRequestError(f"task {task}: effective is {effective!r}, which is neither True nor False")
+    if effective not in (True, False):  # `in` also accepts numpy's booleans
+        raise InvalidRequestError(f"task {task}: effective must be True or False, got {effective!r}")
     return (("effective", bool(effective)),)
 
 
 class GivenSettings(TypedDict, total=False):
-    """Any of the settings of a run; those left out keep their value. `Settings` says what each means."""
+    """Any of the settings of a run; see `Settings`."""
 
     belief: str
     forgetting: float
@@ -212,7 +211,7 @@ class GivenSettings(TypedDict, total=False):
 
 
 def plain(number: SupportsFloat, *, of: str = "") -> int | float:
-    """Return a number that JSON can carry, from any kind of number (numpy's too); whole ones as int.
+    """Return any kind of number, such as numpy's, as an int if it is whole, otherwise as a float.
 
     Raises:
         InvalidRequestError: it is not a finite number.
@@ -228,7 +227,7 @@ def plain(number: SupportsFloat, *, of: str = "") -> int | float:
 
 
 def quotas_of(quotas: Mapping[str, SupportsFloat]) -> dict[str, int | float]:
-    """Return quotas as JSON tells them apart: whole numbers are numbers of tasks, floats are shares, 1.0 too."""
+    """Return quotas as JSON numbers: an int is a number of tasks, a float is a share, including 1.0."""
     if not isinstance(quotas, Mapping):
         raise wrong_type("quotas", "a dict of tag to number", quotas, write="{'math': 24}")
     return {tag: int(quota) if isinstance(quota, Integral) else float(quota) for tag, quota in quotas.items()}

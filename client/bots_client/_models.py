@@ -1,6 +1,6 @@
-"""Answers about runs: selections, receipts, beliefs, history, journal and leases, as frozen dataclasses.
+"""Responses about runs: selections, receipts, beliefs, history, journal and leases, as frozen dataclasses.
 
-Unknown fields of an answer are ignored. Fields with a default may be missing from it.
+Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ Setting = int | float | str | tuple[float, ...] | None
 class SelectedTask:
     """One task to train on next.
 
-    draw: the success probability drawn for it; None for strategies that draw none.
+    draw: the sampled success probability; None for strategies that don't sample.
     mean: expected success probability.
-    effective: the probability that of the task's group of rollouts some succeed and some fail.
-        Both are None if a `ResilientClient` chose the task itself.
+    effective: probability that some of the task's rollouts succeed and some fail.
+        Both are None if a `ResilientClient` sampled the task itself.
     """
 
     id: str
@@ -31,12 +31,12 @@ class SelectedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(Table):
-    """The tasks to train on next; hand it to `report` with what came of them.
+    """The tasks to train on next; pass it to `report` with their outcomes.
 
-    selection_id: "" if a `ResilientClient` chose the tasks itself.
-    epoch, step, seq: of the run when the tasks were chosen.
-    degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
-    reused: how many of the tasks are also in another selection that is not reported yet.
+    selection_id: "" if a `ResilientClient` sampled the tasks itself.
+    epoch, step, seq: of the run when the tasks were selected.
+    degraded: the tasks may also be in another selection, or the belief may miss acknowledged reports.
+    reused: number of tasks that are also in another selection in flight.
     """
 
     _rows: ClassVar[str] = "tasks"
@@ -57,18 +57,18 @@ class Selection(Table):
 
     @property
     def is_local(self) -> bool:
-        """Whether the client chose the tasks itself, as the service was away."""
+        """Whether the client sampled the tasks itself because the service was away."""
         return not self.selection_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of a report: it is on disk and counts.
+    """The result of a report. It is stored durably and counted once.
 
-    closed: whether a step was closed by it; `reported`, `effective` then tell of that step, else of the open one.
-    late: outcomes that came after their step had closed; expired: too late to count.
-    duplicate: the same report had already arrived; nothing changed.
-    degraded: it is durable, but other replicas of the service see it only once their shared store is back.
+    closed: whether it closed a step; `reported` and `effective` describe that step, otherwise the open step.
+    late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
+    duplicate: the same report was counted before; nothing changed.
+    degraded: other replicas see the report only when Redis is back.
     """
 
     seq: int
@@ -86,23 +86,23 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a run believes, forgets and selects (symbols of the paper, arXiv:2510.26374).
+    """The settings of a run (symbols as in the paper, arXiv:2510.26374).
 
     belief: the kind of belief: bots or tracker. The tracker ignores forgetting, implicit_weight, prior, capability and
         capability_momentum.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
-    implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1].
+    implicit_weight: rho, the weight of evidence implied by other tasks, in [0, 1].
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: as many as reported tasks had.
-    target: p*, the success probability to look for, in [0, 1].
+    target: p*, the target success probability, in [0, 1].
     prior: alpha and beta of a task without evidence.
     capability: how the model's place along the references is found: least_squares, or paper.
     capability_momentum: gamma, how much each step keeps of what earlier ones say of that place, in [0, 1].
     strategy: thompson, mean, softmax, uniform, shuffle or easy_to_hard.
     temperature: tau of the softmax strategy.
-    seed: of every draw.
-    tasks_per_step: a step closes by itself once so many tasks' evidence is pending; None: each report closes one.
+    seed: random seed of the selections.
+    tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
-    lease_seconds: how long a selected task is kept from other selections.
+    lease_seconds: how long a selected task is excluded from other selections, unless it is reported.
     """
 
     belief: str = "bots"
@@ -123,12 +123,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What a run has seen so far.
+    """The totals of a run.
 
     reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
     all_solved, none_solved: the others, by whether their success rate is at least 0.5.
     rollouts, successes: sums; fractional rewards give fractional successes.
-    late: tasks whose evidence came after its step had closed; expired: too late to count.
+    late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
     """
 
     reported: int = 0
@@ -143,7 +143,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """Where a run began: another run at a step."""
+    """The run and step that a run was forked from."""
 
     run: str
     step: int
@@ -159,8 +159,8 @@ class Run:
     estimates: what the belief estimates about the model, by name, such as capability, or ability and velocity.
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
-    degraded: other replicas of the service may know a newer state and more tasks in flight.
-    advice: what to know about the run, such as where selection brings little; a sentence or two each.
+    degraded: other replicas may have a newer state and more tasks in flight.
+    advice: hints about the run, such as where selection gains little; one or two sentences each.
     """
 
     dataset: str
@@ -228,7 +228,7 @@ class HistoryStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """Some closed steps in a row, taken together.
+    """Consecutive closed steps, aggregated.
 
     capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
     """
@@ -252,7 +252,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve(Table):
-    """A run's present history in few points, in order."""
+    """A run's history in a few points, oldest first, without steps undone by a rewind."""
 
     _rows: ClassVar[str] = "points"
     points: tuple[CurvePoint, ...]
@@ -260,10 +260,10 @@ class Curve(Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What was expected of the pool after a step.
+    """The estimates for the whole pool after a step.
 
-    uniform_effective_task_ratio: what uniform choice could expect then, in [0, 1].
-    distribution: the tasks' shares by expected success probability, in equal bins from 0 to 1.
+    uniform_effective_task_ratio: estimate for uniform sampling, in [0, 1].
+    distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
     """
 
     step: int
@@ -274,7 +274,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlooks(Table):
-    """What was expected of the pool as training went on, in order."""
+    """The estimates for the whole pool over the course of training, oldest first."""
 
     _rows: ClassVar[str] = "outlooks"
     outlooks: tuple[Outlook, ...]
@@ -282,7 +282,7 @@ class Outlooks(Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationBin:
-    """Rollouts whose predicted success rate lay between `low` and `high`; the means are None where there were none."""
+    """Rollouts with a predicted success rate between `low` and `high`; the means are None if there are none."""
 
     low: float
     high: float
@@ -305,12 +305,12 @@ class JournalEntry:
     """One entry of a run's journal.
 
     kind: report, settings, rewind or fork.
-    step: how many steps had closed after it; None where that is not known yet.
+    step: number of closed steps after it; None if it is not known yet.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.
     to_step: of a rewind.
-    changed: of a change of settings, their names and values.
-    hidden: a rewind took it out of the present history.
+    changed: names and values of changed settings.
+    hidden: undone by a rewind.
     """
 
     seq: int
@@ -329,9 +329,9 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Tasks whose leases end together, as those of one selection do.
+    """Tasks whose leases expire together, such as those of one selection.
 
-    tasks: how many; first: the ids of some of them.
+    tasks: number of tasks; first: ids of some of them.
     """
 
     expires_at: datetime
@@ -341,9 +341,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases(Table):
-    """Tasks that were selected and not reported yet.
+    """Tasks in flight: selected and not reported yet.
 
-    leased: how many, also where not all leases are listed; leases: those first that end soonest.
+    leased: number of tasks, including leases that are not listed; leases: those that expire soonest come first.
     """
 
     _rows: ClassVar[str] = "leases"

@@ -1,4 +1,4 @@
-"""`ResilientClient`: select and report from inside a training job, which never waits long and never stops for them."""
+"""`ResilientClient`: select and report from a training job, without ever blocking it for long or stopping it."""
 
 import os
 import time
@@ -23,32 +23,32 @@ ClientT = TypeVar("ClientT", bound="ResilientClient")
 
 
 class ResilientClient:
-    """A connection for training jobs. Whatever happens to the service, calls return in time, and training goes on.
+    """A client for training jobs. Whatever happens to the service, calls keep their deadlines and training continues.
 
         bots = ResilientClient()
         selection = bots.select("guru", 32, ids=list(rows))
         bots.report("guru", [Outcome.rewards(id, train(rows[id])) for id in selection.ids], selection=selection)
 
-    While the service is away, tasks are chosen uniformly from the trainer's own ids, and reports are kept on disk,
-    from where they go to the service, in order and each counted once, as soon as it is back. It may be shared between
-    threads, carried over a fork and pickled; what is kept survives kill -9 and serves the next job on this machine.
+    While the service is away, tasks are sampled uniformly from the trainer's own ids, and reports are kept on disk. As
+    soon as it is back, the reports are sent in order, and each counts once. The client can be shared between threads,
+    forked and pickled. Reports on disk survive kill -9; the next job on this machine sends them too.
 
     Args:
-        url: of the service; None: BOTS_URL, else http://127.0.0.1:8000.
-        api_key: None: BOTS_API_KEY, else no key. Pickling carries it along.
-        on_error: "raise" raises every BotsClientError into training, chooses nothing here and keeps nothing on disk.
-        select_deadline_s: longest time that a selection takes.
-        report_deadline_s: longest time that a report takes.
-        spool: folder for reports that wait; None: BOTS_SPOOL, else bots/ in XDG_STATE_HOME (~/.local/state).
-        spool_bytes: of the reports that wait for one run; beyond it the oldest are lost.
-        on_change: called with the health when the service goes away and when it is back, on any thread; must be quick.
+        url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
+        api_key: None: BOTS_API_KEY, or no key. A pickle contains it.
+        on_error: "raise" raises every BotsClientError, samples nothing locally and keeps nothing on disk.
+        select_deadline_s: longest duration of a selection.
+        report_deadline_s: longest duration of a report.
+        spool: folder for waiting reports; None: BOTS_SPOOL, or bots/ in XDG_STATE_HOME (~/.local/state).
+        spool_bytes: maximum size of one run's waiting reports; beyond it the oldest are dropped.
+        on_change: called with the health when the service goes away and when it is back, on any thread; must be fast.
         headers: sent with every request.
-        seed: of the choices made here; None: a random one for each process, so that ranks and restarts choose different
-            tasks. With a number the choices can be repeated: they follow from it, from RANK and from
-            TORCHELASTIC_RESTART_COUNT of the environment. Restarts that this does not count repeat the choices.
+        seed: random seed of local samples; None: a random one per process, so that ranks and restarts sample different
+            tasks. A number makes samples reproducible: they depend on it and on the environment's RANK and
+            TORCHELASTIC_RESTART_COUNT. A restart that does not raise this count repeats the samples.
 
     Raises:
-        ValueError: the url, the key or the folder cannot be used.
+        ValueError: the url, the key or the folder is invalid.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default
@@ -66,7 +66,7 @@ class ResilientClient:
         seed: int | None = None,
     ) -> None:
         if on_error not in ("continue", "raise"):
-            raise ValueError(f'on_error is {on_error!r}; pass "continue" or "raise"')
+            raise ValueError(f'on_error must be "continue" or "raise", got {on_error!r}')
         self._raises = on_error == "raise"
         self._select_deadline_s = select_deadline_s
         self._report_deadline_s = report_deadline_s
@@ -78,7 +78,7 @@ class ResilientClient:
             on_change=on_change,
             spool_bytes=spool_bytes,
             seed=seed,
-            look_deadline_s=report_deadline_s,
+            probe_deadline_s=report_deadline_s,
         )
         self._process = ProcessState(self._options, self._folder)
 
@@ -100,25 +100,25 @@ class ResilientClient:
 
     @property
     def direct(self) -> Client:
-        """The plain client: all calls of the service; they raise."""
+        """The plain client, with every call of the service; its calls raise."""
         return self._state.connection.client
 
     @property
     def health(self) -> Health:
-        """How things stand, in this process."""
-        return self._state.tally.health
+        """The health as seen by this process."""
+        return self._state.counters.health
 
     @property
     def spool(self) -> Path:
-        """The folder of the reports that wait."""
+        """The folder of waiting reports."""
         return self._folder
 
     def flush(self, deadline_s: float = 10.0, *, runs: Iterable[tuple[str, str]] = ()) -> int:
-        """Send the reports that wait; returns how many still do.
+        """Send the waiting reports; return how many still wait.
 
         Args:
-            deadline_s: how long that may take.
-            runs: dataset and run, of others than this process has used.
+            deadline_s: longest duration.
+            runs: (dataset, run) pairs to include that this process has not used.
         """
         state = self._state
         for dataset, run in runs:
@@ -126,7 +126,7 @@ class ResilientClient:
         return state.flush(Deadline(deadline_s, time.monotonic))
 
     def close(self) -> None:
-        """Send what waits, for as long as a report may take, and close the connections."""
+        """Send the waiting reports, within a report's deadline, then close the connections."""
         self._state.close(Deadline(self._report_deadline_s, time.monotonic))
 
     def select(  # noqa: PLR0913 - two that matter, the others by keyword
@@ -143,28 +143,28 @@ class ResilientClient:
         uniform_share: float | None = None,
         idempotency_key: str | None = None,
     ) -> Selection:
-        """Choose the tasks to train on next, by the service's belief or, while it is away, uniformly here.
+        """Select the tasks to train on next; while the service is away, sample them uniformly.
 
         Args:
-            dataset: the pool.
-            count: how many.
-            ids: of all tasks that the trainer has, in the same order each time; a ValueError if there are none. Others
-                that the service chooses are replaced by some of these.
-            run: whose belief decides.
-            tags: only tasks that bear one of them; not known here.
-            quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]); not
-                known here.
-            exclude: ids that are not wanted.
-            first: ids that are wanted before any others, in flight or not.
-            uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
-            idempotency_key: the same key gives the same tasks again, while the service is there.
+            dataset: name of the dataset.
+            count: number of tasks.
+            ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
+                are replaced. A ValueError if there are none.
+            run: name of the run, whose belief ranks the tasks.
+            tags: only tasks with one of these tags; ignored while the service is away.
+            quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]);
+                ignored while the service is away.
+            exclude: task ids never to select.
+            first: task ids to select before any others, in flight or not.
+            uniform_share: share of tasks selected uniformly at random, in [0, 1].
+            idempotency_key: the same key returns the same tasks, unless the service is away.
         """
         refuse_single_str(ids=ids, exclude=exclude, first=first)
         state = self._state
         local_run = state.run(dataset, run)
-        state.tally.add(selects=1)
+        state.counters.add(selects=1)
         selection = None
-        with state.tally.timed("select_seconds"):
+        with state.counters.timed("select_seconds"):
             try:
                 call = step_calls.select(
                     dataset,
@@ -183,7 +183,7 @@ class ResilientClient:
             except BotsClientError as error:
                 if self._raises:
                     raise
-                state.connection.complain(error)
+                state.connection.log_once(error)
             return local_run.choose(count, ids, exclude, first) if selection is None else selection
 
     def report(
@@ -196,23 +196,23 @@ class ResilientClient:
         close_step: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Receipt | None:
-        """Record what the rollouts showed. Once it returns, it is in the service's journal or on disk here.
+        """Report rollout outcomes. Once this returns, they are in the service's journal or on this machine's disk.
 
         Args:
-            dataset: the pool.
-            outcomes: one or more per task; counts of one task within a step add up.
-            run: whose evidence it is.
-            selection: what the tasks were selected by, or its id, so that late evidence finds its step.
-            close_step: whether the training step ends with it; None: yes, unless the run has tasks_per_step.
-            idempotency_key: the same key counts once, however often it is sent; None: a fresh one.
+            dataset: name of the dataset.
+            outcomes: one or more per task; counts of one task within a step are added.
+            run: name of the run.
+            selection: the selection of these tasks, or its id, so that late evidence counts for its step.
+            close_step: whether this report closes the training step; None: yes, unless the run has tasks_per_step.
+            idempotency_key: reports with the same key count once; None: a new key.
 
         Returns:
-            None: it waits on disk, or the service will never take it; `health.last_error` says why.
+            None if the report waits on disk, or was refused for good; `health.last_error` says why.
         """
         state = self._state
         local_run = state.run(dataset, run)
-        state.tally.add(reports=1)
-        with state.tally.timed("report_seconds"):
+        state.counters.add(reports=1)
+        with state.counters.timed("report_seconds"):
             try:
                 call = step_calls.report(
                     dataset,
@@ -231,15 +231,15 @@ class ResilientClient:
             return local_run.report(call, closes=bool(close_step), deadline=deadline)
 
     def register(self, dataset: str, ids: Sequence[str], *, run: str = "default") -> list[str]:
-        """Make a dataset hold a trainer's tasks; return its others, to be excluded from selections for that trainer.
+        """Add a trainer's tasks to a dataset; return the ids of its other tasks, to exclude from selections.
 
-        Dataset and run are made where they are missing. Call it once, when the trainer has read and filtered its data:
-        it goes through the whole dataset, some 3 s for 100,000 tasks. While the service is away it does nothing.
+        Creates the dataset and the run if they don't exist. Call it once, after the trainer has read and filtered its
+        data: it reads the whole dataset, about 3 s for 100,000 tasks. It does nothing while the service is away.
 
         Args:
-            dataset: the pool.
+            dataset: name of the dataset.
             ids: of all tasks that the trainer has.
-            run: of it.
+            run: name of the run.
 
         Raises:
             ValueError: the dataset has none of these tasks, or more than 100,000 others.
@@ -247,69 +247,69 @@ class ResilientClient:
         try:
             return self._state.run(dataset, run).register(ids)
         except BotsClientError as error:
-            self.complain(error)
+            self.raise_or_log(error)
             return []
 
     def save_checkpoint(self, dataset: str, run: str = "default") -> dict[str, Any]:
-        """Return where a run stands, as JSON values, to be kept in the trainer's checkpoint.
+        """Send the waiting reports, then return the run's position as JSON values, for the trainer's checkpoint.
 
-        Takes as long as a report at most; reports that wait are sent first.
+        Takes at most as long as a report.
         """
         return self._state.run(dataset, run).save(Deadline(self._report_deadline_s, time.monotonic))
 
     def load_checkpoint(self, saved: Mapping[str, Any], dataset: str, run: str = "default") -> None:
-        """Take a run back to where it stood when the trainer's checkpoint was made; if the service is away, later.
+        """Rewind a run to its position in the trainer's checkpoint; if the service is away, as soon as it is back.
 
-        Selections made since count for nothing afterwards. Call it in one process of a job.
+        Reports for later selections are refused afterwards. Call it in one process of a job.
 
         Args:
-            saved: what `save_checkpoint` returned.
-            dataset: the pool.
-            run: of it.
+            saved: the result of `save_checkpoint`.
+            dataset: name of the dataset.
+            run: name of the run.
         """
         self._state.run(dataset, run).load(saved, Deadline(self._report_deadline_s, time.monotonic))
 
     def in_flight(self, dataset: str, run: str = "default") -> list[Lease]:
-        """Return what a run has in flight, selected last first; nothing if the service cannot tell.
+        """Return a run's leases, newest first; an empty list if the service is away or fails.
 
-        A lease names at most 1000 of its tasks.
+        A lease lists at most 1000 of its tasks.
         """
         return self._state.run(dataset, run).in_flight(self._report_deadline_s)
 
     def uniform_effective_task_ratio(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> float | None:
-        """Return the effective task ratio that uniform choice could expect, by what the service expected last.
+        """Return the service's newest estimate of the effective task ratio of uniform sampling.
 
-        Training goes on without it, so it is asked for once and never raises, also with on_error="raise".
+        Training does not depend on it: it is requested once, and this never raises, even with on_error="raise".
 
         Args:
-            dataset: the pool.
-            run: by whose belief.
-            spent_s: how much of a report's time is used up already; it takes no more than the rest.
+            dataset: name of the dataset.
+            run: name of the run, whose belief is used.
+            spent_s: seconds of a report's deadline that are used up; it takes at most the rest.
 
         Returns:
-            None: the service has not looked at the run yet, is away, or cannot tell in that time.
+            None if the service has no estimate yet, is away, or does not answer in time.
         """
         state = self._state
-        with state.tally.timed("report_seconds"):
+        with state.counters.timed("report_seconds"):
             return state.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
 
     def try_call(self, call: Call[T], dataset: str, run: str) -> T | None:
-        """Return what the service answers of a run, in a report's time; None if it is away, or cannot tell."""
+        """Send a call about a run within a report's deadline; return None if the service is away or fails."""
         try:
-            return self._state.run(dataset, run).told(call, self._report_deadline_s)
+            return self._state.run(dataset, run).ask(call, self._report_deadline_s)
         except BotsClientError as error:
-            self.complain(error)
+            self.raise_or_log(error)
             return None
 
-    def complain(self, error: Exception) -> None:
-        """Raise an error with on_error="raise", else log it once."""
+    def raise_or_log(self, error: Exception) -> None:
+        """Raise the error with on_error="raise"; otherwise log it, unless it repeats the last one."""
         if self._raises:
             raise error
-        self._state.connection.complain(error)
+        self._state.connection.log_once(error)
 
     def _refuse(self, error: InvalidRequestError) -> None:
-        self._state.tally.add(refused=1)
-        self.complain(error)
+        self._state.counters.add(refused=1)
+        self.raise_or_log(error)
 
     @property
     def _state(self) -> ProcessState:

@@ -1,4 +1,4 @@
-"""`Selector`: what a trainer says at each step, with no word of HTTP."""
+"""`Selector`: the interface for a training loop."""
 
 import os
 import time
@@ -14,17 +14,17 @@ from bots_client._models import HistoryStep, Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
 
 Share = Callable[[Callable[[], Selection]], Selection]
-EXPECTED_EVERY = 10  # closed steps: what uniform choice could expect moves slowly
-FORMAT = 2  # of `Selector.state_dict`
+ESTIMATE_EVERY = 10  # closed steps: the estimate for uniform sampling changes slowly
+FORMAT = 2  # version of `Selector.state_dict`
 
 
-def alone(ask: Callable[[], Selection]) -> Selection:
-    """Ask, as a job of one process does."""
+def single_process(ask: Callable[[], Selection]) -> Selection:
+    """Call `ask`: in a job of one process there is nothing to share."""
     return ask()
 
 
 class Selector:
-    """One training job's view of one run: what to train on next, and what came of it.
+    """One training job's access to one run: the tasks to train on next, and their outcomes.
 
         selector = Selector(ResilientClient(), "guru", ids=list(rows))
         for _ in range(steps):
@@ -32,21 +32,21 @@ class Selector:
                 selector.observe(id, train(rows[id]))
             selector.step()
 
-    It may be shared between threads and pickled (what was observed and not yet reported is not carried along).
+    It can be shared between threads and pickled; a pickle does not contain unreported outcomes.
 
     Args:
         client: None: `ResilientClient()`.
-        dataset: the pool.
-        run: whose belief decides; jobs that train different models use different runs.
+        dataset: name of the dataset.
+        run: name of the run; jobs that train different models use different runs.
         ids: of all tasks that the trainer has, after its own filters.
-        tags: only tasks that bear one of them.
-        quotas: how many of the tasks bear each tag (an int), or which share of them does (a float in (0, 1]).
-        uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
-        rank: of this process in its job; None: RANK of the environment, else 0. Only rank 0 closes steps and rewinds.
-        share: gives every rank what rank 0 got; the default serves a job of one process.
+        tags: only tasks with one of these tags.
+        quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
+        uniform_share: share of tasks selected uniformly at random, in [0, 1].
+        rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
+        share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
     Raises:
-        ValueError: ids is empty, holds one twice, or holds something else than texts.
+        ValueError: ids is empty, has a repeated id, or has an id that is not a str.
     """
 
     def __init__(  # noqa: PLR0913 - three that matter, the others by keyword
@@ -60,7 +60,7 @@ class Selector:
         quotas: Mapping[str, float] | None = None,
         uniform_share: float | None = None,
         rank: int | None = None,
-        share: Share = alone,
+        share: Share = single_process,
     ) -> None:
         _check_client(client)
         checked_str(dataset, "dataset")
@@ -91,10 +91,10 @@ class Selector:
         self._process = InFlight()
 
     def register(self) -> None:
-        """Make the dataset hold these tasks, and keep its others from being selected here; call it once, at the start.
+        """Add this trainer's tasks to the dataset, and exclude its other tasks here; call it once, at the start.
 
-        Dataset and run are made where they are missing. What was added, made or left out is logged, with counts. While
-        the service is away, or where the key may not do this, that is logged, and the trainer goes on.
+        Creates the dataset and the run if they don't exist. Logs what it created, added and excluded. If the service
+        is away, or the key has no permission, it logs this and training continues.
 
         Raises:
             ValueError: the dataset has none of these tasks, or more than 100,000 others.
@@ -103,19 +103,19 @@ class Selector:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it gives every rank what rank 0 got."""
-        return self._share is not alone
+        """Whether rank 0's selections are broadcast to all ranks."""
+        return self._share is not single_process
 
     def next(self, count: int, *, key: str | None = None) -> Selection:
         """Return the tasks to train on next.
 
         Args:
-            count: how many.
-            key: Idempotency-Key; ranks that ask under one key get one answer, as long as the service is there.
+            count: number of tasks.
+            key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
         """
 
         def ask() -> Selection:
-            # Under one key all ranks must ask for the same, and only one of them knows what was in flight.
+            # With one key all ranks must send the same request, and only one of them knows the tasks in flight.
             first = self._in_flight.take_first(count) if key is None else ()
             return self.client.select(
                 self.dataset, count, ids=self.ids, run=self.run, first=first, idempotency_key=key, **self._how
@@ -127,7 +127,7 @@ class Selector:
         return selection
 
     def give_back(self, selection: Selection) -> None:
-        """Hand out the tasks of a selection again, first, because nobody trains on them; call it before `observe`."""
+        """Return an unused selection: `next` hands out its tasks again, before any others. Call it before `observe`."""
         self._in_flight.give_back(selection)
 
     def observe(
@@ -139,36 +139,35 @@ class Selector:
         effective: bool | None = None,
         selection: Selection | str | None = None,
     ) -> None:
-        """Note the rewards of some rollouts of a task, until `step`; again for the same task adds to them.
+        """Record the rewards of a task's rollouts until `step` reports them; further calls add rollouts.
 
         Args:
-            task: its id.
-            rewards: one for each rollout: what the trainer optimises. In the run's reward range, unless successes are
-                given; then any finite number.
-            successes: how many of these rollouts met the task's own criterion, which the belief learns; None: the
-                rewards say so. Give it where rewards are shaped, such as correctness 1 + format 0.2.
-            effective: whether the group has a gradient; None: it has if its rewards differ.
-            selection: by which the task was selected, or its id; None: the oldest in flight that has it.
+            task: id of the task.
+            rewards: the trainer's reward of each rollout, in the run's reward range; with successes, any finite number.
+            successes: number of rollouts that met the task's own criterion, from which the belief learns; None: it
+                learns from the rewards. Pass it if rewards are shaped, such as correctness 1 + format 0.2.
+            effective: whether the group gives a gradient; None: if its rewards differ.
+            selection: the task's selection, or its id; None: the oldest in flight that has the task.
         """
         try:
             outcome = _outcome(task, checked_list(rewards, "rewards", "a list of numbers"), successes, effective)
         except InvalidRequestError as error:
-            self.client.complain(error)
+            self.client.raise_or_log(error)
             outcome = Outcome.aborted(task)
         self._note(outcome, selection)
 
     def abort(self, task: str, *, selection: Selection | str | None = None) -> None:
-        """Note that a task's rollouts never finished: nothing is learned, and it may be selected again."""
+        """Record that a task's rollouts did not finish: nothing is learned, and it may be selected again."""
         self._note(Outcome.aborted(task), selection)
 
     def step(self) -> Receipt | None:
-        """Report what was observed; on rank 0 that closes the training step, unless all was aborted.
+        """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
 
         Returns:
-            None if nothing was observed, or the report waits for the service.
+            None if nothing was recorded, or the report waits for the service.
         """
         begun = time.monotonic()
-        observed = self._in_flight.take()
+        observed = self._in_flight.take_outcomes()
         teaches = any(not outcome.is_aborted for _, outcomes in observed for outcome in outcomes)
         receipt = None
         for selection, outcomes in observed:
@@ -179,16 +178,16 @@ class Selector:
         if observed:
             self._closed = receipt
         if receipt is not None and receipt.closed:
-            self._expect(begun)
+            self._refresh_estimate(begun)
         return receipt
 
     def close_step(self) -> Receipt | None:
-        """Close the training step on what others reported, such as reward workers, so that `metrics` tell of it.
+        """Close a training step whose outcomes others reported, such as reward workers, and update `metrics`.
 
-        Where the run closes its steps after `tasks_per_step`, that is left to it.
+        A run with `tasks_per_step` closes its own steps; then only `metrics` are updated.
 
         Returns:
-            None if nothing was reported since the last one, or the service is away.
+            None if nothing was reported since the last step, or the service is away.
         """
         begun = time.monotonic()
         run = self.client.try_call(run_calls.run(self.dataset, self.run), self.dataset, self.run)
@@ -198,33 +197,35 @@ class Selector:
             return None
         if run.settings.tasks_per_step is not None:
             self._closed = self._last_of(run) or self._closed
-            self._expect(begun)
+            self._refresh_estimate(begun)
             return None
         if not run.pending:
             return None
         receipt = self.client.report(self.dataset, [], run=self.run, close_step=True)
         self._closed = receipt
-        self._expect(begun)
+        self._refresh_estimate(begun)
         return receipt
 
     def _last_of(self, run: Run) -> HistoryStep | None:
-        """Return the last step that a run closed; None if it closed none, or the service cannot tell."""
+        """Return the run's last closed step; None if there is none, or the service is away."""
         pages = run_calls.history(self.dataset, self.run, after_step=max(run.step - 1, 0), limit=1)
         page = None if pages.next_call is None else self.client.try_call(pages.next_call, self.dataset, self.run)
         return None if page is None else next(iter(pages.take(page)), None)
 
     def state_dict(self, *, step: int | None = None, checkpoint: str | None = None) -> dict[str, Any]:
-        """Return where the run stands and what is in flight, as JSON values, for the trainer's checkpoint.
+        """Return the run's position and the tasks in flight, as JSON values, for the trainer's checkpoint.
 
         Args:
-            step: the trainer's own, at which it saves.
-            checkpoint: what the trainer's checkpoint can be told from others by, wherever it lies: a name, or a digest.
+            step: the trainer's step at which it saves.
+            checkpoint: identifies the trainer's checkpoint wherever it is stored: a name or a digest.
         """
         saved, in_flight = None, list[str]()
         if self.rank == 0:
             saved = self.client.save_checkpoint(self.dataset, self.run)
             flight, mine = self._in_flight, self._in_flight.tasks
-            leased = (task for lease in self.client.in_flight(self.dataset, self.run) for task in flight.whole(lease))
+            leased = (
+                task for lease in self.client.in_flight(self.dataset, self.run) for task in flight.tasks_of(lease)
+            )
             in_flight = [task for task in dict.fromkeys(leased) if task in mine]
         about = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "step": step, "checkpoint": checkpoint}
         return {**about, "saved": saved, "in_flight": in_flight}
@@ -232,52 +233,52 @@ class Selector:
     def load_state_dict(
         self, state: Mapping[str, Any], *, step: int | None = None, checkpoint: str | None = None
     ) -> None:
-        """Go back to a checkpoint: rank 0 rewinds the run; what was selected or observed since is forgotten.
+        """Restore a checkpoint: rank 0 rewinds the run; later selections and outcomes are dropped.
 
-        `next` then hands out first what was in flight when the checkpoint was saved, and what the service has in flight
-        now, as at a crash. A state that was saved at another step or with another checkpoint takes the run nowhere:
-        that is logged, or raised with on_error="raise".
+        `next` then returns first the tasks that were in flight when the checkpoint was saved, and those in flight now,
+        for example after a crash. If `step` or `checkpoint` differs from the saved one, nothing is rewound: this is
+        logged, or raised with on_error="raise".
 
         Args:
-            state: what `state_dict` returned.
-            step: the trainer's own, at which it resumes; None: not compared.
-            checkpoint: that it resumes from, as it was told to `state_dict`; None: not compared.
+            state: the result of `state_dict`.
+            step: the trainer's step at which it resumes; None: not compared.
+            checkpoint: the checkpoint from which it resumes, as passed to `state_dict`; None: not compared.
 
         Raises:
-            ValueError: the state is of another dataset or run, or of another version.
+            ValueError: the state belongs to another dataset or run, or has another format.
         """
         if (state.get("format"), state.get("dataset"), state.get("run")) != (FORMAT, self.dataset, self.run):
             raise ValueError(
-                f"the checkpoint is of dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
-                f" {state.get('format')!r}; this selector is of {self.dataset!r}, {self.run!r}, {FORMAT}"
+                f"the checkpoint has dataset {state.get('dataset')!r}, run {state.get('run')!r}, format"
+                f" {state.get('format')!r}; this selector has {self.dataset!r}, {self.run!r}, {FORMAT}"
             )
         self._process = InFlight()
         if self.rank != 0 or state["saved"] is None:
             return
         for name, now in (("step", step), ("checkpoint", checkpoint)):
             if None not in (now, state[name]) and now != state[name]:
-                self.client.complain(
+                self.client.raise_or_log(
                     ValueError(
-                        f"the selector's state was saved at the trainer's {name} {state[name]!r}, and the trainer"
-                        f" resumes from {name} {now!r}: the run stays as it is. Load the state of the same checkpoint"
+                        f"the selector's state was saved with {name} {state[name]!r}, but the trainer resumes from"
+                        f" {name} {now!r}: the run is not rewound. Load the state of the same checkpoint"
                     )
                 )
                 return
         known = set(self.ids)
-        leases = self.client.in_flight(self.dataset, self.run)  # before it rewinds
+        leases = self.client.in_flight(self.dataset, self.run)  # the rewind clears them
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in known])
         self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 
     def handed_out(self, tasks: Collection[str]) -> None:
-        """Say after `load_state_dict` which tasks the trainer hands out of its own state, so that `next` does not."""
-        self._in_flight.pass_over(tasks)
+        """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them."""
+        self._in_flight.drop_first(tasks)
 
     def metrics(self) -> dict[str, float]:
-        """Return numbers of the last step for W&B or TensorBoard, under names that begin with "bots/".
+        """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/".
 
-        What is not known is left out: while the service is away, nothing tells the effective task ratio. What uniform
-        choice could expect is modelled by the run's belief; rank 0 asks for it after a closed step, once in ten.
+        Unknown values are left out, such as the effective task ratio while the service is away. The values for uniform
+        sampling are estimates from the run's belief; rank 0 requests them after every tenth closed step.
         """
         values: dict[str, float | None] = {}
         if self._selection is not None:
@@ -293,16 +294,16 @@ class Selector:
         known = {name: float(value) for name, value in values.items() if value is not None}
         return {**known, **self.client.health.as_metrics()}
 
-    def _expect(self, begun: float) -> None:
-        """Ask after a closed step what uniform choice could expect, unless that was asked lately.
+    def _refresh_estimate(self, begun: float) -> None:
+        """Request the estimate for uniform sampling after a closed step, unless it is recent.
 
         Args:
-            begun: when the step was reported, by the monotonic clock; the report's deadline counts from there.
+            begun: monotonic time at which the step's report began; its deadline also limits this request.
         """
         if self.rank != 0 or self._closed is None:
             return
         step, at = self._closed.step, self._expected_at
-        if at is not None and at <= step < at + EXPECTED_EVERY:
+        if at is not None and at <= step < at + ESTIMATE_EVERY:
             return
         self._expected_at = step
         spent_s = time.monotonic() - begun
@@ -311,11 +312,11 @@ class Selector:
     @property
     def _in_flight(self) -> InFlight:
         if self._process.process != os.getpid():
-            self._process = self._process.in_fork()
+            self._process = self._process.after_fork()
         return self._process
 
     def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
-        self._in_flight.note(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
+        self._in_flight.add_outcome(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
 
 
 def _outcome(task: str, rewards: list[SupportsFloat], successes: float | None, effective: bool | None) -> Outcome:
@@ -331,17 +332,17 @@ def _check_client(client: Any) -> None:
 
 
 def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of a trainer's tasks.
+    """Return the ids of a trainer's tasks as a tuple.
 
     Raises:
-        ValueError: there are none, one is there twice, or one is no text.
+        ValueError: there are none, an id is repeated, or an id is not a str.
     """
     checked: dict[str, None] = {}
     for task in checked_list(ids, "ids", "a list of str"):
         if not isinstance(task, str):
-            raise ValueError(f"ids holds {task!r}, which is no text; pass [str(row_id) for row_id in ...]")
+            raise ValueError(f"ids contains {task!r}, which is not a str; pass [str(row_id) for row_id in ...]")
         if task in checked:
-            raise ValueError(f"ids holds {task!r} twice; a task needs an id of its own")
+            raise ValueError(f"ids contains {task!r} twice; give each task its own id")
         checked[task] = None
     if not checked:
         raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")

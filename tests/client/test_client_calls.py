@@ -244,7 +244,7 @@ def test_names_cannot_lead_to_another_path(serve, connect):
 
     assert server.received[0].target == "/datasets/a%2Fb%3Fc%23d%20e"
     for name in ("", ".", ".."):
-        with pytest.raises(InvalidRequestError, match="no name"):
+        with pytest.raises(InvalidRequestError, match="not the name"):
             bots.delete_run("guru", name)
 
 
@@ -271,7 +271,7 @@ def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
 
 @pytest.mark.parametrize("effective", ["false", 0.5, [True], float("nan")])
 def test_an_effective_that_is_neither_true_nor_false_is_refused_by_its_task(effective):
-    with pytest.raises(InvalidRequestError, match=r"task math-17: effective is .* neither True nor False"):
+    with pytest.raises(InvalidRequestError, match=r"task math-17: effective must be True or False, got"):
         Outcome.counts("math-17", 1, 2, effective=effective)
 
 

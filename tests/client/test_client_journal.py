@@ -36,5 +36,5 @@ def test_tasks_are_counted_on_all_pages(serve, connect):
 
 @pytest.mark.parametrize("body", [page("tasks", BELIEF), {"matching": None}, {"matching": 0.5}, []])
 def test_a_count_that_is_none_is_refused(serve, connect, body):
-    with pytest.raises(ServiceError, match="not understood"):
+    with pytest.raises(ServiceError, match="invalid body"):
         connect(serve(answer(body))).count_tasks("guru")

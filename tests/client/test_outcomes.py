@@ -1,6 +1,6 @@
 """Outcomes of one task as one: what is joined, and what stays apart."""
 
-from bots_client._inputs import MOST_REWARDS, Outcome, joined
+from bots_client._inputs import MAX_REWARDS, Outcome, joined
 
 
 def test_counts_with_rewards_are_joined_by_task_in_their_order():
@@ -24,5 +24,5 @@ def test_what_says_the_same_in_parts_stays_as_it_is():
 
 
 def test_no_outcome_holds_more_rewards_than_the_service_takes():
-    full, one = Outcome.counts("a", 0, MOST_REWARDS, rewards=[0] * MOST_REWARDS), Outcome.counts("a", 0, 1, rewards=[0])
+    full, one = Outcome.counts("a", 0, MAX_REWARDS, rewards=[0] * MAX_REWARDS), Outcome.counts("a", 0, 1, rewards=[0])
     assert joined([full, one, one]) == [full, one, one]

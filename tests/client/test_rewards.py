@@ -165,8 +165,8 @@ def test_what_the_function_raises_is_raised_and_nothing_reported(client, dataset
 @pytest.mark.parametrize(
     ("columns", "rewards", "complaint"),
     [
-        ({"answer": ["yes"]}, [1.0], "there is no 'task_id' among answer"),
-        ({"task_id": ["task-0"]}, iter([1.0]), "an array is needed"),
+        ({"answer": ["yes"]}, [1.0], "'task_id' is not one of answer"),
+        ({"task_id": ["task-0"]}, iter([1.0]), "must be a list or an array"),
         ({"task_id": ["task-0"]}, [1.0, 0.0], "shorter|longer"),
         ({"task_id": ["task-0"]}, ["good"], "could not convert"),
     ],

@@ -98,14 +98,14 @@ def test_a_row_of_the_paper_s_data_becomes_a_task():
 @pytest.mark.parametrize(
     ("columns", "row", "says"),
     [
-        (TaskColumns(), {"name": "x"}, "row 3: there is no id"),
-        (TaskColumns("a.b"), {"a": {"c": 1}}, "row 3: there is no a.b"),
-        (TaskColumns("a.b"), {"a": 1}, "row 3: there is no a.b"),
-        (TaskColumns(), {"id": ""}, "row 3: there is no id"),
-        (TaskColumns(), {"id": 1.5}, "row 3: id is 1.5, which is no id"),
-        (TaskColumns(), {"id": True}, "row 3: id is True, which is no id"),
-        (TaskColumns("a", "content"), {"b": 1}, "row 3: there is no a"),
-        (TaskColumns("a", "content"), {"a": b"x"}, "row 3: a is b'x', which is neither text"),
+        (TaskColumns(), {"name": "x"}, "row 3: the column id is empty or missing"),
+        (TaskColumns("a.b"), {"a": {"c": 1}}, "row 3: the column a.b is empty or missing"),
+        (TaskColumns("a.b"), {"a": 1}, "row 3: the column a.b is empty or missing"),
+        (TaskColumns(), {"id": ""}, "row 3: the column id is empty or missing"),
+        (TaskColumns(), {"id": 1.5}, "row 3: id is 1.5; an id must be"),
+        (TaskColumns(), {"id": True}, "row 3: id is True; an id must be"),
+        (TaskColumns("a", "content"), {"b": 1}, "row 3: all columns of the id are empty or missing: a"),
+        (TaskColumns("a", "content"), {"a": b"x"}, "row 3: a is b'x', not a text"),
         (TaskColumns(id_from="row", references=["r"]), {"r": "0.5"}, "row 3: r is '0.5', not a number"),
         (TaskColumns(id_from="row", references=["r"]), {"r": True}, "row 3: r is True, not a number"),
         (TaskColumns(id_from="row", references=["r"]), {"r": float("inf")}, "row 3: r is inf, not a finite number"),
@@ -124,9 +124,9 @@ def test_a_row_that_makes_no_task_is_named(columns, row, says):
     ("arguments", "says"),
     [
         ({"id_from": "rows"}, "id_from is 'rows', not one of columns, content, row"),
-        ({"tags": "level"}, "tags is the text 'level'; pass a list of columns"),
-        ({"references": "weak"}, "references is the text 'weak'"),
-        ({"id": []}, "id names no column"),
+        ({"tags": "level"}, "tags is the str 'level'; pass a list of columns"),
+        ({"references": "weak"}, "references is the str 'weak'"),
+        ({"id": []}, "id has no column"),
     ],
 )
 def test_columns_that_can_not_be_meant_are_refused(arguments, says):

@@ -338,7 +338,7 @@ def test_an_epoch_is_as_many_draws_as_there_are_rows_and_the_next_goes_on(traine
         ("data.val_files", "${data.train_files}", "are the same"),
         ("data.bots.datset", "x", "data.bots has datset"),
         ("data.bots.dataset", None, "data.bots.dataset is missing"),
-        ("data.bots.id_key", "extra_info.id", "row 0: there is no extra_info.id"),
+        ("data.bots.id_key", "extra_info.id", "row 0: the column extra_info.id is empty or missing"),
         ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
         ("data.bots.id_key", "id", "no column 'id'"),
         ("data.train_batch_size", 0, "prompts_per_step"),

@@ -1,1 +1,1 @@
-"""What keeps a training job going while the service is away: giving up in time, not asking, choosing, keeping."""
+"""What keeps a training job running while the service is away: deadlines, a breaker, local selections, a spool."""

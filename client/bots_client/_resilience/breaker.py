@@ -1,22 +1,22 @@
-"""When calls are let through: the circuit breaker (M. Nygard, Release It!, 2nd ed., Pragmatic Bookshelf, 2018)."""
+"""The circuit breaker (M. Nygard, Release It!, 2nd ed., Pragmatic Bookshelf, 2018)."""
 
 import random
 import threading
 from collections.abc import Callable
 
 FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0  # a service that is back is found within a minute
+MAX_PAUSE_S = 60.0  # so that a service that is back is found within a minute
 
 _system_random = random.SystemRandom().random  # trainers seed the other one, all alike
 
 
 class Breaker:
-    """Lets calls through until one fails; then none, until the service was found. Safe to share between threads.
+    """Lets calls through until one fails, then none until a probe finds the service. Safe to share between threads.
 
-    A call has been tried again for all of its deadline when it fails, so one failure is enough.
+    One failure opens it: a call fails only after it was retried until its deadline.
 
     Args:
-        rng: in [0, 1); spreads the jobs that a service lost all at once.
+        rng: returns numbers in [0, 1); spreads the probes of jobs that lost the service at the same moment.
     """
 
     def __init__(self, rng: Callable[[], float] = _system_random) -> None:
@@ -28,14 +28,14 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether no call is let through."""
+        """Whether calls are blocked."""
         return self._is_open
 
     def failed(self, retry_after_s: float | None = None) -> bool:
-        """Let no call through; says whether calls were let through before.
+        """Block calls; return whether they were let through before.
 
         Args:
-            retry_after_s: what the service asked for, if it did.
+            retry_after_s: the service's Retry-After, if it sent one.
         """
         with self._lock:
             was_open, self._is_open = self._is_open, True
@@ -43,20 +43,20 @@ class Breaker:
             return not was_open
 
     def next_pause_s(self) -> float:
-        """Return how long to wait before looking for the service, twice as long each time."""
+        """Return the pause before the next probe; it doubles each time."""
         with self._lock:
-            bound_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._pauses, 60))
+            bound_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._pauses, 60))
             self._pauses += 1
-            return max(bound_s * (1 + self._rng()) / 2, min(self._asked_for_s, LONGEST_PAUSE_S))
+            return max(bound_s * (1 + self._rng()) / 2, min(self._asked_for_s, MAX_PAUSE_S))
 
     def found(self) -> bool:
-        """Let calls through; says whether they were not before. The pauses stay as long until a call succeeds."""
+        """Let calls through; return whether they were blocked. The pause is reset only when a call succeeds."""
         with self._lock:
             was_open, self._is_open = self._is_open, False
             return was_open
 
     def succeeded(self) -> None:
-        """Let the next pause be a short one, unless calls fail just now."""
+        """Reset the pause, unless the breaker is open."""
         with self._lock:
             if not self._is_open:
                 self._pauses = 0

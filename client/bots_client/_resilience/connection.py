@@ -1,4 +1,4 @@
-"""A client that is asked only while the service is there, and given up in time."""
+"""A client that is used only while the service is available, within deadlines."""
 
 import logging
 import time
@@ -12,24 +12,24 @@ from bots_client._client import Client
 from bots_client._errors import BotsClientError, DeadlineExceededError, RequestError, ServiceError
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.deadline import call_within
-from bots_client._resilience.health import Health, Tally
-from bots_client._resilience.watch import Watch
+from bots_client._resilience.health import Health, HealthCounters
+from bots_client._resilience.recovery_probe import RecoveryProbe
 
 T = TypeVar("T")
 
-OWN_SHARE = 0.9  # of a deadline is the client's, which can say more about what went wrong than "too late"
+CLIENT_SHARE = 0.9  # of a deadline: the client's own timeout comes first, because its error says more than "too late"
 
 logger = logging.getLogger("bots_client")
 
 
 class Connection:
-    """One process's connection; tells when the service goes away and when it is back.
+    """One process's connection to the service, with a circuit breaker.
 
     Args:
-        client: what calls.
-        breaker: decides whether to.
-        watch: looks for the service while it is away, and says `found`.
-        tally: where what happens is counted.
+        client: sends the calls.
+        breaker: decides whether calls are let through.
+        probe: probes the service while it is away; its owner then calls `found`.
+        counters: the process's counters.
         on_change: called with the health when the service goes away or is back, on any thread; must be quick.
     """
 
@@ -37,27 +37,27 @@ class Connection:
         self,
         client: Client,
         breaker: Breaker,
-        watch: Watch,
-        tally: Tally,
+        probe: RecoveryProbe,
+        counters: HealthCounters,
         on_change: Callable[[Health], object] | None,
     ) -> None:
         self.client = client
-        self.tally = tally
+        self.counters = counters
         self._breaker = breaker
-        self._watch = watch
+        self._probe = probe
         self._on_change = on_change
         self._away_since = 0.0
-        self._complained_of = ""
+        self._last_logged = ""
 
-    def is_there(self) -> bool:
-        """Say whether the service can be asked, as far as is known; while it is away, it is looked for."""
+    def is_available(self) -> bool:
+        """Return whether calls are let through; if not, make sure that the service is probed."""
         if self._breaker.is_open:
-            self._watch.begin()
+            self._probe.start()
             return False
         return True
 
     def reaches(self, dataset: str, run: str, seconds: float) -> bool:
-        """Say whether the service answers of a run, be it with a refusal."""
+        """Return whether the service answers a request about a run, even with a 4xx."""
         try:
             self.ask(run_calls.run(dataset, run), seconds)
         except RequestError:
@@ -67,69 +67,69 @@ class Connection:
         return True
 
     def found(self) -> None:
-        """Note that the service is back."""
+        """Record that the service is back."""
         if self._breaker.found():
-            self.tally.put(is_away=False)
+            self.counters.set(is_away=False)
             logger.warning("the BOTS service is back after %.0f s", time.monotonic() - self._away_since)
-            self._tell()
+            self._notify()
 
     def ask(self, call: Call[T], seconds: float) -> T:
-        """Return what the service answers.
+        """Send a call and return the service's answer.
 
         Raises:
-            BotsClientError: whatever went wrong, within `seconds`.
+            BotsClientError: any failure, raised within `seconds`.
         """
-        if seconds <= 0:  # what came before took it all: no fault of the service
+        if seconds <= 0:  # earlier work used up the deadline; the service did not fail
             raise DeadlineExceededError(f"no time is left for {call.asked}")
-        call = replace(call, deadline_s=seconds * OWN_SHARE)
+        call = replace(call, deadline_s=seconds * CLIENT_SHARE)
         try:
             answer = call_within(lambda: self.client.send(call), seconds, asked=call.asked)
         except RequestError:
-            self._breaker.succeeded()  # it is there, and says no
+            self._breaker.succeeded()  # a refusal is an answer
             raise
         except BotsClientError as error:
-            if call.retried or error.status is None:  # "busy now" to a single attempt is no outage
+            if call.retried or error.status is None:  # a 503 to a single attempt is not an outage
                 self._note_failure(error)
             raise
-        except Exception as error:  # no thread to be had, no file handle, a flaw of ours: training goes on
+        except Exception as error:  # no thread, no file handle, a bug of ours: training must continue
             failure = ServiceError(f"{call.asked} failed: {error!r}")
             self._note_failure(failure)
             raise failure from error
         self._breaker.succeeded()
         return answer
 
-    def complain(self, error: Exception | str) -> None:
-        """Log what went wrong, once for as long as it is the same."""
-        what = _without_request(error)
-        if what != self._complained_of:
+    def log_once(self, error: Exception | str) -> None:
+        """Log an error, unless it repeats the last one; keep it as `last_error`."""
+        text = _without_request(error)
+        if text != self._last_logged:
             logger.error("%s", str(error))
-        self._complained_of = what
-        self.tally.put(last_error=str(error))
+        self._last_logged = text
+        self.counters.set(last_error=str(error))
 
     def _note_failure(self, error: BotsClientError) -> None:
-        self.tally.put(is_away=True, last_error=str(error))
-        self._complained_of = _without_request(error)  # the warning says it
+        self.counters.set(is_away=True, last_error=str(error))
+        self._last_logged = _without_request(error)  # the warning below says it
         if self._breaker.failed(error.problem.retry_after_s):
             self._away_since = time.monotonic()
             logger.warning(
-                "the BOTS service cannot be used (%s); until it is back, tasks are chosen uniformly here and reports"
+                "the BOTS service is unavailable (%s); until it is back, tasks are sampled uniformly and reports are"
                 " kept on disk",
-                str(error),  # who keeps what was logged would keep all that the error's frames refer to
+                str(error),  # a log handler that keeps the error would keep everything that its frames refer to
             )
-            self._tell()
-        self._watch.begin()
+            self._notify()
+        self._probe.start()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._on_change is None:
             return
         try:
-            self._on_change(self.tally.health)
+            self._on_change(self.counters.health)
         except Exception:
             logger.exception("on_change= failed")
 
 
 def _without_request(error: Exception | str) -> str:
-    """Return what went wrong without what tells one request from the next."""
+    """Return the error's text without the id of the request."""
     if isinstance(error, BotsClientError) and error.status is not None:
         return f"{error.status} {error.type} {error.detail}"
     return str(error)

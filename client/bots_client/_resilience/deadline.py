@@ -1,4 +1,4 @@
-"""Giving up in time, whatever a call is stuck in."""
+"""Deadlines for calls that may block anywhere."""
 
 import queue
 import threading
@@ -13,16 +13,16 @@ T = TypeVar("T")
 def call_within(ask: Callable[[], T], seconds: float, *, asked: str) -> T:
     """Return what `ask` returns, or raise what it raises.
 
-    It runs on a thread of its own, as not everything that blocks can be told to stop: looking up a host name knows no
-    timeout, nor does an answer that arrives drop by drop. A thread given up ends with what it is stuck in.
+    `ask` runs on its own thread, because some calls can't be interrupted: a lookup of a host name has no timeout, and
+    neither has an answer that arrives byte by byte. An abandoned thread ends when its call returns.
 
     Args:
-        ask: what to do.
+        ask: the blocking call.
         seconds: how long to wait for it.
         asked: method and path, for the message.
 
     Raises:
-        DeadlineExceededError: it takes longer.
+        DeadlineExceededError: the call takes longer.
     """
     answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -34,7 +34,7 @@ def call_within(ask: Callable[[], T], seconds: float, *, asked: str) -> T:
 
     try:
         threading.Thread(target=run, name="bots-client", daemon=True).start()
-    except RuntimeError:  # too many threads, or the interpreter is ending: then the call's own deadline has to do
+    except RuntimeError:  # too many threads, or the interpreter is shutting down: rely on the call's own deadline
         return ask()
     try:
         answer, error = answers.get(timeout=max(seconds, 0.0))

@@ -1,4 +1,4 @@
-"""Getting what a run is told to the service: at once, or by way of the disk while it is away."""
+"""Delivery of a run's reports and rewinds to the service: at once, or through the spool on disk while it is away."""
 
 import hashlib
 import json
@@ -29,24 +29,24 @@ from bots_client._resilience.spool import Spool, SpooledWrite
 from bots_client._retry import Deadline
 
 KEY = "Idempotency-Key"
-GRACE_S = 1.0  # by which a delivery may be late before another process takes it over
-ALONE_S = 10.0  # for which other processes wait at most while a checkpoint is made or gone back to
-OUTCOMES = ("body", "outcomes")  # where a flaw of an outcome lies, before its index
-LOOK_AGAIN_S = 0.02
-LEAST_SHARE = 0.1  # of a delivery's time, without which no further report is begun
-REFUSALS = (InvalidRequestError, ConflictError)  # of the content: it will never be taken
-DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: what was read there makes no sense
+GRACE_S = 1.0  # how late a delivery may be before another process takes it over
+EXCLUSIVE_S = 10.0  # longest wait of other processes while a checkpoint is saved or loaded
+OUTCOMES = ("body", "outcomes")  # location of an outcome's error, followed by the outcome's index
+POLL_S = 0.02
+MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
+REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
+DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: the file's content is damaged
 _RECEIPT, _RUN = into(Receipt), into(Run)
 
 
 class Delivery:
-    """The way of one run's writes, in the order in which this process handed them in.
+    """Delivers one run's writes in the order in which this process submitted them.
 
     Args:
         connection: to the service.
-        spool: where writes wait for it.
+        spool: holds the writes that wait for the service.
 
-    last_step: where the run stood when the service last told this process.
+    last_step: the run's step in the last answer that this process received.
     """
 
     def __init__(self, connection: Connection, spool: Spool) -> None:
@@ -57,15 +57,15 @@ class Delivery:
         self._one_at_a_time = threading.Lock()
 
     def deliver(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
-        """Send a report, after those that wait; keep it where that fails.
+        """Send a report after those that wait; if that fails, put it into the spool.
 
         Args:
-            call: with a key and a JSON body.
+            call: the report, with an Idempotency-Key and a JSON body.
             closes: whether it closes a training step.
-            deadline: for all of it.
+            deadline: for sending all of them.
 
         Returns:
-            None if it is kept, or will never be taken.
+            None if the report waits in the spool, or the service refused it for good.
         """
         if self.waiting() == 0 and (receipt := self._sent(call, deadline)) is not None:
             return receipt
@@ -74,37 +74,37 @@ class Delivery:
         except DISK_FAILURES as error:
             receipt = self._sent(call, deadline)  # better out of order than not at all
             if receipt is None:
-                self._connection.tally.add(lost=1)
-                self._connection.complain(f"a report is lost, as it cannot be kept in {self.spool.file}: {error}")
+                self._connection.counters.add(lost=1)
+                self._connection.log_once(f"a report is lost: it can't be written to {self.spool.file}: {error}")
             return receipt
         return self.deliver_kept(deadline).get(position)
 
     def deliver_kept(self, deadline: Deadline) -> dict[int | None, Receipt]:
-        """Send what waits, oldest first, unless another thread or process is at it, or the service is away.
+        """Send the waiting writes, oldest first, unless the service is away or someone else is sending them.
 
         Returns:
-            Receipts by position.
+            Receipts by position in the spool.
         """
         answers: dict[int | None, Receipt] = {}
-        if self._connection.is_there():
+        if self._connection.is_available():
             self._deliver(deadline, answers)
         return answers
 
     def catch_up(self, seconds: float) -> bool:
-        """Send all that waits to a service that was just found, as long as that gets on; says whether it stays there.
+        """Send all waiting writes to a service that is just back; return whether it is still there afterwards.
 
         Args:
-            seconds: for a part of it.
+            seconds: deadline of each pass over the spool; passes repeat while the spool shrinks.
         """
         while waiting := self.waiting():
             if not self._deliver(Deadline(seconds, time.monotonic), {}):
                 return False
-            if self.waiting() >= waiting:  # another process is at it, it is not taken for now, or as much comes in
+            if self.waiting() >= waiting:  # someone else sends, the service refuses for now, or new reports arrive
                 break
         return True
 
     def _deliver(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
-        """Send what waits, unless another thread or process is at it; says whether the service was there."""
+        """Send the waiting writes, unless someone else is sending; return False if the service is away."""
         if not self._one_at_a_time.acquire(blocking=False):
             return True
         try:
@@ -115,62 +115,62 @@ class Delivery:
                     self.spool.end_delivery(self._who)
                     self.waiting()
         except DISK_FAILURES as error:
-            self.complain_of_disk(error)
+            self.log_disk_error(error)
         finally:
             self._one_at_a_time.release()
         return True
 
     @contextmanager
-    def alone(self, deadline: Deadline) -> Iterator[None]:
-        """Let nobody deliver meanwhile, so that what waits stays as it is; past the deadline, come what may."""
+    def exclusive(self, deadline: Deadline) -> Iterator[None]:
+        """Keep others from delivering, so that the spool does not change; enter anyway when the deadline has passed."""
         is_mine = self._one_at_a_time.acquire(timeout=max(deadline.left_s(), 0.0))
         try:
-            while is_mine and not self._begins_alone() and deadline.left_s() > 0:
-                time.sleep(LOOK_AGAIN_S)
+            while is_mine and not self._begin_exclusive() and deadline.left_s() > 0:
+                time.sleep(POLL_S)
             yield
         finally:
             if is_mine:
-                self._ends_alone()
+                self._end_exclusive()
                 self._one_at_a_time.release()
 
     def flush(self, deadline: Deadline) -> int:
-        """Send what waits, whoever kept it, until the deadline; returns how many still wait."""
+        """Send all waiting writes, also those of other processes, until the deadline; return how many still wait."""
         while (waiting := self.waiting()) and deadline.left_s() > 0:
             self.deliver_kept(deadline)
             if self.waiting() == waiting:
-                time.sleep(LOOK_AGAIN_S)
+                time.sleep(POLL_S)
         return waiting
 
     def waiting(self) -> int:
-        """Count the writes that wait."""
+        """Return the number of waiting writes, and publish it as `Health.kept`."""
         try:
             waiting = self.spool.waiting()
         except DISK_FAILURES as error:
-            self.complain_of_disk(error)
+            self.log_disk_error(error)
             return 0
-        self._connection.tally.put_kept(str(self.spool.file), waiting)
+        self._connection.counters.set_kept(str(self.spool.file), waiting)
         return waiting
 
     def _sent(self, call: Call[Receipt], deadline: Deadline) -> Receipt | None:
-        """Send a report now, if that is worth it; None if it did not get there."""
-        if not self._connection.is_there():
+        """Send a report now; return None if the service is away or the call fails."""
+        if not self._connection.is_available():
             return None
         try:
             receipt = self._connection.ask(call, deadline.left_s())
         except BotsClientError as error:
-            self._connection.complain(error)
+            self._connection.log_once(error)
             return None
         self.last_step = receipt.step
         return receipt
 
     def _send_kept(self, deadline: Deadline, answers: dict[int | None, Receipt]) -> bool:
-        """Send what waits until the deadline; says whether the service was there."""
-        # A report begun with no time left would be given up, and taken for the service's failure.
-        while deadline.left_s() > deadline.seconds * LEAST_SHARE and (kept := self.spool.first()) is not None:
+        """Send the waiting writes until the deadline; return False if the service is away."""
+        # A report sent with no time left would time out, and count as a failure of the service.
+        while deadline.left_s() > deadline.seconds * MIN_SHARE and (kept := self.spool.first()) is not None:
             try:
                 answer = self._connection.ask(_call_of(kept), deadline.left_s())
             except RequestError as error:
-                self._connection.complain(error)
+                self._connection.log_once(error)
                 if not _is_final(error, kept):
                     return True
                 self._refuse(kept, error)
@@ -181,60 +181,59 @@ class Delivery:
                 if isinstance(answer, Receipt):
                     answers[kept.position] = answer
                 self.spool.remove(kept.position)
-                self._connection.tally.add(replayed=1)
+                self._connection.counters.add(replayed=1)
         return True
 
-    def _begins_alone(self) -> bool:
-        """Say whether no other process delivers for now."""
+    def _begin_exclusive(self) -> bool:
+        """Return whether other processes are kept from delivering."""
         try:
-            return not self.spool.file.exists() or self.spool.begin_delivery(self._who, ALONE_S)
+            return not self.spool.file.exists() or self.spool.begin_delivery(self._who, EXCLUSIVE_S)
         except DISK_FAILURES as error:
-            self.complain_of_disk(error)
+            self.log_disk_error(error)
             return True
 
-    def _ends_alone(self) -> None:
+    def _end_exclusive(self) -> None:
         try:
             if self.spool.file.exists():
                 self.spool.end_delivery(self._who)
         except DISK_FAILURES as error:
-            self.complain_of_disk(error)
+            self.log_disk_error(error)
 
     def _keep(self, call: Call[Receipt], *, closes: bool) -> int:
-        """Put a write on disk; returns its position."""
+        """Write a call to the spool; return its position."""
         try:
             position, dropped = self.spool.add(call, closes=closes)
         except sqlite3.DatabaseError as error:
             if type(error) is not sqlite3.DatabaseError:
                 raise
-            position, dropped = self.spool.add(call, closes=closes)  # the damaged file was put aside
+            position, dropped = self.spool.add(call, closes=closes)  # into a new file: the damaged one was moved
         self.waiting()
         if dropped:
-            self._connection.tally.add(lost=dropped)
-            self._connection.complain(f"reports are lost: {self.spool.file} has reached its limit; see spool_bytes=")
+            self._connection.counters.add(lost=dropped)
+            self._connection.log_once(f"reports are lost: {self.spool.file} is full; raise spool_bytes=")
         return position
 
     def _refuse(self, kept: SpooledWrite, error: RequestError) -> None:
-        """Put aside what will never be taken, for a person to look at: a report's flawed outcomes, else all of it."""
-        self._connection.tally.add(refused=1)
+        """Set aside what the service refused: the invalid outcomes if it named some, otherwise the whole write."""
+        self._connection.counters.add(refused=1)
         parts = split_report(kept.body, error.errors)
         if parts is None:
             self.spool.refuse(kept.position, str(error))
         else:
             sound, flawed = parts
-            # Another body wants another key, and the same one from whoever else delivers this report just now.
+            # Another body needs another key, and every process that delivers this report must compute the same one.
             headers = {**kept.headers, KEY: hashlib.sha256(kept.headers[KEY].encode() + sound).hexdigest()}
             self.spool.split(kept, replace(kept, headers=headers, body=sound), flawed, str(error))
 
-    def complain_of_disk(self, error: Exception) -> None:
-        """Log that what waits cannot be read or changed."""
-        self._connection.complain(f"the reports kept in {self.spool.file} cannot be read: {error}")
+    def log_disk_error(self, error: Exception) -> None:
+        """Log that the spool can't be read or changed."""
+        self._connection.log_once(f"can't read the waiting reports in {self.spool.file}: {error}")
 
 
 def _is_final(error: RequestError, kept: SpooledWrite) -> bool:
-    """Say whether the same write would be refused for ever.
+    """Return whether sending the same write again can't succeed.
 
-    A key that is not known yet, or a dataset that is restored next, can be mended while reports wait. A rewind to a
-    step that is not there cannot.
+    An unknown key or a missing dataset can be fixed while reports wait. A rewind to an unknown step can't.
     """
     if isinstance(error, NotFoundError):
         return kept.is_rewind
@@ -242,19 +241,19 @@ def _is_final(error: RequestError, kept: SpooledWrite) -> bool:
 
 
 def _call_of(kept: SpooledWrite) -> Call[Receipt | Run]:
-    """Return the call. Its answer must be understood: a proxy's page with status 200 says nothing of what was kept."""
+    """Return a spooled write as a call. Its answer is parsed, because a proxy's page with status 200 proves nothing."""
     return Call("POST", kept.path, _RUN if kept.is_rewind else _RECEIPT, body=kept.body, headers=kept.headers)
 
 
 def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes] | None:
-    """Return a report without the outcomes that have flaws, and one with only these.
+    """Split a report into one with its valid outcomes and one with its invalid outcomes.
 
     Args:
-        body: of the report, as it was sent.
-        flaws: what the service said.
+        body: the report as it was sent.
+        flaws: the service's errors.
 
     Returns:
-        None if a flaw lies elsewhere, or no outcome would be left.
+        None if an error is elsewhere, or no valid outcome is left.
     """
     flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
     report = json.loads(body)

@@ -1,4 +1,4 @@
-"""How things stand between a training job and the service."""
+"""The health of a training job's connection to the service."""
 
 import threading
 import time
@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Counts since this process began, but for `kept`.
+    """Counts since the process started, except `kept`, which is current.
 
-    is_away: the service could not be used the last time that it was asked.
-    kept: reports on disk that wait for the service, as far as this process knows.
-    selects, local_selects: selections in all, and those chosen here because the service was away.
-    replaced: tasks that the service selected and the trainer lacks, in whose place others were chosen here.
-    reports: handed in; replayed: delivered from disk.
-    refused: reports that the service will never take (`last_error` says why); they stay on disk to be looked at.
-    lost: reports that could not be kept, because the disk failed or the limit on kept reports was reached.
-    select_seconds, report_seconds: spent waiting, in all.
-    last_error: what went wrong last; "" if nothing did.
+    is_away: the last call could not reach the service.
+    kept: reports that wait on disk, as far as this process knows.
+    selects, local_selects: all selections, and those made by the client while the service was away.
+    replaced: selected tasks that the trainer does not have; the client sampled others instead.
+    reports: submitted reports; replayed: reports delivered from disk.
+    refused: reports that the service refused for good (see `last_error`); they stay on disk for inspection.
+    lost: reports that could not be stored, because the disk failed or the spool was full.
+    select_seconds, report_seconds: total time spent waiting.
+    last_error: the last error; "" if there was none.
     """
 
     is_away: bool = False
@@ -42,8 +42,8 @@ class Health:
         return {f"{prefix}{name}": float(value) for name, value in values.items()}
 
 
-class Tally:
-    """The counts of a process, safe to share between threads."""
+class HealthCounters:
+    """The counters of a process, safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,29 +52,29 @@ class Tally:
 
     @property
     def health(self) -> Health:
-        """How things stand now."""
+        """The current values."""
         return self._health
 
     def add(self, **counts: float) -> None:
-        """Add to counts, by their names."""
+        """Increase counters by name."""
         with self._lock:
             now = {name: getattr(self._health, name) + count for name, count in counts.items()}
             self._health = replace(self._health, **now)
 
-    def put(self, **values: bool | int | str) -> None:
-        """Set what is no sum."""
+    def set(self, **values: bool | int | str) -> None:
+        """Set values that are not sums."""
         with self._lock:
             self._health = replace(self._health, **values)  # type: ignore[arg-type]
 
-    def put_kept(self, spool: str, waiting: int) -> None:
-        """Set how many reports wait in one of the spools."""
+    def set_kept(self, spool: str, waiting: int) -> None:
+        """Set the number of reports that wait in one spool."""
         with self._lock:
             self._kept[spool] = waiting
             self._health = replace(self._health, kept=sum(self._kept.values()))
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Add the seconds that what stands inside takes."""
+        """Add the duration of the block, in seconds, to a counter."""
         begun = time.perf_counter()
         try:
             yield

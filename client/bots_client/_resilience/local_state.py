@@ -1,4 +1,4 @@
-"""What a process has of its own: its sockets, locks and counts are not carried over a fork."""
+"""State of one process: sockets, locks and counters, which must not be shared with a fork."""
 
 import os
 import secrets
@@ -19,24 +19,24 @@ from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import Delivery
-from bots_client._resilience.health import Health, Tally
-from bots_client._resilience.registration import MOST_EXCLUDED, register
+from bots_client._resilience.health import Health, HealthCounters
+from bots_client._resilience.recovery_probe import RecoveryProbe
+from bots_client._resilience.registration import MAX_EXCLUDED, register
 from bots_client._resilience.spool import spool_of
 from bots_client._resilience.uniform import LocalPool
-from bots_client._resilience.watch import Watch
 from bots_client._retry import Deadline
 
-MOST_LEASES = 1000  # of a run, and tasks of each, that are asked for; what the service tells at most
-DELIVERY_SHARE = 0.5  # of a selection's deadline may go to reports that wait
+MAX_LEASES = 1000  # of a run, and tasks per lease; the service's own maximum
+DELIVERY_SHARE = 0.5  # share of a selection's deadline for sending waiting reports first
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What a resilient client was asked to do; it can be pickled.
+    """Arguments of a `ResilientClient`; can be pickled.
 
-    The fields are the arguments of `ResilientClient`; look_deadline_s: for each look whether the service is back.
+    probe_deadline_s: for each probe whether the service is back.
     """
 
     url: str | None
@@ -45,19 +45,19 @@ class ClientOptions:
     on_change: Callable[[Health], object] | None
     spool_bytes: int
     seed: int | None
-    look_deadline_s: float
+    probe_deadline_s: float
 
 
 class ProcessState:
-    """A process's connection, and what it knows of each run."""
+    """A process's connection and its runs."""
 
     def __init__(self, options: ClientOptions, folder: Path) -> None:
         self.process = os.getpid()
-        self.tally = Tally()
+        self.counters = HealthCounters()
         client = Client(options.url, api_key=options.api_key, headers=options.headers)
         breaker = Breaker()
-        self._watch = Watch(self._look, breaker.next_pause_s)
-        self.connection = Connection(client, breaker, self._watch, self.tally, options.on_change)
+        self._probe = RecoveryProbe(self._probe_once, breaker.next_pause_s)
+        self.connection = Connection(client, breaker, self._probe, self.counters, options.on_change)
         self._options = options
         self._folder = folder
         self._seed = secrets.token_hex() if options.seed is None else f"{options.seed}/{_place()}"
@@ -65,7 +65,7 @@ class ProcessState:
         self._runs: dict[tuple[str, str], LocalRun] = {}
 
     def run(self, dataset: str, run: str) -> "LocalRun":
-        """Return what is known of a run."""
+        """Return this process's state of a run."""
         checked_str(dataset, "dataset")
         checked_str(run, "run")
         with self._lock:
@@ -79,26 +79,26 @@ class ProcessState:
             return known
 
     def flush(self, deadline: Deadline) -> int:
-        """Send what waits for any run of this process; returns how many reports still wait."""
+        """Send the waiting writes of all runs of this process; return how many still wait."""
         with self._lock:
             runs = list(self._runs.values())
-        self._watch.look_now()
+        self._probe.probe_now()
         waiting = 0
-        for done, run in enumerate(runs):  # a share of the time for each: one that is refused must not use up all of it
+        for done, run in enumerate(runs):  # divide the time: one run must not use up all of it
             waiting += run.delivery.flush(Deadline(deadline.left_s() / (len(runs) - done), time.monotonic))
         return waiting
 
     def close(self, deadline: Deadline) -> None:
-        """Send what waits, and close the connections."""
+        """Send the waiting writes, then close the connections."""
         self.flush(deadline)
-        self._watch.close(deadline.left_s())
+        self._probe.close(deadline.left_s())
         self.connection.client.close()
 
-    def _look(self) -> bool:
-        """Say whether the service is back. What waits goes to it first, so that training need not send that."""
+    def _probe_once(self) -> bool:
+        """Return whether the service is back; send the waiting writes first, so that training needn't."""
         with self._lock:
             runs = list(self._runs.values())
-        seconds = self._options.look_deadline_s
+        seconds = self._options.probe_deadline_s
         if not self.connection.reaches(*runs[-1].name, seconds):
             return False
         if not all(run.delivery.catch_up(seconds) for run in runs):
@@ -121,27 +121,27 @@ class LocalRun:
         self._strange: dict[str, None] = {}
 
     def excluded(self, unwanted: Sequence[str]) -> tuple[str, ...]:
-        """Return which tasks the service is not to select: the unwanted, and those that it selected in vain before."""
+        """Return the ids to exclude: the given ones, and selected ones that the trainer turned out not to have."""
         with self._lock:
-            return (*unwanted, *self._strange)[:MOST_EXCLUDED]
+            return (*unwanted, *self._strange)[:MAX_EXCLUDED]
 
     def select(self, call: Call[Selection], ids: Sequence[str], deadline: Deadline) -> Selection | None:
-        """Return what the service selects, None if it is not to be asked now. What waits goes first.
+        """Send the waiting reports, then return the service's selection; None if either is not possible now.
 
         Raises:
-            BotsClientError: it selects nothing.
+            BotsClientError: the selection failed.
         """
         if self.delivery.waiting():
             self.delivery.deliver_kept(Deadline(deadline.left_s() * DELIVERY_SHARE, time.monotonic))
             if self.delivery.waiting():
                 return None
-        if not self._connection.is_there():
+        if not self._connection.is_available():
             return None
         return self._only_known(self._connection.ask(call, deadline.left_s()), ids)
 
     def choose(self, count: int, ids: Sequence[str], exclude: Sequence[str], first: Sequence[str]) -> Selection:
-        """Return a uniform choice, after those that are wanted first."""
-        self._connection.tally.add(local_selects=1)
+        """Return a local selection: the `first` tasks, then a uniform sample."""
+        self._connection.counters.add(local_selects=1)
         unwanted = set(exclude)
         ahead = [task for task in dict.fromkeys(first) if task not in unwanted][:count]
         chosen = [*ahead, *self._chosen(count - len(ahead), ids, (*exclude, *ahead))]
@@ -149,56 +149,56 @@ class LocalRun:
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
-        """Deliver a report; None if it waits, or will never be taken."""
+        """Deliver a report; return None if it waits in the spool, or was refused for good."""
         return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
     def register(self, ids: Sequence[str]) -> list[str]:
-        """Make the dataset hold these tasks; return the others that it has."""
-        if not self._connection.is_there():
+        """Add missing tasks to the dataset; return the ids of its other tasks."""
+        if not self._connection.is_available():
             return []
         return register(self._connection, *self.name, ids)
 
-    def told(self, call: Call[T], seconds: float) -> T | None:
-        """Return what the service answers; None if it is away.
+    def ask(self, call: Call[T], seconds: float) -> T | None:
+        """Send a call and return the answer; None if the service is away.
 
         Raises:
-            BotsClientError: it goes away now, or refuses.
+            BotsClientError: the call failed.
         """
-        return self._connection.ask(call, seconds) if self._connection.is_there() else None
+        return self._connection.ask(call, seconds) if self._connection.is_available() else None
 
     def in_flight(self, seconds: float) -> list[Lease]:
-        """Return what the service has in flight, selected last first; nothing if it cannot tell."""
-        if not self._connection.is_there():
+        """Return the run's leases, newest first; an empty list if the service is away or fails."""
+        if not self._connection.is_available():
             return []
         try:
-            leases = self._connection.ask(run_calls.leases(*self.name, limit=MOST_LEASES, ids=MOST_LEASES), seconds)
+            leases = self._connection.ask(run_calls.leases(*self.name, limit=MAX_LEASES, ids=MAX_LEASES), seconds)
         except BotsClientError as error:
-            self._connection.complain(error)
+            self._connection.log_once(error)
             return []
         return list(reversed(leases.leases))
 
     def uniform_effective_task_ratio(self, seconds: float) -> float | None:
-        """Return what uniform choice could expect by the newest outlook; None if the service cannot tell at once."""
-        if not self._connection.is_there():
+        """Return the newest estimate for uniform sampling; None if the service has none, is away, or fails."""
+        if not self._connection.is_available():
             return None
         call = replace(run_calls.outlooks(*self.name, points=1), retried=False)
         try:
             outlooks = self._connection.ask(call, seconds).outlooks
         except BotsClientError as error:
-            self._connection.complain(error)
+            self._connection.log_once(error)
             return None
         return outlooks[-1].uniform_effective_task_ratio if outlooks else None
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
-        """Return where the run stands, as JSON values."""
+        """Return the run's position as JSON values."""
         return self._checkpoints.save(deadline)
 
     def load(self, saved: Mapping[str, Any], deadline: Deadline) -> None:
-        """Take the run back to where it stood."""
+        """Rewind the run to a saved position."""
         self._checkpoints.load(saved, deadline)
 
     def _only_known(self, selection: Selection, ids: Sequence[str]) -> Selection:
-        """Return the selection with tasks that the trainer does not have replaced by some that it has."""
+        """Return the selection with unknown tasks replaced by a uniform sample of the trainer's own."""
         with self._lock:
             unknown = self._local(ids).unknown(selection.ids)
             is_new = not self._strange
@@ -206,12 +206,12 @@ class LocalRun:
         if not unknown:
             return selection
         if is_new:
-            self._connection.complain(
-                f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not among the"
-                f" trainer's own ids; they are replaced, and such tasks not asked for again. Selector.register() at"
-                f" the start keeps all of them from being selected"
+            self._connection.log_once(
+                f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not in the"
+                f" trainer's ids; the client replaced them and excludes them from now on. Call Selector.register() at"
+                f" the start to exclude all of them"
             )
-        self._connection.tally.add(replaced=len(unknown))
+        self._connection.counters.add(replaced=len(unknown))
         known = [task for task in selection.tasks if task.id not in set(unknown)]
         others = self._chosen(len(unknown), ids, selection.ids)
         return replace(selection, tasks=(*known, *(SelectedTask(id=task) for task in others)))
@@ -221,12 +221,12 @@ class LocalRun:
             return self._local(ids).choose(count, exclude)
 
     def _local(self, ids: Sequence[str]) -> LocalPool:
-        own = tuple(ids)  # a list may be made anew for each call, or be changed between two
+        own = tuple(ids)  # the caller may pass a new list each time, or change its list between calls
         if self._pool is None or (self._pool.ids is not own and self._pool.ids != own):
             self._pool = LocalPool(own, self._seed)
         return self._pool
 
 
 def _place() -> str:
-    """Return which process of its job this is, and which start of it, as torchrun tells them."""
+    """Return this process's rank and number of restarts, from torchrun's environment variables."""
     return "/".join(os.environ.get(name, "0") for name in ("RANK", "TORCHELASTIC_RESTART_COUNT"))

@@ -1,7 +1,7 @@
-"""Reports kept on disk until the service takes them, and rewinds among them: one SQLite file for each run.
+"""Reports and rewinds kept on disk until the service accepts them: one SQLite file for each run.
 
-SQLite brings what is needed and is part of Python: several processes may add and deliver at once, and what was added
-survives kill -9 and power cuts. Each act opens the file anew, so nothing is carried over a fork.
+SQLite is part of Python, lets several processes add and deliver at once, and keeps committed writes through kill -9 and
+power cuts. Each method opens the file again, so that no connection is shared with a fork.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from typing import Any
 
 from bots_client._call import Call
 
-WAIT_S = 2.0  # for another process that holds the file, where a report would be lost else
-BRIEFLY_S = 0.5  # where it can be asked again; a selection has no more time
-LONGEST_TURN_S = 10.0  # a process that is killed delays the others no longer; two that send the same count once
-LONGEST_NAME = 80  # characters of a dataset and run in a file's name
-REWIND = "/rewind"  # ends the path of a rewind; all other writes are reports
+WAIT_S = 2.0  # for the file's lock, where giving up would lose a report
+SHORT_WAIT_S = 0.5  # for the file's lock elsewhere; a selection has no more time
+MAX_TURN_S = 10.0  # longest delay after a process is killed; two processes that send one report count it once
+MAX_NAME_LENGTH = 80  # characters of dataset and run in the file's name
+REWIND = "/rewind"  # end of a rewind's path; all other writes are reports
 
-# AUTOINCREMENT: a position is never used twice, so that a checkpoint can name one.
+# AUTOINCREMENT never reuses a position, so that a checkpoint can refer to one.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS reports (
     position INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, headers TEXT NOT NULL, body BLOB NOT NULL,
@@ -45,8 +45,8 @@ class SpooledWrite:
     """One write as it will be sent.
 
     closes: whether it closes a training step.
-    added_at: when it was kept, in seconds since 1970.
-    refused: why the service will never take it; None: it waits.
+    added_at: when it was stored, in seconds since 1970.
+    refused: why the service refused it for good; None while it waits.
     """
 
     position: int
@@ -59,53 +59,53 @@ class SpooledWrite:
 
     @property
     def is_rewind(self) -> bool:
-        """Whether it takes the run back."""
+        """Whether the write is a rewind."""
         return self.path.endswith(REWIND)
 
 
 class Spool:
-    """The kept reports of one run, oldest first.
+    """The stored writes of one run, oldest first.
 
     Args:
-        file: made when the first report is kept.
-        limit_bytes: of all kept bodies together.
+        file: created with the first write.
+        limit_bytes: maximum size of all stored bodies together.
 
     Raises:
-        sqlite3.Error: by every method; the file cannot be read or written.
+        sqlite3.Error: by every method; the file can't be read or written.
     """
 
     def __init__(self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int) -> None:
         self.file = file
         self._about = (url, dataset, run)
         self._limit_bytes = limit_bytes
-        self._turn = threading.Lock()  # SQLite lets who waits for the file sleep, and others overtake
+        self._turn = threading.Lock()  # fair between threads; SQLite's own waiting is not
 
     def add(self, call: Call[Any], *, closes: bool) -> tuple[int, int]:
-        """Keep a write; return its position, and how many of the oldest had to go for it."""
+        """Store a write; return its position, and how many of the oldest were dropped to make room."""
         with self._opened(WAIT_S) as db:
             position = _insert(db, call.path, call.headers, call.body, closes=closes)
             return position, self._make_room(db)
 
     def first(self) -> SpooledWrite | None:
-        """Return the oldest that still waits."""
+        """Return the oldest waiting write; None if there is none."""
         if not self.file.exists():
             return None
         with self._opened() as db:
             return next(iter(self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")), None)
 
     def refused(self) -> list[SpooledWrite]:
-        """Return those that the service will never take."""
+        """Return the writes that the service refused for good."""
         if not self.file.exists():
             return []
         with self._opened() as db:
             return self._rows(db, "refused IS NOT NULL ORDER BY position")
 
     def waiting(self, *, until: int | None = None, closing: bool = False) -> int:
-        """Count the reports that wait.
+        """Return the number of waiting writes.
 
         Args:
-            until: only those up to this position.
-            closing: only those that close a step.
+            until: count only writes up to this position.
+            closing: count only reports that close a step.
         """
         if not self.file.exists():
             return 0
@@ -115,7 +115,7 @@ class Spool:
             return int(db.execute(f"SELECT count(*) FROM reports WHERE {condition}", row).fetchone()[0])  # noqa: S608
 
     def last_position(self) -> int:
-        """Return the position of the newest report that was ever kept; 0 if none was."""
+        """Return the position of the last write ever stored; 0 if there was none."""
         if not self.file.exists():
             return 0
         with self._opened() as db:
@@ -123,23 +123,23 @@ class Spool:
             return int(row[0]) if row else 0
 
     def remove(self, position: int) -> None:
-        """Forget a report that was delivered."""
+        """Delete a delivered write."""
         with self._opened() as db:
             db.execute("DELETE FROM reports WHERE position = ?", (position,))
 
     def refuse(self, position: int, reason: str) -> None:
-        """Set a report aside that the service will never take, for a person to look at."""
+        """Set aside a write that the service refused for good, for inspection."""
         with self._opened() as db:
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
     def split(self, kept: SpooledWrite, sound: SpooledWrite, flawed: bytes, reason: str) -> None:
-        """Put part of a report aside that the service will never take; the rest waits in its place.
+        """Set aside the invalid part of a report; the valid part waits in its place.
 
         Args:
             kept: the report.
-            sound: what is sent in its place.
-            flawed: the body of what is put aside.
-            reason: why.
+            sound: the valid part, sent instead.
+            flawed: body of the invalid part.
+            reason: why the service refused it.
         """
         with self._opened() as db:
             changed = (json.dumps(dict(sound.headers)), sound.body, kept.position)
@@ -148,15 +148,15 @@ class Spool:
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
     def rewind(self, position: int, new_keys: Iterator[str], first: Call[Any] | None) -> None:
-        """Go back to a checkpoint: forget what was kept after it, detach what was kept before it from its selections.
+        """Restore a checkpoint: delete later reports, and detach earlier ones from their selections.
 
-        A selection made before a rewind counts for nothing after it; its evidence does, under a key of its own. What
-        stays keeps its position, so that the same checkpoint can be gone back to once more.
+        After a rewind, reports for selections made before it are refused; without the selection, and under a new key,
+        their evidence counts. Reports keep their positions, so that the same checkpoint can be restored again.
 
         Args:
-            position: the last that was kept when the checkpoint was made.
+            position: last position when the checkpoint was saved.
             new_keys: Idempotency-Keys.
-            first: goes before all others, in place of a rewind that still waits.
+            first: sent before all others; replaces a rewind that still waits.
         """
         if first is None and not self.file.exists():
             return
@@ -174,21 +174,21 @@ class Spool:
                 db.execute(foremost, (added,))
 
     def begin_delivery(self, who: str, seconds: float) -> bool:
-        """Say whether this process is to deliver now, so that no two send the same reports; for so long at most."""
+        """Take the turn to deliver for at most this long; return False if another process has it."""
         with self._opened() as db:
             now = time.time()
-            ended = "until < ? OR until > ? OR who = ?"  # too far off: a clock that was set back
-            db.execute(f"DELETE FROM delivery WHERE {ended}", (now, now + LONGEST_TURN_S, who))  # noqa: S608
-            row = (who, now + min(seconds, LONGEST_TURN_S))
+            ended = "until < ? OR until > ? OR who = ?"  # too far in the future: the clock was set back
+            db.execute(f"DELETE FROM delivery WHERE {ended}", (now, now + MAX_TURN_S, who))  # noqa: S608
+            row = (who, now + min(seconds, MAX_TURN_S))
             return db.execute("INSERT OR IGNORE INTO delivery VALUES (1, ?, ?)", row).rowcount == 1
 
     def end_delivery(self, who: str) -> None:
-        """Let another process deliver."""
+        """Release the turn to deliver."""
         with self._opened() as db:
             db.execute("DELETE FROM delivery WHERE who = ?", (who,))
 
     def about(self) -> tuple[str, str, str]:
-        """Return url, dataset and run of the reports in the file."""
+        """Return the url, dataset and run that the file belongs to."""
         with self._opened() as db:
             url, dataset, run = db.execute("SELECT url, dataset, run FROM about").fetchone()
             return url, dataset, run
@@ -199,9 +199,9 @@ class Spool:
         return [SpooledWrite(row[0], row[1], json.loads(row[2]), row[3], bool(row[4]), row[5], row[6]) for row in rows]
 
     def _make_room(self, db: sqlite3.Connection) -> int:
-        """Drop the oldest reports beyond the limit; the newest say most about the model as it is."""
+        """Drop the oldest reports beyond the limit; return how many. The newest say most about the current model."""
         query = "SELECT position, length(body) FROM reports WHERE path NOT LIKE ? ORDER BY position DESC"
-        rows = db.execute(query, (f"%{REWIND}",)).fetchall()  # without its rewind, what waits would be of another past
+        rows = db.execute(query, (f"%{REWIND}",)).fetchall()  # keep rewinds: reports after one are wrong without it
         total, dropped = 0, []
         for position, size in rows:
             total += size
@@ -211,35 +211,35 @@ class Spool:
         return len(dropped)
 
     @contextmanager
-    def _opened(self, wait_s: float = BRIEFLY_S) -> Iterator[sqlite3.Connection]:
-        """Give the file for one transaction, which is on disk when it ends. A damaged file is put aside."""
+    def _opened(self, wait_s: float = SHORT_WAIT_S) -> Iterator[sqlite3.Connection]:
+        """Yield the database in one transaction, committed and synced at the end. A damaged file is moved aside."""
         with self._turn:
             try:
                 db = self._begun(wait_s)
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # held, full or forbidden: the file itself is sound
+                if isinstance(error, sqlite3.OperationalError):  # locked, full or forbidden: the file is not damaged
                     raise
-                self._put_aside(error)
+                self._move_aside(error)
                 db = self._begun(wait_s)
             try:
                 yield db
                 db.execute("COMMIT")
             except sqlite3.DatabaseError as error:
-                if type(error) is sqlite3.DatabaseError:  # damage in the middle; the others are of its subclasses
-                    self._put_aside(error)
+                if type(error) is sqlite3.DatabaseError:  # damage inside the file; other errors are subclasses
+                    self._move_aside(error)
                 raise
             finally:
-                db.close()  # rolls back what is not committed
+                db.close()  # also rolls back
 
-    def _put_aside(self, error: Exception) -> None:
+    def _move_aside(self, error: Exception) -> None:
         aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
-        logger.error("%s is damaged (%s) and was put aside; a new one is begun", aside, error)
+        logger.error("a damaged spool was moved to %s (%s); a new file is used", aside, error)
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
-        """Open the file, made if it is missing, and begin a transaction."""
+        """Open the file, creating it if needed, and begin a transaction."""
         db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)
         try:
-            db.execute("PRAGMA synchronous = EXTRA")  # the folder's entry too
+            db.execute("PRAGMA synchronous = EXTRA")  # syncs the directory entry too
             db.execute("BEGIN IMMEDIATE")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
                 for statement in SCHEMA.split(";\n"):
@@ -252,24 +252,24 @@ class Spool:
 
 
 def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body: object, *, closes: bool) -> int:
-    """Add a write; return its position."""
+    """Insert a write; return its position."""
     row = (path, json.dumps(dict(headers)), body, closes, time.time())
     columns = "path, headers, body, closes, added_at"
     return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
 
 
 def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int) -> Spool:
-    """Return the spool of a run: a file whose name tells people which, and machines exactly which."""
+    """Return the spool of a run; its file's name is readable, and a hash makes it unique."""
     exact = hashlib.sha256(json.dumps([url, dataset, run]).encode()).hexdigest()[:16]
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{dataset}.{run}")[:LONGEST_NAME]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{dataset}.{run}")[:MAX_NAME_LENGTH]
     return Spool(folder / f"{readable}-{exact}.db", url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
 
 
 def spool_folder(given: str | os.PathLike[str] | None) -> Path:
-    """Return the folder for spools, made if it is missing: the argument, else BOTS_SPOOL, else one of the user's.
+    """Return the folder for spools, created if needed: the argument, or BOTS_SPOOL, or one in the user's state folder.
 
     Raises:
-        ValueError: nothing can be written into the one that was asked for.
+        ValueError: the folder can't be written to.
     """
     asked_for = given or os.environ.get("BOTS_SPOOL")
     if asked_for:
@@ -278,7 +278,7 @@ def spool_folder(given: str | os.PathLike[str] | None) -> Path:
             _make_writable(folder)
         except OSError as error:
             raise ValueError(
-                f"reports cannot be kept in {folder}: {error}; pass another spool= or BOTS_SPOOL"
+                f"can't write reports to {folder}: {error}; pass another folder with spool= or BOTS_SPOOL"
             ) from error
         return folder
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
@@ -289,12 +289,12 @@ def spool_folder(given: str | os.PathLike[str] | None) -> Path:
         except (OSError, RuntimeError):  # RuntimeError: the user has no home
             continue
         return folder
-    raise ValueError("no folder for reports can be written to; pass spool= or set BOTS_SPOOL")
+    raise ValueError("found no writable folder for reports; pass spool= or set BOTS_SPOOL")
 
 
 def _make_writable(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid() and folder.parent == Path(tempfile.gettempdir()):
-        raise PermissionError(f"{folder} is another user's")
+        raise PermissionError(f"{folder} belongs to another user")
     with tempfile.TemporaryFile(dir=folder):
         pass

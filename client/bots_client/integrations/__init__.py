@@ -1,1 +1,1 @@
-"""The selector in trainers: a file each, which imports its trainer. Nothing else of the client imports these."""
+"""Integrations with trainers: one file each, which imports its trainer. Nothing else in the client imports them."""

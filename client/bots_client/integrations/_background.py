@@ -1,4 +1,4 @@
-"""What is done behind the back of whoever must not wait."""
+"""Background delivery."""
 
 import logging
 import os
@@ -14,14 +14,14 @@ logger = logging.getLogger("bots_client")
 
 
 class BackgroundQueue(Generic[T]):
-    """Hands things over to a thread of its own, many at once if they come faster than they are dealt with.
+    """A queue whose items are processed in batches on its own thread.
 
-    A process ends only when all is dealt with, also one that multiprocessing started. A forked one begins with nothing
-    handed over.
+    A process exits only after all items are processed, even one started by multiprocessing. After a fork the queue is
+    empty.
 
     Args:
-        deal_with: gets the things, in order; what it raises is logged.
-        gather_s: how long the first of them waits for others.
+        deal_with: called with the items in order; its exceptions are logged.
+        gather_s: how long the first item of a batch waits for others.
     """
 
     def __init__(self, deal_with: Callable[[list[T]], None], gather_s: float = 0.0) -> None:
@@ -34,20 +34,20 @@ class BackgroundQueue(Generic[T]):
         self._changed = threading.Condition()
         self._hurry = threading.Event()
         self._things: list[T] = []
-        self._thread: threading.Thread | None = None  # there is one as long as there is something to deal with
+        self._thread: threading.Thread | None = None  # exists only while there are items
 
     def add(self, thing: T) -> None:
-        """Hand something over."""
+        """Add an item."""
         with self._changed:
             self._things.append(thing)
             if self._thread is None:
-                # No daemon: the end of a process waits for it. Not all processes call what atexit knows.
+                # Not a daemon, so that the process waits for it: atexit handlers don't run in all processes.
                 thread = threading.Thread(target=self._run, name="bots-rewards", daemon=False)
                 thread.start()
                 self._thread = thread
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all that was handed over is dealt with; says whether it was in time."""
+        """Wait until all items are processed; return False on a timeout."""
         self._hurry.set()
         with self._changed:
             in_time = self._changed.wait_for(lambda: self._thread is None, seconds)
@@ -61,7 +61,7 @@ class BackgroundQueue(Generic[T]):
                 things, self._things = self._things, []
             try:
                 self._deal_with(things)
-            except Exception:  # the thread must live on for the next ones
+            except Exception:  # keep the thread alive for the next items
                 logger.exception("the rewards of %d calls are not reported", len(things))
             with self._changed:
                 if not self._things:
@@ -71,9 +71,9 @@ class BackgroundQueue(Generic[T]):
 
 
 def flush(deadline_s: float = 10.0) -> bool:
-    """Wait until what this process's reward functions gave is reported; says whether it was in time.
+    """Wait until the rewards of this process are reported; return False on a timeout.
 
-    The end of a process does so by itself, unless it is killed.
+    A process that exits normally waits automatically.
     """
     until = time.monotonic() + deadline_s
     return all(queue.wait(max(0.0, until - time.monotonic())) for queue in list(_queues))
@@ -84,6 +84,6 @@ def _begin_all() -> None:
         queue._begin()
 
 
-_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # its thread keeps one that is at work
-if hasattr(os, "register_at_fork"):  # Windows has no forks; elsewhere locks and threads would be the parent's
+_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()  # a queue with items is kept alive by its thread
+if hasattr(os, "register_at_fork"):  # Windows has no fork; locks and threads do not survive one
     os.register_at_fork(after_in_child=_begin_all)

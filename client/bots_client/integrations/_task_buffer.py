@@ -1,17 +1,14 @@
-"""Tasks for trainers that ask for one after the other."""
+"""Tasks for trainers that request one at a time."""
 
 from bots_client import Selection, Selector
 
 
 class TaskBuffer:
-    """Chosen tasks that wait to be handed out: the service is asked for a batch at a time.
-
-    A question for one task takes as long as one for a batch, and trainers that ask one by one wait for each.
+    """A buffer of selected tasks, filled in batches: selecting one task takes as long as selecting a batch.
 
     Args:
-        selector: whom to ask.
-        batch: how many tasks to ask for, as many as make up a training step: the belief changes with each step, so a
-            task that waited longer would be chosen by an old one.
+        selector: selects the tasks.
+        batch: number of tasks per selection: those of a training step, because each step changes the belief.
     """
 
     def __init__(self, selector: Selector, batch: int) -> None:
@@ -20,7 +17,7 @@ class TaskBuffer:
         self._left: list[tuple[str, Selection]] = []
 
     def take(self, count: int) -> list[tuple[str, Selection]]:
-        """Return so many tasks, each with its selection."""
+        """Return `count` tasks, each with its selection."""
         while len(self._left) < count:
             wanted = max(self._batch, count - len(self._left))
             selection = self._selector.next(min(wanted, len(self._selector.ids)))
@@ -29,5 +26,5 @@ class TaskBuffer:
         return taken
 
     def clear(self) -> None:
-        """Forget what waits, as of a run that was taken back to a checkpoint."""
+        """Drop the buffered tasks, for example after a rewind."""
         self._left = []

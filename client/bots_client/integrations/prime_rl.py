@@ -1,4 +1,4 @@
-"""prime-rl: a task sampler that asks the service, and the source of tasks that puts it in place.
+"""prime-rl: a task sampler that uses the service, and a task source that installs it.
 
 docs/trainers/prime-rl.md shows how to start an orchestrator with it.
 """
@@ -17,10 +17,10 @@ from bots_client.integrations._task_buffer import TaskBuffer
 
 
 class ServiceSampler(TaskSampler):
-    """Chooses each next task by the service, and reports every finished group.
+    """Selects tasks with the service, and reports every finished group.
 
     Args:
-        tasks: of one environment; their keys are the ids that the service knows.
+        tasks: of one environment; their keys are the task ids.
         selector: of the dataset with these tasks.
         tasks_per_step: groups whose evidence closes a step, as many as make up a training batch. So many tasks are
             selected at a time: the belief changes when a step closes, and the orchestrator waits during a call.
@@ -44,7 +44,7 @@ class ServiceSampler(TaskSampler):
         return self.tasks[task]
 
     def observe(self, group: list[vf.Episode]) -> None:
-        """Report a finished group by the traces that can be trained on; without any it is evidence of nothing."""
+        """Report a finished group by its trainable traces; without any, report it as aborted."""
         task = group[0].task.key
         traces = [trace for episode in group for trace in episode.traces if _is_evidence(episode, trace)]
         if not traces:
@@ -57,30 +57,30 @@ class ServiceSampler(TaskSampler):
             self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
+        """Return the state for a checkpoint."""
         return self.selector.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Rewind to a checkpoint; what was observed and not yet reported is forgotten."""
+        """Rewind to a checkpoint; unreported outcomes are dropped."""
         self.selector.load_state_dict(state_dict)
         self.observed = 0
         self.task_buffer.clear()
 
     def metrics(self) -> dict[str, float]:
-        """Return what to draw over the training, such as bots/effective_task_ratio."""
+        """Return metrics for logging, such as bots/effective_task_ratio."""
         return self.selector.metrics()
 
 
 class ServiceTrainSource(TrainSource):
-    """prime-rl's source of tasks with a `ServiceSampler` in the place of each environment's; gates work as configured.
+    """prime-rl's task source with a `ServiceSampler` for each environment; gates work as configured.
 
-    Variables of the environment say how:
+    Environment variables configure it:
         BOTS_DATASET: the dataset; of several environments each has its own, with "-" and the environment's name behind.
         BOTS_TASKS_PER_STEP: groups of a training batch, over all environments.
         BOTS_RUN: default "default".
         BOTS_SUCCESS: name of the reward that says how far a task was solved; default: the sum of all.
 
-    Datasets are made of the environments' tasks where they are missing.
+    Datasets that don't exist are created from the environments' tasks.
 
     Raises:
         ValueError: the tasks of an environment have no end, or two have the same key.
@@ -111,12 +111,12 @@ class ServiceTrainSource(TrainSource):
 
 
 def _is_evidence(episode: Any, trace: Any) -> bool:
-    """Say whether a trace shows what the model in training can do: whole, by that model, with a turn of its own."""
+    """Return whether a trace is evidence: complete, by the model in training, with a turn of its own."""
     return episode.ok and not trace.has_error and trace.agent.trainable and trace.num_turns > 0
 
 
 def _successes(traces: Sequence[Any], name: str | None) -> float | None:
-    """Return how many traces solved the task, by the reward of that name; None without one."""
+    """Return the number of successes by the named reward; None without a name."""
     if name is None or any(trace.rewards.get(name) is None for trace in traces):
         return None
     return sum(float(trace.rewards[name].score) for trace in traces)

@@ -1,7 +1,7 @@
-"""Decorators for reward functions: what rollouts earned reaches the service from where every trainer computes it.
+"""Decorators for reward functions: they report rewards to the service from the place where a trainer computes them.
 
-What is decorated returns exactly what it returned before, as fast as before: reports go out on a thread of their own,
-and what goes wrong with them is logged. Needs no trainer, so it goes with all of them.
+A decorated function returns exactly what it returned before, as fast as before: reports are sent on a separate thread,
+and failures are logged. The decorators need no trainer, so they work with all of them.
 """
 
 import functools
@@ -22,7 +22,7 @@ Origin = TypeVar("Origin")
 Rollout = tuple[str, str, float]  # its task, the id of its selection, its reward
 Gather = Callable[[list[Rollout]], list[Rollout]]
 
-GATHER_S = 1.0  # a step of 8192 rollouts from 8 processes then makes some hundred journal entries, not 8192
+GATHER_S = 1.0  # a step of 8192 rollouts in 8 processes then takes about a hundred journal entries, not 8192
 
 logger = logging.getLogger("bots_client")
 
@@ -37,24 +37,24 @@ def reports_groups(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions of a batch: `(prompts, completions, **columns) -> list of rewards`.
 
-    TRL, ms-swift and tunix call such, with a value per rollout in every column of the dataset. The rewards of each task
-    become its evidence, and the call closes the training step. None and NaN mean "not applicable": no evidence.
-    Decorate one function, the one that tells success; coroutine functions stay such.
+    TRL, ms-swift and tunix call reward functions this way, with one value per rollout in every column of the dataset.
+    The rewards of each task become its evidence, and the call closes the training step. None and NaN mean "not
+    applicable": no evidence. Decorate only the function that measures success. Coroutine functions are supported.
 
     Args:
-        selector: of the job.
+        selector: the job's selector.
         task_column: the column with the task's id.
-        selection_column: the column with the id of its selection, as `SelectedTasks` gives it; without one the
-            selector knows.
-        tasks_per_step: closes the step only after so many tasks, for trainers that score group by group; None: each
-            call closes one.
-        gather: brings the rollouts of all ranks to one of them, where groups lie on several ranks:
+        selection_column: the column with the id of its selection, as in `SelectedTasks`; if it is missing, the
+            selector finds the selection.
+        tasks_per_step: close a step after this many tasks, for trainers that score group by group; None: each call
+            closes one.
+        gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
     queue = BackgroundQueue(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
 
     def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
-        tasks = [str(task) for task in _required(columns, task_column)]  # a column of numbers holds no texts
+        tasks = [str(task) for task in _required(columns, task_column)]  # the column may hold numbers
         selections = columns.get(selection_column)
         if selections is None:
             selections = [""] * len(tasks)
@@ -64,7 +64,7 @@ def reports_groups(
         own: list[Rollout] = []
         try:
             own = rollouts_of(result, columns)
-        finally:  # with none, if it came to that: the other ranks would wait for ever
+        finally:  # even with no rollouts: otherwise the other ranks would wait without end
             rollouts = gather(own)
             if rollouts:
                 queue.add(rollouts)
@@ -83,21 +83,21 @@ def reports_rollouts(
     success_key: str = "acc",
     close_step: bool | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for functions of one rollout, which give a number, or a mapping with one.
+    """Return a decorator for functions of one rollout that return a number, or a mapping with one.
 
-    verl calls such with the row's `extra_info`, AReaL with the row's columns; there the ids are looked for. None and
-    NaN mean "not applicable": no evidence. Coroutine functions stay such. It works in any process, many at once, so
-    none of them knows when a step is over: create the run with `tasks_per_step`, or let the trainer close the steps.
+    The ids are read from the arguments: verl passes the row's `extra_info`, AReaL the row's columns. None and NaN mean
+    "not applicable": no evidence. Coroutine functions are supported. It works in many processes at once; because none
+    of them knows when a step ends, create the run with `tasks_per_step`, or let the trainer close the steps.
 
     Args:
         client: sends the reports.
-        dataset: the pool.
-        run: of it.
-        task_key: under which the row holds the task's id.
-        selection_key: under which it holds the id of its selection; without one the evidence counts as of now.
-        score_key: under which a mapping holds the reward that is optimised.
-        success_key: under which it may hold how far the task was solved, in [0, 1]; the belief then learns that.
-        close_step: None leaves it to the run's `tasks_per_step`; False where something else closes the steps.
+        dataset: name of the dataset.
+        run: name of the run.
+        task_key: key of the task's id in the row.
+        selection_key: key of its selection's id; without one the evidence counts for the current step.
+        score_key: key of the optimised reward in a mapping.
+        success_key: key of the degree of success, in [0, 1]; if present, the belief learns from it.
+        close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """
 
     def report(selection: str, outcomes: list[Outcome]) -> None:
@@ -115,10 +115,10 @@ def reports_rollouts(
 
 
 class Rollouts(Generic[Origin]):
-    """Rewards of single rollouts on their way to the service: gathered for a moment, then a report for each origin.
+    """Collects the rewards of single rollouts for a moment, then sends one report for each origin.
 
     Args:
-        report: gets an origin, such as a selection, and what came of its tasks.
+        report: called with an origin, such as a selection, and the outcomes of its tasks.
     """
 
     def __init__(self, report: Callable[[Origin, list[Outcome]], object]) -> None:
@@ -126,16 +126,16 @@ class Rollouts(Generic[Origin]):
         self._queue = BackgroundQueue(self._report_all, GATHER_S)
 
     def add(self, origin: Origin, task: str, reward: object, success: object = None) -> None:
-        """Take what one rollout earned; a reward that is None or NaN is no evidence.
+        """Add the reward of one rollout; None and NaN are not evidence.
 
         Args:
-            origin: what it is reported with.
-            task: its id.
-            reward: what is optimised, in the run's reward range unless a success is given.
-            success: how far the task was solved, in [0, 1]; None and NaN: the reward says so.
+            origin: rollouts with the same origin share a report.
+            task: id of the task.
+            reward: the optimised reward, in the run's reward range unless a success is given.
+            success: degree of success, in [0, 1]; None and NaN: the reward is used.
 
         Raises:
-            InvalidRequestError, TypeError, ValueError: one is no finite number, and left out.
+            InvalidRequestError, TypeError, ValueError: a value is not a finite number; the rollout is left out.
         """
         earned, solved = _number(reward), _number(success)
         if not math.isnan(earned):
@@ -152,7 +152,7 @@ class Rollouts(Generic[Origin]):
 
 
 def _outcome_of(task: str, rollouts: Sequence[tuple[float, float]]) -> Outcome:
-    """Return what the rewards and successes of some rollouts show; NaN instead of all successes: there are none."""
+    """Return the outcome of (reward, success) pairs; the successes are all NaN if there are none."""
     rewards, successes = zip(*rollouts, strict=True)
     if math.isnan(successes[0]):
         return Outcome.rewards(task, rewards)
@@ -160,7 +160,7 @@ def _outcome_of(task: str, rollouts: Sequence[tuple[float, float]]) -> Outcome:
 
 
 def score_and_success(result: object, score_key: str, success_key: str) -> tuple[object, object]:
-    """Return what a reward function said of a rollout: its reward and, from a mapping that has it, its success."""
+    """Return the reward in a reward function's result, and its success if the result is a mapping that has one."""
     if isinstance(result, Mapping):
         return result[score_key], result.get(success_key)
     return result, None
@@ -169,13 +169,13 @@ def score_and_success(result: object, score_key: str, success_key: str) -> tuple
 def observe_groups(
     selector: Selector, tasks: Iterable[str], rewards: Iterable[float], selections: Iterable[str] | None = None
 ) -> int:
-    """Hand a selector the rewards of rollouts, grouped by their tasks; returns how many tasks there was evidence of.
+    """Pass the rewards of rollouts to a selector, grouped by task; return the number of tasks with evidence.
 
     Args:
-        selector: of the job.
+        selector: the job's selector.
         tasks: the task of each rollout.
-        rewards: of each rollout; NaN: not applicable. A task with no other gives its lease back.
-        selections: the id of each rollout's selection; "" and None: the selector knows.
+        rewards: of each rollout; NaN: not applicable. A task with only NaN is reported as aborted.
+        selections: the id of each rollout's selection; "" and None: the selector finds it.
     """
     groups: dict[tuple[str, str], list[float]] = {}
     tasks = list(tasks)
@@ -204,9 +204,9 @@ def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int
 
 
 def looked_at(function: Callable[P, R], take: Callable[[object, Mapping[str, Any]], None]) -> Callable[P, R]:
-    """Return the function, whose results and arguments, by name, are taken a look at.
+    """Return the function wrapped so that `take` sees its results and its arguments by name.
 
-    Whatever goes wrong with that is logged, once.
+    Failures of `take` are logged once.
     """
     name = getattr(function, "__name__", type(function).__name__)
     parameters = list(inspect.signature(function).parameters)
@@ -215,7 +215,7 @@ def looked_at(function: Callable[P, R], take: Callable[[object, Mapping[str, Any
     def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
         try:
             take(result, {**dict(zip(parameters, positional, strict=False)), **named})
-        except Exception as error:  # a reward function must go on, whatever its arguments lack
+        except Exception as error:  # a reward function must not fail because of reporting
             if said[0] != str(error):
                 logger.warning("rewards of %s are not reported: %s", name, error)
             said[0] = str(error)
@@ -237,13 +237,13 @@ def looked_at(function: Callable[P, R], take: Callable[[object, Mapping[str, Any
         look(result, args, kwargs)
         return result
 
-    called.__name__ = name  # trainers log by it, and an object that is called has none
+    called.__name__ = name  # trainers use it in logs, and a callable object has none
     return called
 
 
 def _required(row: Mapping[str, Any], name: str) -> Any:
     if name not in row:
-        raise LookupError(f"there is no {name!r} among {', '.join(row)}")
+        raise LookupError(f"{name!r} is not one of {', '.join(row)}")
     return row[name]
 
 
@@ -251,11 +251,11 @@ def _numbers(result: object) -> list[float]:
     """Return a copy of the rewards of a batch.
 
     Raises:
-        TypeError: they are no sequence; an iterator must not be used up.
+        TypeError: they are not a sequence; an iterator would be used up.
     """
     values = result.tolist() if hasattr(result, "tolist") else result
     if not isinstance(values, Sequence):
-        raise TypeError(f"rewards came as {type(result).__name__}, where a list or an array is needed")
+        raise TypeError(f"rewards must be a list or an array, got {type(result).__name__}")
     return [_number(value) for value in values]
 
 

@@ -1,4 +1,4 @@
-"""The selector for whoever loads data with PyTorch: a sampler, an iterable dataset, and one choice for all ranks."""
+"""PyTorch: a sampler, an iterable dataset, and one selection for all ranks."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ Loader = TypeVar("Loader", bound=DataLoader[Any])
 
 
 def from_rank_zero(ask: Callable[[], T]) -> T:
-    """Return what rank 0 was answered, on every rank; all must call it. Hand it to `Selector(share=from_rank_zero)`.
+    """Return rank 0's result on every rank; all ranks must call it. Pass it as `Selector(share=from_rank_zero)`.
 
-    Without an initialised process group there is one process, which just asks.
+    Without an initialised process group, there is one process, which calls `ask` itself.
 
     Raises:
-        RuntimeError: rank 0 could not ask; there it is the error itself.
+        RuntimeError: `ask` failed on rank 0; there the error itself is raised.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return ask()
@@ -30,16 +30,16 @@ def from_rank_zero(ask: Callable[[], T]) -> T:
     try:
         answer = ask()
     except Exception as error:
-        _send(None, f"{type(error).__name__}: {error}")  # else the other ranks would wait for ever
+        _send(None, f"{type(error).__name__}: {error}")  # otherwise the other ranks would wait without end
         raise
     _send(answer, None)
     return answer
 
 
 def to_rank_zero(things: Sequence[T]) -> list[T]:
-    """Return the things of all ranks on rank 0, in the order of the ranks, and none on the others; all must call it.
+    """Return the items of all ranks on rank 0, in rank order, and an empty list elsewhere; all ranks must call it.
 
-    Without an initialised process group they are those that were given.
+    Without an initialised process group, return the given items.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return list(things)
@@ -57,23 +57,23 @@ def _received() -> object:
     torch.distributed.broadcast_object_list(box, src=0)
     answer, failure = box
     if failure is not None:
-        raise RuntimeError(f"rank 0 could not ask: {failure}")
+        raise RuntimeError(f"rank 0 failed: {failure}")
     return answer
 
 
 @dataclass(slots=True)
 class _Place:
-    """How far an iteration is: what is left of its chunk as (position, selection id), and how many were given."""
+    """The position of an iteration: the rest of its chunk as (position, selection id), and the number yielded."""
 
     left: deque[tuple[int, str]] = field(default_factory=deque)
     given: int = 0
 
 
 class _Chosen:
-    """The positions of rows, chunk by chunk as the service chooses their tasks; one question per chunk.
+    """Positions of rows, in chunks of selected tasks; one selection per chunk.
 
-    copies: how often each position comes in a row; passes: how often the whole chunk comes; length: None: no end;
-    saves_run: its state holds the selector's, too.
+    copies: repeats of each position in a row; passes: repeats of the whole chunk; length: None: infinite;
+    saves_run: the state includes the selector's.
     """
 
     def __init__(
@@ -90,24 +90,24 @@ class _Chosen:
         self._ids = checked_ids(selector.ids if ids is None else ids)
         self._positions = {task: position for position, task in enumerate(self._ids)}
         if not 1 <= count <= len(self._ids):
-            raise ValueError(f"{count} tasks cannot be chosen from {len(self._ids)} rows")
+            raise ValueError(f"{count} tasks can't be selected from {len(self._ids)} rows")
         missing = next((task for task in selector.ids if task not in self._positions), None)
         if missing is not None:
-            raise ValueError(f"no row has the id {missing!r}, which the selector may choose")
+            raise ValueError(f"no row has the id {missing!r}, which is one of the selector's")
         self._selector = selector
         self._count, self._copies, self.passes = count, copies, passes
         self._length = length
         self._saves_run = saves_run
         self._place = _Place()
-        self._next: _Place | None = None  # where the next iteration begins, if not at the beginning
+        self._next: _Place | None = None  # start of the next iteration; None: the beginning
 
     @property
     def chunk(self) -> int:
-        """How many positions one choice gives, in all its passes."""
+        """Number of positions from one selection, over all passes."""
         return self._count * self._copies * self.passes
 
     def _begin(self) -> Iterator[tuple[int, str]]:
-        """Begin an iteration, where it was told to."""
+        """Start an iteration at the loaded position, or at the beginning."""
         place, self._next = self._next or _Place(), None
         self._place = place
         return self._give(place)
@@ -125,33 +125,33 @@ class _Chosen:
         return [one for _ in range(self.passes) for one in chosen for _ in range(self._copies)]
 
     def skip(self, count: int) -> None:
-        """Let the next iteration begin with so many that will not be used, and ask for none of them.
+        """Start the next iteration with `count` placeholders, without selecting tasks for them.
 
-        For loaders that resume by running over what was consumed, as Hugging Face's `skip_first_batches` does: position
-        0 stands for each of them. A chunk that is skipped in part only is asked for, and comes with what is left of it.
+        For loaders that resume by iterating over consumed rows, such as Hugging Face's `skip_first_batches`; each
+        placeholder is position 0. A chunk that is skipped only in part is selected, and its rest is yielded.
         """
         whole = count // self.chunk * self.chunk
         self._next = _Place(deque([(0, "")] * whole))
 
     def __len__(self) -> int:
         if self._length is None:
-            raise TypeError("these tasks have no end: pass length=")
+            raise TypeError("this iteration is infinite; pass length=")
         return self._length
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far the iteration is, as plain values; with `saves_run` where the run stands, too."""
+        """Return the position of the iteration as plain values; with `saves_run`, also the selector's state."""
         place = self._next or self._place
         run = {"selector": self._selector.state_dict()} if self._saves_run else {}
         return {"left": [list(one) for one in place.left], "given": place.given, **run}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there; it asks for nothing that was given before.
+        """Continue from a saved position in the next iteration; nothing is selected again.
 
-        With `saves_run` the run rewinds.
+        With `saves_run`, the run is rewound.
         """
         if self._saves_run:
             self._selector.load_state_dict(state["selector"])
-        # A selection made before a rewind is void; the evidence of its tasks then counts as of now.
+        # A rewind invalidates earlier selections; without them, evidence counts for the current step.
         left = deque(
             (int(position), "" if self._saves_run else str(selection)) for position, selection in state["left"]
         )
@@ -161,23 +161,23 @@ class _Chosen:
 
 
 class SelectorSampler(_Chosen, Sampler[int]):
-    """Positions of a map-style dataset, in the order in which the service chooses their tasks.
+    """Positions of a map-style dataset, in the order in which their tasks are selected.
 
-    It asks in the loader's own process, once per chunk, so it goes with any number of workers. Every rank gets the same
-    positions if the selector shares its choices (`from_rank_zero`).
+    It selects in the loader's own process, once per chunk, so it works with any number of workers. All ranks get the
+    same positions if the selector shares its selections (`from_rank_zero`).
 
     Args:
-        selector: whom to ask.
-        ids: the task id of each row of the dataset, in its order; None: the selector's are.
-        count: how many tasks to choose at once: those of one batch, of all ranks together.
-        copies: how often each position comes in a row, as for the rollouts of a group.
-        passes: how often the whole chunk comes before the next is chosen.
-        length: of one iteration, in positions; default: as many whole chunks as one pass over the rows would fill.
-        saves_run: its state, which a `StatefulDataLoader` saves with its own, holds the selector's too, and loading it
-            rewinds the run. With loader workers that state would be taken ahead of the training: use none.
+        selector: selects the tasks.
+        ids: the task id of each row of the dataset, in order; None: the selector's ids.
+        count: number of tasks per selection: those of one batch, over all ranks.
+        copies: repeats of each position in a row, such as for the rollouts of a group.
+        passes: repeats of the whole chunk before the next selection.
+        length: of one iteration, in positions; default: as many whole chunks as fit into the number of rows.
+        saves_run: include the selector's state in this sampler's state, which a `StatefulDataLoader` saves; loading it
+            rewinds the run. Use no loader workers then: they run ahead of the training.
 
     Raises:
-        ValueError: an id is there twice, there are fewer than `count`, or one of the selector's is missing.
+        ValueError: an id is repeated, there are fewer than `count`, or one of the selector's is missing.
     """
 
     def __init__(
@@ -200,22 +200,22 @@ class SelectorSampler(_Chosen, Sampler[int]):
 
 
 class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
-    """Rows of a dataset as the service chooses them: each with its `task_id`, and its `selection_id` to report with.
+    """Rows of selected tasks, each with its `task_id` and the `selection_id` for its report.
 
-    It has no end, unless a length is given, so a trainer needs a number of steps. It asks in the process that iterates
-    over it: use no loader workers. Every rank gets the same rows if the selector shares its choices.
+    It is infinite unless a length is given, so a trainer needs a number of steps. It selects in the process that
+    iterates over it: use no loader workers. All ranks get the same rows if the selector shares its selections.
 
     Args:
-        selector: whom to ask.
-        rows: a list, a Hugging Face dataset, whatever gives a row as a mapping for its position.
-        count: how many tasks to choose at once.
-        ids: the task id of each row, in the rows' order; None: the selector's are.
-        length: how many rows to give, in all; None: no end.
-        saves_run: as of `SelectorSampler`.
+        selector: selects the tasks.
+        rows: a list, a Hugging Face dataset, or any other sequence of mappings.
+        count: number of tasks per selection.
+        ids: the task id of each row, in order; None: the selector's ids.
+        length: total number of rows; None: infinite.
+        saves_run: as in `SelectorSampler`.
 
     Raises:
-        ValueError: as of `SelectorSampler`.
-        RuntimeError: a loader's worker iterates over it.
+        ValueError: as in `SelectorSampler`.
+        RuntimeError: it is iterated in a loader's worker.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if get_worker_info() is not None:
-            raise RuntimeError("SelectedTasks asks in the process that trains: set the loader's num_workers to 0")
+            raise RuntimeError("SelectedTasks can't be used in a loader's worker; set num_workers=0")
         return (
             {**self._rows[position], "task_id": self._ids[position], "selection_id": selection}
             for position, selection in self._begin()
@@ -241,15 +241,16 @@ class SelectedTasks(_Chosen, IterableDataset[dict[str, Any]]):
 
 
 def selected(loader: Loader, selector: Selector, *, count: int) -> Loader:
-    """Return a loader like the given one, whose rows come as the service chooses their tasks.
+    """Return a loader like the given one, with rows of selected tasks.
 
-    It has the same dataset, batches and length, and loads in the trainer's own process, so that nothing is chosen ahead
-    of the evidence. The state of a `StatefulDataLoader` holds the selector's, and loading it rewinds the run.
+    It has the same dataset, batches and length, and loads in the trainer's own process, so that no task is selected
+    before the evidence is known. The state of a `StatefulDataLoader` includes the selector's; loading it rewinds the
+    run.
 
     Args:
-        loader: of a map-style dataset, as the trainer built it.
-        selector: whom to ask; its ids are those of the dataset's rows, in their order.
-        count: how many tasks to choose at once: those of a training step.
+        loader: the trainer's loader of a map-style dataset.
+        selector: selects the tasks; its ids are those of the dataset's rows, in order.
+        count: number of tasks per selection: those of a training step.
     """
     chosen = type(loader)(
         loader.dataset,

@@ -1,6 +1,6 @@
-"""Trinity-RFT 0.6: a data selector that asks the service, and an operator that counts the real rollouts.
+"""Trinity-RFT 0.6: a data selector that uses the service, and an operator that counts the actual rollouts.
 
-Both are named by their dotted path in Trinity's configuration; docs/trainers/trinity.md shows it.
+Pass both by their dotted path in Trinity's configuration; see docs/trainers/trinity.md.
 """
 
 import math
@@ -15,22 +15,22 @@ from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
 
-SMALLEST = 1e-9  # difference of rewards that makes a gradient, as the service has it
+SMALLEST = 1e-9  # difference of rewards that gives a gradient; the service's value
 
 
 class ServiceSelector(BaseSelector):
-    """Selects the rows of a taskset whose tasks the service chose.
+    """Selects rows of a taskset with the service.
 
-    Its options stand in `data_selector.kwargs`:
-        dataset: of the service; made of the taskset's tasks, if it is missing.
-        rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows better where some were lost.
-        id_key: the column with the tasks' ids; without it the ids are the row numbers, "0" first.
+    Its options are in `data_selector.kwargs`:
+        dataset: name of the dataset; created from the taskset's tasks if it doesn't exist.
+        rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` corrects it if some were lost.
+        id_key: the column with the tasks' ids; without it the ids are the row numbers, from "0".
         url: of the service; default BOTS_URL.
-    Any other is an option of `Selector`, such as run, tags or uniform_share.
+    All others are arguments of `Selector`, such as run, tags or uniform_share.
 
     Raises:
         ValueError: two rows have the same id.
-        KeyError: kwargs lacks dataset or rollouts.
+        KeyError: dataset or rollouts is missing.
     """
 
     def __init__(self, data_source: Any, config: DataSelectorConfig) -> None:
@@ -46,7 +46,7 @@ class ServiceSelector(BaseSelector):
         self.selector.register()
 
     def get_indices(self, batch_size: int, return_extra_info: bool = False) -> Any:
-        """Return the rows to train on next; with their selection if extra information is asked for."""
+        """Return the rows to train on next; with return_extra_info, also their selection."""
         selection = self.selector.next(batch_size)
         rows = [self.row_of[task] for task in selection.ids]
         return (rows, {"selection_id": selection.selection_id}) if return_extra_info else rows
@@ -58,17 +58,17 @@ class ServiceSelector(BaseSelector):
         rollouts: Sequence[int] | None = None,
         effective: Sequence[bool] | None = None,
     ) -> None:
-        """Report what a batch showed and close its step.
+        """Report the outcomes of a batch and close its step.
 
         Args:
             indices: rows.
-            values: mean of each, in the run's reward range; one that is not finite is evidence of nothing.
-            rollouts: behind each mean, from `RolloutCounter`; default: the option.
-            effective: whether the rewards of each differ, from `RolloutCounter`; default: whether the mean lies between
-                0 and 1, as Trinity's own `selection/valid_ratio` has it.
+            values: mean reward of each row, in the run's reward range; a value that is not finite is not evidence.
+            rollouts: number of rollouts in each mean, from `RolloutCounter`; default: the option.
+            effective: whether the rewards of each row differ, from `RolloutCounter`; default: whether the mean is
+                between 0 and 1, as in Trinity's own `selection/valid_ratio`.
 
         Raises:
-            ValueError: there are not as many values as rows.
+            ValueError: the numbers of rows and values differ.
         """
         counts = [self.rollouts] * len(indices) if rollouts is None else rollouts
         differ = [0 < value < 1 for value in values] if effective is None else effective
@@ -77,22 +77,22 @@ class ServiceSelector(BaseSelector):
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs, as plain JSON values."""
+        """Return the state for a checkpoint as JSON values."""
         return {"bots": self.selector.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Rewind to a checkpoint; a fresh start, which Trinity tells by a state of its own, changes nothing."""
+        """Rewind to a checkpoint; Trinity's state of a fresh start changes nothing."""
         if "bots" in state_dict:
             self.selector.load_state_dict(state_dict["bots"])
 
 
 class RolloutCounter(PassRateCalculator):
-    """Trinity's `pass_rate_calculator`, which also says what a mean hides: how many rollouts, and whether they differ.
+    """Trinity's `pass_rate_calculator`, which also reports the number of rollouts and whether their rewards differ.
 
-    Its metrics have `bots/effective_task_ratio`, the share of the tasks whose rewards differ.
+    Its metrics include `bots/effective_task_ratio`, the share of tasks whose rewards differ.
 
     Args:
-        success: the metric of an experience that says how far the task was solved, in [0, 1]; None: its reward.
+        success: the experience's metric with the degree of success, in [0, 1]; None: its reward.
     """
 
     def __init__(self, success: str | None = None, **kwargs: Any) -> None:
@@ -100,7 +100,7 @@ class RolloutCounter(PassRateCalculator):
         self.success = success
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, Any]]:
-        """Return the experiences as they are, and the metrics with `rollouts` and `effective` beside `indices`."""
+        """Return the experiences unchanged, and the metrics with `rollouts` and `effective` next to `indices`."""
         exps, metrics = super().process(exps)
         groups: dict[tuple[int, int], list[Experience]] = {}
         for exp in exps:
@@ -108,7 +108,7 @@ class RolloutCounter(PassRateCalculator):
             groups.setdefault((place["taskset_id"], place["index"]), []).append(exp)
         for taskset, metric in metrics[SELECTOR_METRIC].items():
             of_tasks = [groups[taskset, row] for row in metric["indices"]]
-            # A rollout of several turns is several experiences.
+            # A rollout with several turns has several experiences.
             metric["rollouts"] = [len({exp.eid.rid for exp in group}) for group in of_tasks]
             metric["effective"] = [_differ(group) for group in of_tasks]
             if self.success is not None:
@@ -124,6 +124,6 @@ def _differ(group: Sequence[Experience]) -> bool:
 
 
 def _mean(group: Sequence[Experience], metric: str) -> float:
-    """Return the mean of a metric; NaN where an experience lacks it."""
+    """Return the mean of a metric; NaN if an experience does not have it."""
     values = [float((exp.metrics or {}).get(metric, math.nan)) for exp in group]
     return math.fsum(values) / len(values)

@@ -17,7 +17,7 @@ from trl import GRPOTrainer
 from bots_client import Selector
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
-ROUNDING = 1e-6  # of its size: by how much sums of the same rewards may differ, as TRL's are of 32 bits
+ROUNDING = 1e-6  # relative: sums of equal rewards may differ by this much, because TRL's are float32
 STATE_FILE = "bots_selector.json"  # in each checkpoint's folder
 
 logger = logging.getLogger("bots_client")
@@ -26,12 +26,12 @@ logger = logging.getLogger("bots_client")
 class SelectorCallback(TrainerCallback):
     """Saves a selector's state with each checkpoint, and loads it when training resumes: the run then rewinds.
 
-    Goes with any Hugging Face Trainer. One that resumes from a folder of another place or name must be told by
-    `resume_from`; `SelectsTasks` does that.
+    Works with any Hugging Face Trainer. To resume from a folder that was moved or renamed, call `resume_from`;
+    `SelectsTasks` does this.
 
     Args:
-        selector: of the job.
-        tasks: the stream that a GRPOTrainer reads, so that it asks for nothing that is skipped on resuming.
+        selector: the job's selector.
+        tasks: the stream that a GRPOTrainer reads, so that rows skipped on resuming are not selected.
     """
 
     def __init__(self, selector: Selector, tasks: SelectedTasks | None = None) -> None:
@@ -40,11 +40,11 @@ class SelectorCallback(TrainerCallback):
         self._checkpoint: Path | None = None
 
     def resume_from(self, checkpoint: str | Path) -> None:
-        """Say which checkpoint training is about to resume from."""
+        """Set the checkpoint from which training is about to resume."""
         self._checkpoint = Path(checkpoint)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
-        """Take the run back to the checkpoint, if there is one."""
+        """Rewind the run to the checkpoint, if there is one."""
         checkpoint, self._checkpoint = self._checkpoint, None
         if state.global_step == 0:
             return
@@ -53,20 +53,22 @@ class SelectorCallback(TrainerCallback):
         if file.exists():
             saved = json.loads(file.read_text("utf-8"))
             self._selector.load_state_dict(saved, step=state.global_step, checkpoint=_digest(folder))
-        elif state.is_world_process_zero:  # it alone rewinds, and the others may stand on another disk
-            logger.warning("there is no %s: the run goes on from where it is, not from the checkpoint", file)
+        elif state.is_world_process_zero:  # only it rewinds; other processes may use another disk
+            logger.warning("there is no %s: the run is not rewound to the checkpoint", file)
         if self._tasks is not None and not args.ignore_data_skip:
             self._tasks.skip(_rows_consumed(args, state))
 
     def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
-        """Write down where the run is."""
+        """Save the selector's state with the checkpoint."""
         if state.is_world_process_zero:
             folder = _folder(args, state)
             saved = self._selector.state_dict(step=state.global_step, checkpoint=_digest(folder))
             try:
                 (folder / STATE_FILE).write_text(json.dumps(saved), "utf-8")
-            except OSError as error:  # a search for hyperparameters saves elsewhere, and training must go on
-                logger.warning("the checkpoint will not take the run back with it: %s", error)
+            except OSError as error:  # a hyperparameter search saves elsewhere; training must continue
+                logger.warning(
+                    "the selector's state is not in the checkpoint, so resuming will not rewind the run: %s", error
+                )
 
 
 def _folder(args: Any, state: Any) -> Path:
@@ -74,7 +76,7 @@ def _folder(args: Any, state: Any) -> Path:
 
 
 def _digest(checkpoint: Path) -> str | None:
-    """Return what tells a checkpoint from others, wherever it lies: the trainer's state holds the log of its losses."""
+    """Return a digest of the trainer's state, which logs its losses, so that it identifies a checkpoint anywhere."""
     try:
         return hashlib.sha256((checkpoint / TRAINER_STATE_NAME).read_bytes()).hexdigest()
     except OSError:
@@ -82,7 +84,7 @@ def _digest(checkpoint: Path) -> str | None:
 
 
 def _rows_consumed(args: Any, state: Any) -> int:
-    """Return how many rows of its stream a GRPOTrainer has behind it: each generation batch takes some, once."""
+    """Return how many rows of its stream a GRPOTrainer has consumed: each generation batch reads its rows once."""
     batches = state.global_step * args.gradient_accumulation_steps
     generations = batches // (args.num_iterations * args.steps_per_generation)
     return int(generations * args.generation_batch_size // args.num_generations)
@@ -91,24 +93,24 @@ def _rows_consumed(args: Any, state: Any) -> int:
 if TYPE_CHECKING:
     from trl import GRPOTrainer as _Trainer
 else:
-    _Trainer = object  # ms-swift's may stand behind it just as well
+    _Trainer = object  # ms-swift's trainer is a possible base too
 
 
 class SelectsTasks(_Trainer):
-    """Lets a GRPO trainer of TRL's family train on the tasks that a selector chooses; stands before it among the bases.
+    """A mixin that makes a GRPO trainer of TRL's family train on selected tasks; list it before the trainer.
 
-    It chooses, logs, saves and resumes. Whoever derives from it says which rewards there were (`observe_rewards`), and
-    when all of a generation batch are known (`close_step`), as `SelectedGRPOTrainer` does.
+    It selects, logs, saves and resumes. A subclass passes the rewards to `observe_rewards`, and calls `close_step` when
+    all rewards of a generation batch are known; see `SelectedGRPOTrainer`.
 
     Args:
-        selector: of the job; with several processes it must share its choices (`share=from_rank_zero`).
+        selector: the job's selector; with several processes it must share its selections (`share=from_rank_zero`).
         task_column: the column of the training dataset with the tasks' ids.
-        success: names of the reward functions that say how far a task was solved, in the run's reward range; the first
-            that applies to a group counts. None: those with a weight, in their order.
+        success: names of the reward functions that measure success, in the run's reward range; the first one that
+            applies to a group is used. None: those with a weight, in order.
 
     Raises:
-        ValueError: the training dataset has no such column, cannot be indexed, or would lose the column; or there is
-            no reward function of that name.
+        ValueError: the training dataset has no such column, can't be indexed, or would drop the column; or a reward
+            function in `success` does not exist.
     """
 
     def __init__(
@@ -127,18 +129,20 @@ class SelectsTasks(_Trainer):
             raise ValueError(f"the training dataset has no column {task_column!r} with the tasks' ids")
         if isinstance(self.train_dataset, torch.utils.data.IterableDataset) or self.args.remove_unused_columns:
             raise ValueError(
-                "tasks can be chosen only from a dataset with rows to be indexed, and reported only with their ids: "
-                "pass a datasets.Dataset, and remove_unused_columns=False"
+                "selecting tasks needs a dataset with indexed rows, and reporting needs their ids: pass a "
+                "datasets.Dataset, and remove_unused_columns=False"
             )
         if self.accelerator.num_processes > 1 and not selector.is_shared:
-            raise ValueError("with several processes all must train on the same tasks: pass share=from_rank_zero")
+            raise ValueError(
+                "several processes must train on the same tasks; pass share=from_rank_zero to the Selector"
+            )
         self._criteria = self._places_of(success)
         if self.accelerator.is_main_process:
             selector.register()
         self.add_callback(self._selector_callback)
 
     def _places_of(self, success: Sequence[str] | None) -> list[int]:
-        """Return the reward functions that may say how far a task was solved, by their places."""
+        """Return the indices of the reward functions that measure success."""
         names: list[str] = self.reward_func_names
         if success is None:
             return [place for place, weight in enumerate(self.reward_weights.tolist()) if weight]
@@ -158,7 +162,7 @@ class SelectsTasks(_Trainer):
         return self._selector_sampler
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Prepare to resume, as the trainer does at this point: it knows its step, and has not begun to load data."""
+        """Prepare to resume here: the trainer knows its step, and has not started to load data."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self._selector_callback.resume_from(checkpoint)
@@ -166,7 +170,7 @@ class SelectsTasks(_Trainer):
                 self._selector_sampler.skip(self._consumed_in_epoch())
 
     def _consumed_in_epoch(self) -> int:
-        """Return how many positions of this epoch's training the checkpoint has behind it, over all processes."""
+        """Return how many positions of this epoch the checkpoint has consumed, over all processes."""
         sampler, accumulated = self._selector_sampler, self.args.gradient_accumulation_steps
         positions_per_batch = sampler.chunk // sampler.passes
         steps_in_epoch = math.ceil(len(sampler) // positions_per_batch / accumulated)
@@ -179,7 +183,7 @@ class SelectsTasks(_Trainer):
         super().log(logs, *args, **kwargs)
 
     def observe_rewards(self, tasks: Iterable[str], rewards_per_func: torch.Tensor) -> None:
-        """Take in what each rollout earned; all processes must call it.
+        """Record the rewards of the rollouts; all processes must call it.
 
         Args:
             tasks: the task of each rollout of this process.
@@ -196,41 +200,40 @@ class SelectsTasks(_Trainer):
             self._observe_group(task, rewards[of_task])
 
     def _observe_group(self, task: str, rewards: torch.Tensor) -> None:
-        """Observe the rewards of a group, [rollouts, reward functions]: the belief learns what a criterion says."""
+        """Record the rewards of a group, [rollouts, reward functions]; the belief learns from one criterion."""
         applies = ~rewards.isnan()
         criterion = next((place for place in self._criteria if applies[:, place].any()), None)
         if criterion is None:
             self._selector.abort(task)
             return
         judged = rewards[applies[:, criterion], criterion]
-        scored = self._optimised(rewards)[applies.any(dim=1)]  # TRL leaves out what no function applies to
+        scored = self._optimised(rewards)[applies.any(dim=1)]  # TRL drops rollouts to which no function applies
         spread = float(scored.max() - scored.min())
         self._selector.observe(
             task,
-            judged.round(decimals=6).tolist(),  # 0.2 came as 0.200000003
+            judged.round(decimals=6).tolist(),  # float32 turns 0.2 into 0.200000003
             effective=spread > ROUNDING * max(1.0, float(scored.abs().max())),
         )
 
     def _optimised(self, rewards: torch.Tensor) -> torch.Tensor:
-        """Return the rewards of a group as its advantages come from them, but for a shift and a scale."""
+        """Return the rewards from which the group's advantages are computed, up to shift and scale."""
         if getattr(self, "multi_objective_aggregation", "sum_then_normalize") == "normalize_then_sum":
             centred = rewards - rewards.nanmean(dim=0)
             rewards = centred / (centred.square().nanmean(dim=0).sqrt() + 1e-4)
         return (rewards * self.reward_weights.cpu()).nansum(dim=1)
 
     def close_step(self) -> None:
-        """Report what was observed; the training step is over."""
+        """Report the recorded outcomes and close the training step."""
         if self.accelerator.is_main_process:
             self._selector.step()
 
 
 class SelectedGRPOTrainer(SelectsTasks, GRPOTrainer):
-    """TRL's GRPOTrainer on the tasks that the service chooses, with `selector`, `task_column` and `success` besides.
+    """TRL's GRPOTrainer on selected tasks, with the additional arguments of `SelectsTasks`.
 
-    The dataset is a `datasets.Dataset` with the tasks' ids in a column. Whole groups are reported, by the main process:
-    the belief learns how far a task was solved, as one reward function says, and a group is effective if its sums of
-    all reward functions by their weights differ. Checkpoints carry where the run was, and `resume_from_checkpoint`
-    takes it back there.
+    The dataset is a `datasets.Dataset` with the tasks' ids in a column. The main process reports whole groups: the
+    belief learns from one reward function, and a group is effective if its weighted sums of all reward functions
+    differ. Checkpoints include the selector's state, and `resume_from_checkpoint` rewinds the run.
     """
 
     def _calculate_rewards(

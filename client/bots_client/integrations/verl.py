@@ -1,4 +1,4 @@
-"""verl 0.9: a dataset that asks the selector, a reward function that reports, a snapshot at each checkpoint.
+"""verl 0.9: a dataset of selected rows, a reward function that reports, and a snapshot at each checkpoint.
 
 data.custom_cls.path=pkg://bots_client.integrations.verl data.custom_cls.name=BotsDataset
 +data.bots.dataset=gsm8k data.shuffle=false data.dataloader_num_workers=0
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Origin(NamedTuple):
-    """Where a row was chosen, as reward workers are told; selection_id is "" where the service was away."""
+    """Where a row was selected, for reward workers; selection_id is "" if the service was away."""
 
     url: str
     dataset: str
@@ -38,18 +38,18 @@ class Origin(NamedTuple):
 
 
 class BotsDataset(RLHFDataset):
-    """verl's dataset, whose rows for training are those that the selector chooses; those for validation are as ever.
+    """verl's dataset with selected rows for training; rows for validation are unchanged.
 
-    Each training step's prompts are one selection, also where the loader fetches them one by one: an epoch is as many
-    draws as there are rows. A step closes with the first fetch after `prompts_per_step` prompts, on the evidence that
-    the reward function reported until then; what comes later is late evidence. The loader's state has the selector's.
-    The service's dataset is made of the rows that verl kept; its other tasks are never selected.
+    The prompts of a training step are one selection, even if the loader fetches them one by one; an epoch selects as
+    many tasks as there are rows. A step closes at the first fetch after `prompts_per_step` prompts, with the evidence
+    that the reward function has reported by then; the rest is late evidence. The loader's state has the selector's.
+    The service's dataset is created from the rows that verl kept; its other tasks are never selected.
 
     Attributes:
         selector: None in the dataset for validation.
 
     Raises:
-        ValueError: the configuration does not fit, or a row lacks an id of its own.
+        ValueError: the configuration is unsuitable, or a row has no unique id.
     """
 
     def __init__(
@@ -58,11 +58,13 @@ class BotsDataset(RLHFDataset):
         super().__init__(data_files, tokenizer, config, processor, max_samples)
         self.selector: Selector | None = None
         if _paths(config.train_files) == _paths(config.val_files):
-            raise ValueError("data.train_files and data.val_files are the same; give one of them another name")
+            raise ValueError("data.train_files and data.val_files are the same; rename one of them")
         if _paths(data_files) == _paths(config.val_files):
             return
         if config.dataloader_num_workers != 0:
-            raise ValueError("data.dataloader_num_workers must be 0, or tasks would be chosen ahead of what is known")
+            raise ValueError(
+                "data.dataloader_num_workers must be 0: workers would select tasks before the evidence is known"
+            )
         wanted = wanted_of(config)
         self._prompts_per_step: int = wanted.prompts_per_step or config.train_batch_size
         if self._prompts_per_step < 1:
@@ -86,7 +88,7 @@ class BotsDataset(RLHFDataset):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, for the checkpoint, after closing the step."""
+        """Close the step, then return the selector's state for the checkpoint."""
         if self.selector is None:
             return {}
         self._close_step(self.selector)
@@ -101,14 +103,15 @@ class BotsDataset(RLHFDataset):
 
     def _chosen(self, task: str, selection: Selection, selector: Selector) -> dict[str, Any]:
         row: dict[str, Any] = self[self._rows[task]]
-        told = {"selection_id": selection.selection_id, "bots": self._origin_of(selection, selector)._asdict()}
-        row["extra_info"] = {**row["extra_info"], "task_id": task, **told}
+        origin = self._origin_of(selection, selector)._asdict()
+        ids = {"task_id": task, "selection_id": selection.selection_id}
+        row["extra_info"] = {**row["extra_info"], **ids, "bots": origin}
         return row
 
     def _origin_of(self, selection: Selection, selector: Selector) -> Origin:
-        """Return under which selection to report: the first of its step, so that one report serves a step's prompts.
+        """Return the origin to report with: that of the step's first selection, so that one report covers the step.
 
-        Evidence goes by the step at which its task was selected; refills for groups that verl drops are further ones.
+        Evidence counts for the step of its selection. verl refills dropped groups with further selections.
         """
         made_at = (selection.epoch, selection.step, selection.is_local)
         if self._made_at != made_at:
@@ -143,33 +146,33 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
 
 
 def reporting(score: Callable[P, R]) -> Callable[P, R]:
-    """Return a reward function that also reports what each rollout earned.
+    """Return a reward function that also reports each rollout's reward.
 
         @reporting
         def compute_score(data_source, solution_str, ground_truth, extra_info=None):
             return float(ground_truth in solution_str)
 
-    The belief learns the "acc" of a result that has one, in [0, 1], else its "score", else the result, in the run's
-    reward range. A group is effective if what verl optimises differs: the scores, else the results. None and NaN are
-    no evidence. It never waits for the service. Rollouts of validation are not reported.
+    The belief learns from the result's "acc", in [0, 1], or its "score", or the result itself, in the run's reward
+    range. A group is effective if verl's optimised values differ: the scores, or the results. None and NaN are not
+    evidence. The function never waits for the service. Rollouts of validation are not reported.
 
     Args:
-        score: as verl's `reward.custom_reward_function` wants it, a coroutine function or not.
+        score: a function for verl's `reward.custom_reward_function`; may be a coroutine function.
     """
     return looked_at(score, _take)
 
 
 compute_score = reporting(default_compute_score)
-"""verl's own choice by `data_source`, reported."""
+"""verl's default reward function for the row's `data_source`, with reports."""
 
 
 class BotsSnapshots(CheckpointCallback):
-    """Has the service store the state of the run at each checkpoint, so that going back to it has less to replay.
+    """Stores a snapshot of the run at each checkpoint, so that resuming replays less.
 
-    A service that is away costs a warning: the checkpoint holds all that going back needs.
+    If the service is away, this only logs a warning: the checkpoint has everything that resuming needs.
 
     Raises:
-        ValueError: the data configuration names no dataset.
+        ValueError: the data configuration has no dataset.
     """
 
     def __init__(self, config: DictConfig) -> None:
@@ -177,7 +180,7 @@ class BotsSnapshots(CheckpointCallback):
         self._wanted = wanted_of(config.data)
 
     def on_save(self, *_: Any, global_step: int, **_more: Any) -> None:
-        """Ask for a snapshot."""
+        """Store a snapshot."""
         try:
             with Client(self._wanted.url) as client:
                 client.snapshot(self._wanted.dataset, self._wanted.run)
@@ -186,10 +189,10 @@ class BotsSnapshots(CheckpointCallback):
 
 
 def _check_reach(url: str) -> None:
-    """Raise ValueError if reward workers on other nodes would look for the service on theirs."""
+    """Raise ValueError if the URL is a loopback address, which reward workers on other nodes can't use."""
     if ray.is_initialized() and sum(node["Alive"] for node in ray.nodes()) > 1 and is_loopback(url):
         raise ValueError(
-            f"data.bots.url is {url}, where reward workers on other nodes would find nothing; pass"
+            f"data.bots.url is {url}, which reward workers on other nodes can't reach; pass"
             " data.bots.url= with a host that every node reaches"
         )
 

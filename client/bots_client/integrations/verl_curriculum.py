@@ -1,4 +1,4 @@
-"""verl 0.5 to 0.7: a curriculum sampler that asks the selector and tells it what came of each batch.
+"""verl 0.5 to 0.7: a curriculum sampler that selects each batch and reports its outcomes.
 
 data.sampler.class_path=pkg://bots_client.integrations.verl_curriculum data.sampler.class_name=BotsSampler
 data.dataloader_num_workers=0 +data.bots.dataset=gsm8k
@@ -15,13 +15,13 @@ from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 from bots_client import InvalidRequestError
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
-COLUMNS = {"data_source", "extra_info", "reward_model"}  # the others go into the rollouts and don't come back
+COLUMNS = {"data_source", "extra_info", "reward_model"}  # verl returns only these with the rollouts
 
 
 class BotsSampler(AbstractCurriculumSampler):
-    """The rows that the selector chooses, a batch at a time; an epoch is as many draws as there are rows.
+    """Rows selected in batches; an epoch selects as many tasks as there are rows.
 
-    Each batch that verl hands back closes a step. The loader's state carries the selector's, and a resumed loader draws
+    Each batch that verl returns closes a step. The loader's state includes the selector's, and a resumed loader selects
     nothing that it does not train on.
 
     Args:
@@ -29,7 +29,7 @@ class BotsSampler(AbstractCurriculumSampler):
         data_config: verl's `data`, with `bots` in it.
 
     Raises:
-        ValueError: the configuration does not fit, or a row lacks an id of its own.
+        ValueError: the configuration is unsuitable, or a row has no unique id.
     """
 
     def __init__(self, data_source: Sized, data_config: DictConfig) -> None:
@@ -37,7 +37,7 @@ class BotsSampler(AbstractCurriculumSampler):
         self._columns = wanted.columns
         if lost := {name.partition(".")[0] for name in self._columns.id_columns} - COLUMNS:
             kept = ", ".join(sorted(COLUMNS))
-            raise ValueError(f"data.bots.id_key names {', '.join(lost)}; verl gives back only what stands in {kept}")
+            raise ValueError(f"data.bots.id_key has {', '.join(lost)}; verl returns only the columns {kept}")
         self._rows = rows_by_id(data_source.dataframe, self._columns)  # type: ignore[attr-defined]  # no protocol says so
         self._batch_size: int = data_config.get("gen_batch_size") or data_config.train_batch_size
         self.selector = wanted.selector(self._rows)
@@ -51,16 +51,16 @@ class BotsSampler(AbstractCurriculumSampler):
                 yield self._rows[task]
 
     def update(self, batch: DataProto) -> None:
-        """Report the groups of a batch: the belief learns "acc" where the reward function gave one.
+        """Report the groups of a batch; the belief learns from "acc" if the reward function returned it.
 
-        Otherwise it learns what verl optimises, the summed token scores; whether these differ makes a group effective.
+        Otherwise it learns from verl's optimised values, the summed token scores. A group is effective if these differ.
         """
         columns = {name: batch.non_tensor_batch[name] for name in COLUMNS & batch.non_tensor_batch.keys()}
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for place in range(len(batch)):
             try:
                 task = self._columns.id_of({name: values[place] for name, values in columns.items()})
-            except InvalidRequestError:  # as of a row that something else made up
+            except InvalidRequestError:  # for example a row from another source
                 continue
             groups[task].append(place)
         scores: list[float] = batch.batch["token_level_scores"].sum(-1).tolist()
@@ -71,7 +71,7 @@ class BotsSampler(AbstractCurriculumSampler):
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, for the checkpoint."""
+        """Return the selector's state for the checkpoint."""
         return self.selector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What both adapters for verl do: read the key `bots` of its data configuration, find the tasks' ids in rows, log."""
+"""Shared by both integrations of verl: the `bots` key of its data configuration, the ids of rows, and metrics."""
 
 import functools
 from collections.abc import Iterable
@@ -10,20 +10,19 @@ from verl.utils.tracking import Tracking
 
 from bots_client import InvalidRequestError, ResilientClient, Selector, TaskColumns
 
-STEP = "training/global_step"  # among what verl logs of a training step, and not of a validation
+STEP = "training/global_step"  # verl logs it for training steps, not for validations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What stands under `data.bots`.
+    """The options under `data.bots`.
 
-    dataset, run: whose belief decides; made where they are missing.
-    id_key: where a row holds its task's id; what follows a dot is looked up inside the column. Several places are
-        joined by ":".
-    id_from: "columns", or "content" for the hash of what stands there, as `TaskColumns` has it.
-    url: of the service; None: BOTS_URL, else http://127.0.0.1:8000. The key is always BOTS_API_KEY of the environment.
-    tags: only tasks that bear one of them.
-    uniform_share: share of the tasks drawn with no regard to the belief, in [0, 1].
+    dataset, run: names; created if they don't exist.
+    id_key: column of the task's id; dots lead into nested columns. Several columns are joined by ":".
+    id_from: "columns", or "content" for a hash of the columns' values, as in `TaskColumns`.
+    url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
+    tags: only tasks with one of these tags.
+    uniform_share: share of tasks selected uniformly at random, in [0, 1].
     prompts_per_step: of one training step; None: data.train_batch_size.
     """
 
@@ -38,13 +37,13 @@ class Wanted:
 
     @property
     def columns(self) -> TaskColumns:
-        """How a row tells its task's id."""
+        """The columns of a row's task id."""
         return TaskColumns(id=self.id_key, id_from=self.id_from)
 
     def selector(self, ids: Iterable[str]) -> Selector:
-        """Return the selector of a trainer whose rows have these ids; verl draws in one process only.
+        """Return a selector for rows with these ids; verl samples in one process only.
 
-        Its dataset holds them afterwards, and verl logs its metrics.
+        Adds the tasks to the dataset, and makes verl log the selector's metrics.
         """
         selector = Selector(
             ResilientClient(self.url),
@@ -61,29 +60,31 @@ class Wanted:
 
 
 def wanted_of(data: DictConfig) -> Wanted:
-    """Return what stands under `bots` in verl's data configuration.
+    """Return the options under `bots` in verl's data configuration.
 
     Raises:
-        ValueError: there is no dataset, or a key is none of ours.
+        ValueError: the dataset is missing, or a key is unknown.
     """
     given: Any = OmegaConf.to_container(data.get("bots") or OmegaConf.create({}), resolve=True)
     known = {field.name for field in fields(Wanted)}
     if unknown := given.keys() - known:
-        raise ValueError(f"data.bots has {', '.join(sorted(unknown))}; it may have {', '.join(sorted(known))}")
+        raise ValueError(
+            f"data.bots has the unknown keys {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}"
+        )
     if not given.get("dataset"):
-        raise ValueError("data.bots.dataset is missing; pass +data.bots.dataset= with the name of the pool of tasks")
+        raise ValueError("data.bots.dataset is missing; pass +data.bots.dataset= with the name of the dataset")
     return Wanted(**given)
 
 
 def rows_by_id(rows: Any, columns: TaskColumns) -> dict[str, int]:
-    """Return the place of each task's row.
+    """Return the index of each task's row.
 
     Args:
-        rows: a `datasets.Dataset`, as verl filtered it.
-        columns: how a row tells its task's id.
+        rows: a `datasets.Dataset`, filtered by verl.
+        columns: the columns of a row's task id.
 
     Raises:
-        ValueError: a row has no id, or two have the same. verl takes 0 for an index that is missing.
+        ValueError: a row has no id, or two have the same. verl uses 0 for a missing index.
     """
     outer = {name.partition(".")[0] for name in columns.id_columns}
     if missing := outer - set(rows.column_names):
@@ -98,17 +99,17 @@ def rows_by_id(rows: Any, columns: TaskColumns) -> dict[str, int]:
             raise ValueError(f"row {place}: {error}; see data.bots.id_key") from error
         if places.setdefault(task, place) != place:
             raise ValueError(
-                f"rows {places[task]} and {place} both have the id {task!r}, and a task needs its own. Where several"
-                f" files count from 0, pass data.bots.id_key=[data_source,extra_info.index], or"
+                f"rows {places[task]} and {place} both have the id {task!r}; ids must be unique. If several files"
+                f" count from 0, pass data.bots.id_key=[data_source,extra_info.index], or"
                 f" data.bots.id_key=prompt with data.bots.id_from=content"
             )
     return places
 
 
 def log_metrics_of(selector: Selector) -> None:
-    """Have verl log a selector's metrics with those of each training step, in this process.
+    """Make verl log a selector's metrics with those of each training step, in this process.
 
-    verl shows the metrics of a step to no hook, and the dataset to no logger, so its logger's method is wrapped.
+    verl has no hook for a step's metrics, so this wraps its logger's method.
     """
     log = Tracking.log
 
@@ -116,6 +117,6 @@ def log_metrics_of(selector: Selector) -> None:
     def log_more(self: Tracking, data: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         if STEP in data:
             data = {**data, **selector.metrics()}
-        getattr(log, "__wrapped__", log)(self, data, *args, **kwargs)  # of a selector before, only verl's own
+        getattr(log, "__wrapped__", log)(self, data, *args, **kwargs)  # unwrap an earlier selector's wrapper
 
     Tracking.log = log_more

@@ -41,7 +41,7 @@ def own_service(tmp_path):
 def quick_looks(monkeypatch):
     """Look for the service several times within a test."""
     monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.1)
-    monkeypatch.setattr(breaker, "LONGEST_PAUSE_S", 0.4)
+    monkeypatch.setattr(breaker, "MAX_PAUSE_S", 0.4)
 
 
 def trained(selector, seconds, until=lambda: False):
@@ -59,7 +59,7 @@ def trained(selector, seconds, until=lambda: False):
 
 
 def watchers():
-    return [thread for thread in threading.enumerate() if thread.name == "bots-watch"]
+    return [thread for thread in threading.enumerate() if thread.name == "bots-probe"]
 
 
 def wait_until(is_so):
@@ -137,7 +137,7 @@ from bots_client import ResilientClient
 bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, report_deadline_s=30)
 bots.select("guru", 1, ids=["a"])
 import threading
-assert any(thread.name == "bots-watch" for thread in threading.enumerate())
+assert any(thread.name == "bots-probe" for thread in threading.enumerate())
 {end}
 """
     done = subprocess.run(

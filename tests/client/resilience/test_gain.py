@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bots_client import Health, Selector
-from bots_client._selector import EXPECTED_EVERY
+from bots_client._selector import ESTIMATE_EVERY
 from tests.client.resilience.worlds import IDS
 from tests.client.scripted_server import answer, drop, problem, stay_silent
 
@@ -91,7 +91,7 @@ def test_it_is_asked_for_once_in_ten_steps_and_the_newest_alone(connect, serve, 
 
     train(follower, 2)
     assert asked(server) == []
-    train(selector, EXPECTED_EVERY)
+    train(selector, ESTIMATE_EVERY)
     assert asked(server) == [f"/datasets/{dataset}/runs/default/outlooks?points=1"]
     train(selector)
     assert len(asked(server)) == 2
@@ -156,7 +156,7 @@ def test_while_the_service_is_away_it_is_neither_asked_for_nor_told(connect, ser
     looks = len(asked(server))
     gone.set()
 
-    train(selector, EXPECTED_EVERY + 1)
+    train(selector, ESTIMATE_EVERY + 1)
 
     assert not GAIN & selector.metrics().keys()
     assert len(asked(server)) == looks

@@ -30,7 +30,7 @@ def test_a_missing_dataset_and_run_are_made(pool, caplog):
     selector.register()
     assert held(selector) == IDS
     assert selector.client.direct.run(selector.dataset, "qwen").step == 0
-    assert "made of the trainer's 40 tasks" in caplog.text
+    assert "with the trainer's 40 tasks" in caplog.text
 
 
 def test_registering_again_changes_and_says_nothing(pool, caplog):
@@ -51,7 +51,7 @@ def test_tasks_that_the_trainer_lacks_are_never_selected(pool, caplog):
     selector.register()
     assert [record.getMessage() for record in caplog.records] == [
         f"dataset {selector.dataset} has 16 tasks that are not among the trainer's 24, such as 't24':"
-        " they are not selected here"
+        " this trainer excludes them"
     ]
     chosen = [selector.next(8) for _ in range(3)]
     assert sorted(task for selection in chosen for task in selection.ids) == sorted(mine)
@@ -61,16 +61,16 @@ def test_tasks_that_the_trainer_lacks_are_never_selected(pool, caplog):
 
 
 def test_tasks_that_the_dataset_lacks_are_added(pool, monkeypatch, caplog):
-    monkeypatch.setattr(registration, "AT_A_TIME", 7)
+    monkeypatch.setattr(registration, "BATCH_TASKS", 7)
     pool(IDS[:10]).register()
     selector = pool(IDS)
     selector.register()
     assert held(selector) == IDS
-    assert "30 of the trainer's tasks were added" in caplog.text
+    assert "added 30 of the trainer's tasks" in caplog.text
 
 
 def test_what_another_process_added_meanwhile_is_not_called_missing(pool, service, monkeypatch, caplog):
-    monkeypatch.setattr(registration, "AT_A_TIME", 7)
+    monkeypatch.setattr(registration, "BATCH_TASKS", 7)
     quicker = pool(IDS[:10])
     quicker.register()
     caplog.clear()
@@ -88,7 +88,7 @@ def test_what_another_process_added_meanwhile_is_not_called_missing(pool, servic
     assert [exchange.status for exchange in proxy.exchanges if exchange.method == "POST"] == [409, 200, 200, 200, 200]
     assert held(quicker) == IDS
     assert [record.getMessage() for record in caplog.records] == [
-        f"23 of the trainer's tasks were added to dataset {selector.dataset}"
+        f"added 23 of the trainer's tasks to dataset {selector.dataset}"
     ]
 
 
@@ -106,7 +106,7 @@ def test_retired_tasks_of_the_trainer_are_told(pool, caplog):
     selector = pool(IDS)
     selector.client.direct.retire_tasks(selector.dataset, ["t3"])
     selector.register()
-    assert "1 of the trainer's tasks, such as 't3', are not in dataset" in caplog.text
+    assert "1 of the trainer's tasks, such as 't3', could not be added to dataset" in caplog.text
     assert "t3" not in held(selector)
 
 
@@ -117,16 +117,16 @@ def test_a_dataset_of_other_tasks_is_refused(pool):
 
 
 def test_more_others_than_can_be_excluded_are_refused(pool, monkeypatch):
-    monkeypatch.setattr(registration, "MOST_EXCLUDED", 9)
+    monkeypatch.setattr(registration, "MAX_EXCLUDED", 9)
     pool(IDS).register()
-    with pytest.raises(ValueError, match="lacks 10; at most 9"):
+    with pytest.raises(ValueError, match=r"10 tasks that the trainer does not have.* at most 9"):
         pool(IDS[:30]).register()
 
 
 def test_a_service_that_is_away_is_logged_and_training_goes_on(pool, caplog):
     selector = pool(IDS, url=f"http://127.0.0.1:{free_port()}")
     selector.register()
-    assert "cannot be used" in caplog.text
+    assert "is unavailable" in caplog.text
     assert len(selector.next(4).ids) == 4
 
 
@@ -144,4 +144,4 @@ def test_tasks_added_by_others_later_are_replaced_once_and_counted(pool, caplog)
             selector.observe(task, [1, 0])
         selector.step()
     assert 0 < selector.client.health.replaced <= 20, "each of the others at most once"
-    assert len([record for record in caplog.records if "not among the trainer's own ids" in record.message]) == 1
+    assert len([record for record in caplog.records if "are not in the trainer's ids" in record.message]) == 1

@@ -200,7 +200,7 @@ def test_an_outcome_that_cannot_be_true_raises_nothing_and_is_counted(connect, s
     assert bots.report(dataset, [Outcome("t1", (("successes", float("nan")),))]) is None
 
     assert bots.health.refused == 1
-    assert "cannot be written as JSON" in caplog.text
+    assert "can't be encoded as JSON" in caplog.text
     assert journalled(bots, dataset) == []
 
 
@@ -234,7 +234,7 @@ def test_tasks_that_the_trainer_does_not_have_are_replaced(connect, service, dat
     assert set(selection.ids) <= set(mine)
     assert len(set(selection.ids)) == 16
     assert not selection.is_local
-    assert "not among the trainer's own ids" in caplog.text
+    assert "are not in the trainer's ids" in caplog.text
 
 
 def test_more_tasks_than_there_are_is_no_reason_to_stop(connect, service, dataset):
@@ -277,7 +277,7 @@ def test_going_away_and_coming_back_are_told_once_each(connect, serve, caplog):
 
     assert told == [True, False]
     messages = [record.message for record in caplog.records]
-    assert sum("cannot be used" in message for message in messages) == 1
+    assert sum("is unavailable" in message for message in messages) == 1
     assert sum("is back after" in message for message in messages) == 1
 
 

@@ -128,7 +128,7 @@ def test_a_state_of_another_checkpoint_is_said_aloud_and_takes_the_run_nowhere(
     selector.load_state_dict(state, **resumed)
 
     name, now = list(resumed.items())[-1]
-    assert f"{name} {saved[name]!r}, and the trainer resumes from {name} {now!r}" in caplog.text
+    assert f"{name} {saved[name]!r}, but the trainer resumes from {name} {now!r}" in caplog.text
     run = selector.client.direct.run(selector.dataset)
     assert (run.step, run.epoch) == (1, 0)
     strict = Selector(connect(service, on_error="raise"), selector.dataset, ids=IDS)

@@ -124,7 +124,7 @@ def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
 
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [([], "empty"), (["a", "b", "a"], "'a' twice"), (["a", 3], "3, which is no text")],
+    [([], "empty"), (["a", "b", "a"], "'a' twice"), (["a", 3], "3, which is not a str")],
 )
 def test_ids_that_cannot_be_right_are_said_at_once(connect, ids, message):
     with pytest.raises(ValueError, match=message):
@@ -282,7 +282,7 @@ def test_a_checkpoint_made_before_the_service_was_ever_there_changes_nothing(con
 
     selector.load_state_dict(selector.state_dict())
 
-    assert "does not say where the run stood" in caplog.text
+    assert "has no position of the run" in caplog.text
 
 
 def test_a_trainer_that_crashes_again_before_the_service_is_back_goes_to_the_same_place(outage):

@@ -225,7 +225,7 @@ def test_where_the_user_has_no_folder_reports_go_to_the_temporary_one(tmp_path, 
 def test_a_folder_that_was_asked_for_and_cannot_be_used_is_said_at_once(tmp_path):
     (tmp_path / "file").touch()
 
-    with pytest.raises(ValueError, match="pass another spool= or BOTS_SPOOL"):
+    with pytest.raises(ValueError, match="pass another folder with spool= or BOTS_SPOOL"):
         spool_folder(tmp_path / "file")
 
 

@@ -42,7 +42,7 @@ def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_pat
 def test_a_folder_without_any_says_so(tmp_path, capsys):
     assert main(["spool", "--folder", str(tmp_path)]) == 0
 
-    assert "nothing was ever kept" in capsys.readouterr().out
+    assert "holds no reports" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_none_is_said_and_not_made(tmp_path, capsys):
@@ -59,4 +59,4 @@ def test_a_folder_of_the_environment_that_cannot_be_used_says_so(tmp_path, capsy
     monkeypatch.setenv("BOTS_SPOOL", str(tmp_path / "file"))
 
     assert main(["spool"]) == 2
-    assert "cannot be kept" in capsys.readouterr().err
+    assert "can't write reports" in capsys.readouterr().err

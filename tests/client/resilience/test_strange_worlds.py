@@ -50,7 +50,7 @@ def test_a_spool_that_cannot_be_opened_stops_no_checkpoint(connect, service, dat
 
     assert state["saved"]["step"] == 1
     assert bots.direct.run(dataset).step == 1
-    assert "cannot be read" in bots.health.last_error
+    assert "can't read" in bots.health.last_error
 
 
 def test_a_forked_process_neither_reports_what_its_parent_observed_nor_waits_for_its_locks(connect, service, dataset):
