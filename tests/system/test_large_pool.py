@@ -47,7 +47,8 @@ def test_a_million_tasks_load_select_and_report_below_one_and_a_half_gibibytes(t
         receipt = client.report("large", [Outcome.counts(task, successes=8, trials=16) for task in selection.ids])
         most = most_bytes(service)
 
-    assert (dataset.tasks, dataset.profiles) == (TASKS, 17 * 18 // 2)
+    assert (dataset.tasks, dataset.profiles) == (TASKS, 2 * 17 * 18 // 2)
+    assert dataset.offset_tags == ("even", "late")  # the same tasks are odd
     assert dataset.tags == {"even": TASKS // 2, "odd": TASKS // 2, "late": TASKS // 2}
     assert all(int(task.removeprefix("task-")) % 2 == 0 for task in selection.ids)
     assert receipt.reported == len(set(selection.ids)) == 512
