@@ -37,6 +37,16 @@ async def test_a_dataset_says_which_tags_tell_its_profiles_apart(http):
     assert many["profiles"] == len(set(zip(known, (task["tags"][0] for task in tasks(90)), strict=True)))
 
 
+async def test_a_tracker_estimates_an_offset_of_each_offset_tag(http):
+    described = await make_dataset(http, 90)
+    await http.put("/datasets/guru/runs/tracked", json={"belief": "tracker"})
+    await report(http, *(solved(number, 16 if number % 3 else 0) for number in range(12)), run="tracked")
+    estimates = (await http.get("/datasets/guru/runs/tracked")).json()["estimates"]
+    offsets = {name: value for name, value in estimates.items() if name.startswith("tag_offset_")}
+    assert list(offsets) == [f"tag_offset_{tag}" for tag in described["offset_tags"]]
+    assert offsets["tag_offset_math"] > 0 > offsets["tag_offset_code"]  # math was solved, code was not
+
+
 async def test_a_dataset_without_references_needs_only_ids(http):
     answer = await http.put("/datasets/plain", json={"tasks": [{"id": "a"}, {"id": "b"}]})
     assert answer.status_code == 201
