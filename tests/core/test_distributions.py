@@ -61,6 +61,14 @@ def test_both_kinds_stay_within_what_is_possible(alpha, other, location, varianc
         assert (one.effective(0.5) == 0).all()
 
 
+@pytest.mark.parametrize("size", [3, 7, 1001, 16_385])
+def test_equal_distributions_say_the_same_wherever_they_stand(size):
+    normals = LogitNormals(np.full(size, 0.7), np.full(size, 1.3))
+    for one in (betas([4.5] * size, [1.5] * size), normals):
+        for values in (one.mean, one.effective(16.0), one.rollout_variance, *one.interval()):
+            assert len(set(values.tolist())) == 1
+
+
 def test_only_betas_have_parameters():
     assert betas([2.0], [3.0]).as_beta() == (2.0, 3.0)
     normals: Distributions = LogitNormals(np.zeros(1), np.ones(1))
