@@ -2,7 +2,7 @@
 
 import json
 
-from bots_client import Version
+from bots_client import Task, Version
 from bots_service import __version__
 from bots_service.cli.doctor import version_findings
 from tests.cli.running import CommandLine
@@ -69,14 +69,13 @@ def test_a_service_that_wants_a_key_is_a_warning(tmp_path):
     assert by_subject(with_key)["service"]["grade"] == "ok"
 
 
-def test_a_run_whose_choice_brings_little_is_a_warning(bots):
-    bots.folder.joinpath("bare.jsonl").write_text("".join(f'{{"id": "t{number}"}}\n' for number in range(40)))
-    bots.ok("datasets", "import", "bare.jsonl", "--name", "bare", "--id", "id")
+def test_a_run_whose_choice_brings_little_is_a_warning(bots, client):
+    client.create_dataset("bare", [Task(f"t{number}") for number in range(40)])
     found = by_subject(bots("doctor", "--json").json)["run bare/default"]
     assert found["grade"] == "warning"
     assert f"fewer than {40 // 10} tasks a step" in found["said"]
     assert f"fewer than {40 // 10} tasks a step" in bots.ok("runs", "show", "bare")
-    bots.ok("datasets", "delete", "bare", "--yes")
+    client.delete_dataset("bare")
 
 
 def test_a_service_of_another_version_is_told():

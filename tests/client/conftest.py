@@ -4,6 +4,7 @@ import pytest
 
 from tests.client.callers import AsyncCaller, SyncCaller, Waits
 from tests.client.scripted_server import ScriptedServer
+from tests.serving import running_service
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,13 @@ def open_until_the_end():
 def serve(open_until_the_end):
     """Start a server that plays some acts."""
     return lambda *acts, **more: open_until_the_end.enter_context(ScriptedServer(*acts, **more))
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory):
+    """A live service for all tests; each takes a dataset of its own."""
+    with running_service(tmp_path_factory.mktemp("service")) as service:
+        yield service
 
 
 @pytest.fixture

@@ -15,15 +15,13 @@ import pytest
 from bots_client import Client, ResilientClient, Selector, Task
 from bots_client.integrations import rewards
 from bots_client.integrations.rewards import flush, observe_groups, reports_groups, reports_rollouts
-from tests.serving import running_service
 
 IDS = [f"task-{number}" for number in range(8)]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with running_service(tmp_path_factory.mktemp("service")) as service:
-        yield service.url
+@pytest.fixture
+def url(service):
+    return service.url
 
 
 @pytest.fixture

@@ -4,20 +4,12 @@ import pytest
 
 from bots_client import ResilientClient, Task
 from tests.client.resilience.worlds import IDS
-from tests.serving import running_service
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    """A live service for all tests of a file; each takes a dataset of its own."""
-    with running_service(tmp_path_factory.mktemp("service")) as service:
-        yield service
 
 
 @pytest.fixture
 def dataset(service, request):
     """A dataset of 40 tasks on the live service."""
-    name = re.sub(r"\W", "-", request.node.name)[-100:].lstrip("-_")
+    name = re.sub(r"\W", "-", f"{request.path.stem}-{request.node.name}")[-100:].lstrip("-_")
     with ResilientClient(service.url).direct as bots:
         bots.create_dataset(name, [Task(task) for task in IDS])
     return name

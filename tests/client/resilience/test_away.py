@@ -79,7 +79,7 @@ def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, 
     own_service.process.send_signal(signal.SIGSTOP if hangs else signal.SIGKILL)
     first, *others = trained(selector, SOON_S, until=lambda: bots.health.local_selects)
     assert not hangs or first > 2  # it costs a deadline; a refused connection, random waits that may end sooner
-    others += trained(selector, 5)  # a look at a service that hangs takes 4 s
+    others += trained(selector, 5 if hangs else 1)  # a look at a service that hangs takes 4 s; at none, no time
     assert not OF_THE_LAST_STEP & selector.metrics().keys()
     if hangs:
         own_service.process.send_signal(signal.SIGCONT)
@@ -125,7 +125,7 @@ def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
     gc.collect()
 
     wait_until(lambda: set(watchers()) <= before)
-    assert gone() is None
+    wait_until(lambda: gone() is None)  # a call that was given up may still end
     assert closed.select("guru", 2, ids=IDS).is_local
     assert set(watchers()) <= before
 
