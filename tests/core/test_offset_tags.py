@@ -11,7 +11,7 @@ from bots_service.core.pool import Pool
 from tests.core.pools import tasks
 
 TASKS = 24
-FEWEST, MOST, PROFILES = 3, 4, 8  # instead of 30, 16 and 4096
+FEWEST, MOST, PROFILES = 3, 4, 8  # instead of 30, 16 and 2048
 names = st.integers(0, 9).map(lambda number: f"tag-{number}")
 
 
@@ -61,8 +61,8 @@ def test_sixteen_tags_are_chosen_at_most():
     assert choose_offset_tags(of_tag, np.zeros(60, np.int32)) == tuple(f"{tag:02}" for tag in range(16))
 
 
-@pytest.mark.parametrize(("profiles", "chosen"), [(2048, 1), (2049, 1), (4096, 1), (1024, 2), (1025, 1)])
-def test_tags_may_double_the_profiles_or_make_4096_of_them(profiles, chosen):
+@pytest.mark.parametrize(("profiles", "chosen"), [(1024, 1), (1025, 1), (2048, 1), (512, 2), (513, 1)])
+def test_tags_may_double_the_profiles_or_make_2048_of_them(profiles, chosen):
     # Each profile has a task of each of the four kinds, so that each of two tags doubles the profiles.
     profile_of = np.repeat(np.arange(profiles, dtype=np.int32), 4)
     kind = np.arange(len(profile_of)) % 4

@@ -8,7 +8,7 @@ from bots_service.core.arrays import Counts, Tasks
 
 MOST_OFFSET_TAGS = 16  # each makes the tracker's state and its fold larger
 FEWEST_TASKS = 30  # that carry the tag: fewer hardly tell an offset from how tasks differ anyway
-MOST_PROFILES = 4096  # a selection looks at each; or twice as many as without tags, where those are more
+MOST_PROFILES = 2048  # a selection looks at each; or twice as many as without tags, where those are more
 
 
 def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[str, ...]:
