@@ -1,1 +1,1 @@
-"""What the use cases need from the outside world, in the domain's words."""
+"""The ports: protocols of the stores that use cases need, and the values that they exchange."""

@@ -1,4 +1,4 @@
-"""Whole datasets and runs on their way out of a database, and into another."""
+"""Export of datasets and runs from a database, and import into another."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
@@ -10,7 +10,7 @@ from bots_service.core.entries import Entry
 from bots_service.core.receipt import BINS, Receipt
 from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
 
-# What another database can't hold must be refused before it gets there.
+# A value that another database can't store is refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Small = Annotated[int, Meta(ge=0, lt=2**31)]
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since 1970, UTC
@@ -22,7 +22,7 @@ Uid = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
 class SavedParent(Struct, frozen=True):
-    """Where a forked run came from; the names are those of `Parent`."""
+    """The parent of a forked run; the fields are those of `Parent`."""
 
     run: Name
     step: Small
@@ -30,7 +30,7 @@ class SavedParent(Struct, frozen=True):
 
 
 class SavedRun(Struct, frozen=True):
-    """A run as SQL knows it; the names are those of `RunRow`.
+    """A run as stored in SQL; the fields are those of `RunRow`.
 
     pruned: entries up to this seq were pruned; 0: the journal is whole.
     """
@@ -46,7 +46,7 @@ class SavedRun(Struct, frozen=True):
 
 
 class SavedEntry(Struct, frozen=True, array_like=True):
-    """A journal entry as SQL knows it. body: the text that storage wrote; key, fingerprint: of its report."""
+    """A journal entry as stored in SQL. body: the stored text; key, fingerprint: of its report."""
 
     seq: Count
     epoch: Small
@@ -87,7 +87,7 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A dataset and its runs, all as of one moment.
+    """A consistent view of a dataset and its runs.
 
     retired: sorted tasks.
     runs: each with its row, for the other ports.
@@ -100,7 +100,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import made. runs: the new ones; replaced: an empty run that stood in the place of one."""
+    """The result of an import. runs: the new runs; replaced: an empty run that was replaced."""
 
     dataset: DatasetRow
     runs: list[RunRow]
@@ -108,27 +108,27 @@ class Imported:
 
 
 class Exports(Protocol):
-    """Reads what a backup holds. Every method may raise StorageUnavailableError."""
+    """Reads the content of a backup. Every method may raise StorageUnavailableError."""
 
     async def cut(self, dataset: str) -> Cut:
-        """Return the dataset and its runs as of one moment.
+        """Return a consistent view of the dataset and its runs.
 
         Raises:
-            UnknownDatasetError: there is none of that name.
+            UnknownDatasetError: it does not exist.
         """
         ...
 
     async def entries(self, run: RunRow, seq: int, up_to: int) -> list[SavedEntry]:
-        """Return some entries behind `seq` in order, none beyond `up_to`; as many as fit into a few megabytes."""
+        """Return the next entries after `seq` in order, up to `up_to`; as many as fit into a few megabytes."""
         ...
 
     async def receipts(self, run: RunRow, seq: int, up_to: int) -> list[SavedReceipt]:
-        """Return some receipts behind `seq` in order, none beyond `up_to`."""
+        """Return the next receipts after `seq` in order, up to `up_to`."""
         ...
 
 
 class Imports(Protocol):
-    """Puts what a backup holds on a stage of `Datasets`, where nobody sees it, and makes it visible at once.
+    """Writes the content of a backup to a stage of `Datasets`, where it is invisible, and publishes it atomically.
 
     Every method may raise StorageUnavailableError, and BusyError: the stage is gone.
     """
@@ -138,27 +138,27 @@ class Imports(Protocol):
         ...
 
     async def add_run(self, stage: int, run: SavedRun) -> int:
-        """Put a run on the stage and return its number."""
+        """Add a run to the stage and return its id."""
         ...
 
     async def add_entries(self, run_id: int, rows: list[SavedEntry]) -> list[Entry]:
-        """Put the next entries into a staged run's journal, and return them as they will be read.
+        """Append entries to a staged run's journal, and return them as they will be read.
 
         Raises:
-            DamagedStateError: one of them can't be read.
+            DamagedStateError: an entry can't be read.
         """
         ...
 
     async def add_receipts(self, run_id: int, rows: list[SavedReceipt]) -> list[Receipt]:
-        """Put receipts into a staged run's history, and return them as they will be read."""
+        """Add receipts to a staged run's history, and return them as they will be read."""
         ...
 
     async def add_snapshot(self, run_id: int, row: SnapshotRow, blob: bytes) -> None:
-        """Put a stored state to a staged run."""
+        """Add a snapshot to a staged run."""
         ...
 
     async def taken(self, uids: list[str]) -> set[str]:
-        """Return those of the uids that a run has."""
+        """Return the uids that runs in the database already have."""
         ...
 
     async def finish_dataset(
@@ -175,7 +175,7 @@ class Imports(Protocol):
             name: the dataset's.
             stage: its number.
             saved: facts, version, and when it was created.
-            uids: of the staged runs, by number. One that another run has already is made anew.
+            uids: of the staged runs, by number. A uid that another run has is replaced by a new one.
             idempotency_key: keeps the result.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Datasets and runs: what exists."""
+"""The catalog of datasets and runs."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol, TypeVar
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class Datasets(Protocol):
-    """Where datasets are kept. Every method may raise StorageUnavailableError.
+    """The store of datasets. Every method may raise StorageUnavailableError.
 
     A write under an idempotency key keeps what it returns as the key's first answer, in its own transaction; here, and
     in the other ports. It raises KeyReusedError where the key came with another request before, and BusyError where the
@@ -40,15 +40,15 @@ class Datasets(Protocol):
         ...
 
     async def after(self, name: str, limit: int) -> list[DatasetRow]:
-        """Return up to `limit` datasets by name, beginning behind `name` ("" for the first)."""
+        """Return up to `limit` datasets in order of name, after `name` ("": from the first)."""
         ...
 
     async def stage(self) -> int:
-        """Open a place for blocks that belong to no dataset yet, and return its number."""
+        """Create a stage for blocks that belong to no dataset yet, and return its id."""
         ...
 
     async def add_block(self, stage: int, block: TaskBlock) -> None:
-        """Put the next block on the stage.
+        """Add the next block to the stage.
 
         Raises:
             LimitReachedError: the stage would have more tasks than a dataset may have.
@@ -56,7 +56,7 @@ class Datasets(Protocol):
         ...
 
     async def drop_stage(self, stage: int) -> None:
-        """Drop the stage and its blocks; one that is gone already is fine."""
+        """Delete the stage and its blocks, if it exists."""
         ...
 
     async def create(
@@ -124,7 +124,7 @@ class Datasets(Protocol):
 
 
 class Runs(Protocol):
-    """Where runs are kept. Every method may raise StorageUnavailableError."""
+    """The store of runs. Every method may raise StorageUnavailableError."""
 
     async def get(self, dataset_id: int, name: str) -> RunRow:
         """Return the run of that name.
@@ -135,7 +135,7 @@ class Runs(Protocol):
         ...
 
     async def after(self, dataset_id: int, name: str, limit: int) -> list[RunRow]:
-        """Return up to `limit` runs by name, beginning behind `name` ("" for the first)."""
+        """Return up to `limit` runs in order of name, after `name` ("": from the first)."""
         ...
 
     async def put(

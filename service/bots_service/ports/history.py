@@ -1,4 +1,4 @@
-"""What SQL keeps of a run in addition to its journal: outlooks, sizes, and what is old enough to be deleted."""
+"""Data of a run in SQL other than its journal: outlooks, sizes, and retention."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,11 +9,11 @@ from bots_service.ports.records import RunRow
 
 @dataclass(frozen=True, slots=True)
 class StoredOutlook:
-    """What was expected when the service looked after entry `seq`, in step `step`.
+    """An estimate for the whole pool, made after entry `seq`, in step `step`.
 
-    uniform_effective_task_ratio: the effective task ratio that uniform choice could expect;
+    uniform_effective_task_ratio: estimate for uniform sampling;
     distribution: shares of the tasks by expected success probability, in equal bins, to 7 digits;
-    created_at: when it looked, in seconds since 1970, UTC.
+    created_at: when it was made, in seconds since 1970, UTC.
     """
 
     seq: int
@@ -24,21 +24,21 @@ class StoredOutlook:
 
 
 class Outlooks(Protocol):
-    """Outlooks of runs. An observation, not the truth. Every method may raise StorageUnavailableError."""
+    """Outlooks of runs: estimates that nothing depends on. Every method may raise StorageUnavailableError."""
 
     async def keep(self, run: RunRow, seq: int, step: int, outlook: Outlook) -> None:
-        """Keep what is expected after entry `seq`; where something is kept for it, that stays.
+        """Store the estimate made after entry `seq`, unless one is stored.
 
         Raises:
-            UnknownRunError: the run is gone.
+            UnknownRunError: the run was deleted.
         """
         ...
 
     async def read(self, run: RunRow, up_to: int, most: int) -> list[StoredOutlook]:
-        """Return the outlooks of the present history up to entry `up_to`, in order: for each step the first.
+        """Return the outlooks of the current history up to entry `up_to`, in order: the first one of each step.
 
-        Where they are more than `most`, evenly spaced ones, with the first and the last; the last alone if one is
-        wanted. A run that is gone has none.
+        If there are more than `most`, return evenly spaced ones, including the first and the last; only the last if
+        `most` is 1. A deleted run has none.
         """
         ...
 
@@ -48,7 +48,7 @@ class RunSizes:
     """A run's sizes in SQL. Times are seconds since 1970, UTC; None if there is nothing.
 
     entries: of the journal, from where it begins;
-    about_bytes: an estimate of their bodies' sizes, by the newest of them;
+    about_bytes: estimated size of their bodies, from the newest ones;
     oldest_entry_at: when the first of them was appended;
     snapshots, snapshot_bytes, last_snapshot_at: of the stored states.
     """
@@ -65,22 +65,21 @@ class Sizes(Protocol):
     """Sizes of runs."""
 
     async def measure(self, run: RunRow) -> RunSizes:
-        """Return the run's sizes, in a few milliseconds however long it is.
+        """Return the run's sizes; takes a few milliseconds for any length of its journal.
 
         Raises:
             StorageUnavailableError: the database did not answer.
-            UnknownRunError: the run is gone.
+            UnknownRunError: the run was deleted.
         """
         ...
 
 
 class Retention(Protocol):
-    """Deletes what is old, a little at a time, so that nobody waits long for it.
+    """Deletes old data in small batches, so that other writes never wait long.
 
-    To truncate a run's journal is to let it begin after a snapshot: `truncation_points` finds where, `truncate` moves
-    the beginning in one short transaction, `delete_entries` then deletes what lies before it. `retention.py` says how
-    old is old. Every method may raise StorageUnavailableError, and those that write BusyError: another replica is
-    deleting.
+    A truncated journal begins after a snapshot: `truncation_points` finds candidates, `truncate` moves the beginning in
+    one short transaction, and `delete_entries` deletes the entries before it. `retention.py` defines the ages. Every
+    method may raise StorageUnavailableError, and those that write BusyError: another replica is deleting.
     """
 
     async def truncation_points(self, run: RunRow, before: float) -> list[int]:
@@ -97,21 +96,21 @@ class Retention(Protocol):
         ...
 
     async def truncate(self, run: RunRow, seq: int) -> bool:
-        """Let the journal begin after the snapshot at `seq`; return whether that was possible.
+        """Truncate the journal up to the snapshot at `seq`; return whether that was possible.
 
-        It is not if the run or the snapshot is gone, an entry has no receipt, or a later rewind goes further back. The
-        snapshot is not thinned away any more.
+        It is impossible if the run or the snapshot was deleted, an entry has no receipt, or a later rewind goes back
+        before `seq`. The snapshot is then exempt from thinning.
         """
         ...
 
     async def delete_entries(self, run: RunRow) -> int:
-        """Delete some entries before the beginning of the journal and return how many; rewinds stay."""
+        """Delete a batch of entries before the beginning of the journal, except rewinds; return how many."""
         ...
 
     async def delete_answers(self, before: float) -> int:
-        """Delete some answers that were kept before then and return how many."""
+        """Delete a batch of answers that were stored before then; return how many."""
         ...
 
     async def delete_stages(self, before: float) -> int:
-        """Delete some of the rows of stages that were begun before then and return how many rows."""
+        """Delete a batch of rows of stages that were created before then; return how many."""
         ...

@@ -20,18 +20,18 @@ wrote there, and no change of the run's dataset was announced. It is opaque to c
 So a state that was folded before the store lost something never lands after it. `NO_TOKEN` says that no such period
 exists: the store can't be asked, or other processes publish elsewhere.
 
-In Redis a token is `outages:generation`. A **generation** is a random id in the run's header, beside the run_id of the
+In Redis a token is `outages:generation`. A **generation** is a random id in the run's header, next to the run_id of the
 Redis server that wrote it. A new one begins when
 
 - a script finds no header, or one that another server process wrote (Redis was wiped, evicted the key, restarted, or a
   replica was promoted): the state is dropped, revision and ordinals begin at random, and leases count as lost;
-- the dataset changes or somebody published without Redis (`invalidate`): state, leases and ordinals stay;
+- the dataset changes or a replica published without Redis (`invalidate`): state, leases and ordinals stay;
 - the state is deleted or its bytes are damaged: the state is dropped, the leases stay.
 
-`outages` counts how often this process found Redis away, so no token from before an outage holds after it.
+`outages` counts how often this process found Redis away, so that a token from before an outage is invalid after it.
 
-A process trusts a generation once it has published in it itself, for then it has read SQL since the generation began.
-Until then `newest` returns no state, whatever others published.
+A process trusts a generation once it has published in it, because it has then read SQL since the generation began.
+Until then `newest` returns no state, even if others published one.
 
 # Leases
 
@@ -41,18 +41,18 @@ each change of them, and the `ordinal` of this selection among those from the sa
 
 - `acquire` finds another state or token: `stale`. Ask for the newest state.
 - It finds another revision or ordinal: a conflict. It reserves an ordinal for this process and refuses the draw once.
-  The next draw has that ordinal for itself, and is refused only if it shares a task with a lease that it didn't know.
+  The next draw uses that ordinal alone, and is refused only if it shares a task with a lease that it didn't know.
 - It finds a selection under the same idempotency key: `previous`.
 
-`prepare` may answer from this process's memory: what is wrong there, `acquire` refuses. After leases were lost, tickets
-say `degraded` until the longest of them would have ended (`lease_seconds`), for others may work on the same tasks.
+`prepare` may answer from this process's memory; `acquire` refuses outdated tickets. After leases were lost, tickets
+say `degraded` until the longest of them would have ended (`lease_seconds`), because others may work on the same tasks.
 
 # When Redis is away
 
 A script that fails twice makes Redis count as away for this process. It is not asked again until a probe succeeds.
 Meanwhile states and leases live in this process's memory: `publish` returns LOCAL, tickets are `local` and `degraded`.
-What others must hear runs once Redis is back, before anything else does: `register`, `invalidate`, `delete`, `clear`,
-`release`, and an `invalidate` for each run of which a state was published locally. Local leases stay in this process's
+Changes that others must see run once Redis is back, before anything else: `register`, `invalidate`, `delete`, `clear`,
+`release`, and an `invalidate` for each run with a state that was published locally. Local leases stay in this process's
 memory until they end.
 
 # Transitions
@@ -115,10 +115,10 @@ NO_TOKEN = ""  # the store could not be asked; nothing can be published with it
 
 @dataclass(frozen=True, slots=True)
 class PublishedState:
-    """What the hot store has of a run.
+    """The hot store's state of a run.
 
     state: the newest state; None if there is none that can be trusted.
-    token: goes back to the store with the next state; NO_TOKEN if the store can't be asked.
+    token: to publish the next state with; NO_TOKEN if the store can't be asked.
     """
 
     state: RunState | None
@@ -127,9 +127,9 @@ class PublishedState:
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """A run's state that a process goes on from.
+    """The state of a run that a process works with.
 
-    token: it was published with; NO_TOKEN if other replicas can't see the state, or it may not be the newest.
+    token: with which it was published; NO_TOKEN if other replicas can't see the state, or it may not be the newest.
     """
 
     state: RunState
@@ -143,14 +143,14 @@ class KnownState:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTicket:
-    """What a selection is drawn from.
+    """The basis of a selection's draw.
 
     ordinal: number of this selection among those from the same state; no other selection has the same.
     leased: sorted tasks in flight.
     revision: of the run's leases; it grows with each change of them.
     token: of the state.
-    local: the store is away; the tasks are leased in this process's memory, and other replicas won't know.
-    degraded: others may work on the same tasks, because the ticket is local or leases were lost lately.
+    local: the store is away; the tasks are leased in this process's memory, invisible to other replicas.
+    degraded: others may work on the same tasks, because the ticket is local or leases were lost recently.
     previous: the request's fingerprint and the selection that was made under the same key before.
     """
 
@@ -177,11 +177,11 @@ class LeaseTtls:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """What became of a selection.
+    """The result of leasing a selection.
 
-    selection: the one that is leased now; None if none is: prepare and draw again.
+    selection: the leased selection; None: prepare and draw again.
     previous: the request's fingerprint and the selection that was made under the same key in the meantime.
-    stale: a newer state was published, the dataset changed, or the store lost something: ask for the newest state.
+    stale: a newer state was published, the dataset changed, or the store lost data: get the newest state.
     """
 
     selection: Selection | None = None
@@ -197,10 +197,10 @@ class PublishResult(Enum):
     LOCAL = "local"
     """Only this process: the shared store is away."""
     SUPERSEDED = "superseded"
-    """Nobody, but no replica goes on from an older state: since the token was issued the store lost something, or the
-    dataset changed, so each reads SQL first and finds there whatever was committed before the token was issued."""
+    """Nobody, but no replica uses an older state: since the token was issued, the store lost data or the dataset
+    changed, so each reads SQL first and finds all entries that were committed before the token was issued."""
     OUTDATED = "outdated"
-    """Nobody: since the token was issued this process lost sight of the store. Ask for the newest state again."""
+    """Nobody: since the token was issued, this process lost the connection. Get the newest state again."""
 
 
 class States(Protocol):
@@ -211,11 +211,11 @@ class States(Protocol):
         ...
 
     async def register(self, run: RunRow) -> None:
-        """Tell the store that the run is new; otherwise it would count the leases of a run it doesn't know as lost."""
+        """Register a new run; the store treats the leases of an unknown run as lost."""
         ...
 
     async def newest(self, run: RunRow) -> PublishedState:
-        """Return the newest published state and the token to go on with.
+        """Return the newest published state and the token for the next publication.
 
         Without a state, the caller must read the run's head in SQL after this returns: it says what the newest state
         is, and what the dataset's version is.
@@ -233,11 +233,11 @@ class States(Protocol):
         ...
 
     async def invalidate(self, run: RunRow) -> None:
-        """End the run's tokens, because its dataset changed: every process reads SQL before it goes on."""
+        """Invalidate the run's tokens, because its dataset changed: every process reads SQL next."""
         ...
 
     async def delete(self, run: RunRow) -> None:
-        """Delete the run's state, here and everywhere, because the run is gone."""
+        """Delete the run's state in this process and in the store, because the run was deleted."""
         ...
 
 
@@ -299,5 +299,5 @@ class Leases(Protocol):
         ...
 
     async def clear(self, run: RunRow) -> None:
-        """End all leases of the run, and forget its selections by key."""
+        """End all leases of the run, and delete its selections by key."""
         ...

@@ -19,17 +19,17 @@ from bots_service.ports.records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEntry:
-    """What is known of an entry, in a few words: what it holds may be large.
+    """A summary of an entry, whose full content may be large.
 
-    seq, epoch: as the entry has them.
-    kind: as the journal calls it.
-    step: how many steps had closed after it, in the history as it then was; None where its receipt was not kept yet.
-    closed: whether it closed a step, None as above.
-    is_hidden: whether a later rewind took it out of the present history.
+    seq, epoch: of the entry.
+    kind: of the entry, as stored in the journal.
+    step: number of closed steps after it, in the history at that time; None if its receipt is not stored yet.
+    closed: whether it closed a step; None as above.
+    is_hidden: whether a later rewind undid it.
     created_at: when it was appended (seconds since 1970, UTC).
-    tasks, rollouts: how many a report tells of; effective: how many of the tasks have a gradient.
-    to_step: the step that a rewind went back to.
-    changed: what a change of settings changed, names and values.
+    tasks, rollouts: numbers in a report; effective: number of its tasks whose group gives a gradient.
+    to_step: target of a rewind.
+    changed: names and values of changed settings.
     """
 
     seq: int
@@ -56,7 +56,7 @@ class Journal(Protocol):
         raises the run's epoch. Callers that wait at the same time share one transaction.
 
         Raises:
-            UnknownRunError: the run is gone.
+            UnknownRunError: the run was deleted.
             StaleEpochError: the new entry's epoch is not the run's.
             KeyReusedError: the key is known with another fingerprint.
         """
@@ -75,78 +75,78 @@ class Journal(Protocol):
         ...
 
     async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
-        """Return what is known of entries before `seq` (None: all), hidden ones too, newest first; unless pruned."""
+        """Return summaries of the entries before `seq` (None: of all), newest first, including hidden ones."""
         ...
 
     async def head(self, run: RunRow) -> Head:
-        """Return where the run stands.
+        """Return the run's head.
 
         Raises:
-            UnknownRunError: the run is gone.
+            UnknownRunError: the run was deleted.
         """
         ...
 
     async def begins(self, run: RunRow) -> int:
-        """Return the seq behind which the journal begins: earlier entries were pruned. 0 where it is whole."""
+        """Return the last pruned seq; the journal begins after it. 0 if nothing was pruned."""
         ...
 
     async def heads(self, run_ids: list[int]) -> dict[int, Head]:
-        """Return where these runs stand, by id; those that are gone are left out."""
+        """Return the heads of these runs by id, without deleted runs."""
         ...
 
     async def keep_receipts(self, run: RunRow, receipts: list[Receipt]) -> None:
-        """Keep what folding did. The same receipt again changes nothing: it follows from the journal."""
+        """Store receipts. Storing one again changes nothing, because it follows from the journal."""
         ...
 
     async def receipt(self, run: RunRow, seq: int) -> Receipt | None:
-        """Return what folding entry `seq` did, None if that was not kept yet."""
+        """Return the receipt of entry `seq`; None if it is not stored yet."""
         ...
 
     async def first_without_receipt(self, run: RunRow, up_to: int) -> int | None:
-        """Return the first seq, up to `up_to`, of which no receipt was kept; None if all were."""
+        """Return the first seq up to `up_to` without a stored receipt; None if all have one."""
         ...
 
     async def closing(self, run: RunRow, step: int) -> int | None:
-        """Return the seq of the entry that closed `step` in the run's present history, None if no entry did.
+        """Return the seq of the entry that closed `step` in the run's current history; None if there is none.
 
-        Looks backwards: a rewind hides what stood between its target and itself. Step 0 is seq 0 of a run that was
-        not forked; a forked run begins with its parent's step, at seq 1.
+        Searches backwards, because a rewind hides the entries between its target and itself. Step 0 is seq 0 of a run
+        that is not a fork; a fork begins with its parent's step, at seq 1.
         """
         ...
 
     async def history(self, run: RunRow, after_step: int, limit: int) -> list[StoredReceipt]:
-        """Return closed steps of the present history in order, beginning behind `after_step`."""
+        """Return closed steps of the current history in order, after `after_step`."""
         ...
 
     async def curve(self, run: RunRow, up_to: int, width: int) -> list[CurvePoint]:
-        """Return the closed steps of the present history up to entry `up_to`, in order, some of them a point.
+        """Return the closed steps of the current history up to entry `up_to`, aggregated to points, in order.
 
-        Beginning with the run's first step, each point holds `width` of them, but for the last one.
+        Each point has `width` steps, counted from the run's first step; the last point may have fewer.
         """
         ...
 
 
 class Snapshots(Protocol):
-    """Stored states of runs: a shorter way to a state than the whole journal. May raise StorageUnavailableError."""
+    """Stored states of runs, so that a replay need not read the whole journal. May raise StorageUnavailableError."""
 
     async def save(
         self, run: RunRow, row: SnapshotRow, blob: bytes, idempotency_key: IdempotencyKey | None = None
     ) -> SnapshotRow:
-        """Store a state's bytes; one that is there for this seq stays, and becomes wanted if this one is.
+        """Store a state's bytes. An existing snapshot of this seq is kept, and becomes wanted if this one is.
 
         Raises:
-            UnknownRunError: the run is gone.
+            UnknownRunError: the run was deleted.
         """
         ...
 
     async def newest(self, run: RunRow, up_to: int) -> tuple[SnapshotRow, bytes] | None:
-        """Return the snapshot with the greatest seq that is not beyond `up_to`."""
+        """Return the newest snapshot with a seq of at most `up_to`; None if there is none."""
         ...
 
     async def after(self, run: RunRow, seq: int, limit: int) -> list[SnapshotRow]:
-        """Return snapshots in order of seq, beginning behind `seq`."""
+        """Return snapshots in order of seq, after `seq`."""
         ...
 
     async def drop(self, run: RunRow, seqs: list[int]) -> None:
-        """Drop some snapshots; the journal still leads to their states."""
+        """Delete snapshots; their states can still be replayed from the journal."""
         ...

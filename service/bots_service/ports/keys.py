@@ -1,4 +1,4 @@
-"""API keys: who may do what to which datasets, and how often."""
+"""API keys: scopes, datasets and rate limits."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +21,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often a key may call. burst: calls at once, after a rest."""
+    """A rate limit: a token bucket of `burst` requests, refilled at `per_second`."""
 
     per_second: float
     burst: int
@@ -29,11 +29,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """A key as SQL knows it. Times are seconds since 1970, UTC.
+    """A key as stored in SQL. Times are seconds since 1970, UTC.
 
-    id: public; stands in the key.
-    digest: sha256 of the key. It is long and random, so a slow hash would protect nothing more.
-    datasets: patterns of names; `*` stands for any characters, `?` for one.
+    id: public part of the key.
+    digest: sha256 of the key. A slow hash would not be safer, because the key is long and random.
+    datasets: patterns of names; `*` matches any characters, `?` one.
     """
 
     id: str
@@ -49,26 +49,26 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class KeysInUse:
-    """Keys that were not revoked. exist: whether there ever was a key, revoked or not."""
+    """The keys that are not revoked. exist: whether there ever was a key, revoked or not."""
 
     exist: bool
     rows: tuple[KeyRow, ...]
 
 
 def reaches(patterns: tuple[str, ...], dataset: str) -> bool:
-    """Say whether one of the patterns fits a dataset's name."""
+    """Return whether one of the patterns matches a dataset's name."""
     return any(fnmatchcase(dataset, pattern) for pattern in patterns)
 
 
 class Keys(Protocol):
-    """Where keys are kept. Every method may raise StorageUnavailableError."""
+    """The store of keys. Every method may raise StorageUnavailableError."""
 
     async def in_use(self) -> KeysInUse:
-        """Return all keys that were not revoked."""
+        """Return all keys that are not revoked."""
         ...
 
     async def after(self, key_id: str, limit: int) -> list[KeyRow]:
-        """Return up to `limit` keys by id, revoked ones too, beginning behind `key_id` ("" for the first)."""
+        """Return up to `limit` keys in order of id, including revoked ones, after `key_id` ("": from the first)."""
         ...
 
     async def add(self, row: KeyRow, *, first: bool, idempotency_key: IdempotencyKey | None = None) -> KeyRow:
@@ -76,17 +76,17 @@ class Keys(Protocol):
 
         Args:
             row: the key.
-            first: only if there never was one.
+            first: add it only if there never was a key.
             idempotency_key: keeps the result.
 
         Raises:
             UnauthenticatedError: `first`, and there is one by now.
-            LimitReachedError: no more are kept in use.
+            LimitReachedError: there are too many keys that are not revoked.
         """
         ...
 
     async def revoke(self, key_id: str, idempotency_key: IdempotencyKey | None = None) -> None:
-        """Revoke a key; one that is revoked already stays so.
+        """Revoke a key, unless it is already revoked.
 
         Raises:
             UnknownApiKeyError: there never was one of this id.
@@ -95,12 +95,12 @@ class Keys(Protocol):
 
 
 class RateLimits(Protocol):
-    """Counts calls. Never raises: where a shared store is away, each process counts for itself."""
+    """Counts calls. Never raises: without the shared store, each process counts its own."""
 
     async def hit(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key, unless it comes too early.
+        """Count one call of a key, unless the key is over its limit.
 
         Returns:
-            0 if it was counted, else in how many seconds it would be.
+            0 if the call was counted; otherwise the seconds until one would be.
         """
         ...

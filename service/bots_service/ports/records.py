@@ -1,4 +1,4 @@
-"""The small values that cross the ports."""
+"""The values that the ports exchange."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class TaskBlock:
-    """Some consecutive tasks of a dataset.
+    """Consecutive tasks of a dataset.
 
     ids: [n], distinct within the dataset.
     references: [n, M] pass rates in the order of the dataset's reference models; NaN where unknown.
@@ -33,14 +33,14 @@ class TaskBlock:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much is kept at most.
+    """Limits on the amount of data.
 
-    tasks: of a dataset, retired ones included.
-    datasets: of the service; datasets_per_key: within reach of an API key that does not reach all.
+    tasks: of a dataset, including retired ones.
+    datasets: of the service; datasets_per_key: accessible by an API key that is limited to some datasets.
     runs: of a dataset.
     """
 
-    tasks: int = 10_000_000  # whose ids take 310 MB in each process that has them open
+    tasks: int = 10_000_000  # their ids take 310 MB in each process that has the dataset open
     datasets: int = 10_000
     datasets_per_key: int = 1_000
     runs: int = 1_000
@@ -48,14 +48,14 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """What is true of a dataset's content as a whole.
+    """Facts about a dataset's content.
 
     reference_models: as given by the user.
-    reference_order: places in `reference_models`, weakest model first.
+    reference_order: indices into `reference_models`, weakest model first.
     offset_tags: the tags that tell profiles apart; chosen when the dataset was made.
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
-    tags: tag -> how many tasks ever carried it.
-    digest: of the content, the same whatever format it came in.
+    tags: tag -> number of tasks with it, including retired ones.
+    digest: of the content; does not depend on the upload's format.
     """
 
     description: str
@@ -70,7 +70,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """A dataset as it stands. version: raised by each append and retirement."""
+    """A version of a dataset. version: increases with each append and retirement."""
 
     id: int
     name: str
@@ -81,7 +81,7 @@ class DatasetRow:
 
     @property
     def live(self) -> int:
-        """How many tasks can be selected."""
+        """Number of tasks without retired ones."""
         return self.facts.size - self.retired
 
 
@@ -95,7 +95,7 @@ class OpenDataset:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes."""
+        """Approximate memory in bytes."""
         grouped, tags = self.pool.profile_of.nbytes * 2, self.pool.tags.values()
         tagged = sum(tasks.nbytes for tasks in tags) + bool(tags) * self.pool.profile_of.nbytes
         told_apart = self.pool.references.nbytes + self.pool.carried.nbytes
@@ -105,10 +105,10 @@ class OpenDataset:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Where a forked run came from.
+    """The parent of a forked run.
 
-    step: the step of the other run that the fork starts after.
-    seq: the last entry of the other run's journal that the fork shares.
+    step: the parent's step after which the fork starts.
+    seq: the last entry of the parent's journal that the fork shares.
     """
 
     run: str
@@ -118,11 +118,11 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as SQL knows it.
+    """A run as stored in SQL.
 
-    uid: random, so that a run deleted and made again, or given other settings, is not taken for the old one.
-    settings: those of the empty journal; later ones stand in the state.
-    head: the last seq; epoch: how often the run was rewound.
+    uid: random; a run that is deleted and created again, or gets new settings while empty, has a new one.
+    settings: of the empty journal; later ones are in the state.
+    head: the last seq; epoch: number of rewinds.
     """
 
     id: int
@@ -137,13 +137,13 @@ class RunRow:
 
     @property
     def origin_step(self) -> int:
-        """The step at which it begins: a fork's parent stood there."""
+        """The step at which the run begins: for a fork the parent's step, otherwise 0."""
         return 0 if self.parent is None else self.parent.step
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a run stands in SQL. seq: of its last entry; dataset_version: of its dataset."""
+    """A run's head in SQL. seq: of its last entry; dataset_version: of its dataset."""
 
     uid: str
     seq: int
@@ -197,9 +197,8 @@ class RunPut(Enum):
 class NewEntry:
     """An entry to append.
 
-    body: its arrays are read-only; the journal shares them with its readers.
-    epoch: the epoch that its selection was made in; the append is refused if the run has another one by now. None: the
-    tasks were not selected here.
+    body: its arrays are read-only, and shared with readers of the journal.
+    epoch: of its selection; the append is refused if the run's epoch differs. None: there is no selection.
     """
 
     body: Body
@@ -210,7 +209,7 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """An appended entry. duplicate: the idempotency key was known; `entry` is the one appended under it before."""
+    """An appended entry. duplicate: the idempotency key was used before; `entry` is the entry appended then."""
 
     entry: Entry
     duplicate: bool
@@ -218,7 +217,7 @@ class AppendResult:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRow:
-    """A stored state. wanted: made on demand, so it is not thinned away."""
+    """A stored state. wanted: a user requested it, so it is not thinned."""
 
     seq: int
     epoch: int
@@ -239,11 +238,11 @@ class StoredReceipt:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Some closed steps in a row, taken together; what is not said otherwise is their sum.
+    """Consecutive closed steps, aggregated; fields without a description are sums.
 
     first_step, last_step: the first and the last of them;
     capability: after the last of them;
-    brier, log_loss: means over their rollouts, None where there were none;
+    brier, log_loss: means over their rollouts, None if there are none;
     time: when the last of them closed, in seconds since 1970, UTC.
     """
 
@@ -265,7 +264,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The answer to one select.
+    """The result of one select.
 
     draws: [n] the drawn success probabilities, NaN where the strategy drew none.
     means: [n] expected success probabilities.

@@ -1,4 +1,4 @@
-"""The stores of one process, each behind its port."""
+"""The stores of one process, one for each port."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from bots_service.ports.keys import Keys, RateLimits
 
 @dataclass(frozen=True, slots=True)
 class DurableStores:
-    """What is kept in the database, a store for each port. health: of the database, by what is examined."""
+    """The stores in the database. health: of the database, by name of the check."""
 
     answers: Answers
     datasets: Datasets
@@ -30,7 +30,7 @@ class DurableStores:
 
 @dataclass(frozen=True, slots=True)
 class HotStores:
-    """What is live. is_shared: other processes see it too. health: of each server behind it, by name."""
+    """The hot stores. is_shared: whether other processes see them. health: of each server behind them, by name."""
 
     states: States
     leases: Leases
