@@ -15,7 +15,7 @@ from bots_service.ports.hot import KnownState, PublishResult
 from bots_service.storage.memory import MemoryLeases, MemoryStates
 from bots_service.storage.redis.cache import keys
 from bots_service.storage.redis.connection import RedisConnection
-from bots_service.storage.redis.leases import MOST_BYTES, decode_selection, encode_selection
+from bots_service.storage.redis.leases import MAX_BYTES, decode_selection, encode_selection
 from bots_service.storage.redis.states import INVALIDATE
 from tests.core.pools import bots_belief, with_belief
 from tests.servers import RedisServer
@@ -341,7 +341,7 @@ class TestSelectionsAsBytes:
             "cut": whole[:-1],
             "format": msgspec.msgpack.encode([2, *fields[1:]]),
             "length": msgspec.msgpack.encode([*fields[:-1], b"12345678"]),
-            "large": whole + bytes(MOST_BYTES),
+            "large": whole + bytes(MAX_BYTES),
             "text": b"selection",
         }[damage]
         with pytest.raises(DamagedStateError):
@@ -367,7 +367,7 @@ class TestConnection:
 
     async def test_an_unknown_option_is_told_at_the_start(self, redis_server: RedisServer):
         connection = RedisConnection(f"{redis_server.url}?sokcet_timeout=3", timeout_s=PATIENT_S)
-        with pytest.raises(StorageUnavailableError, match="BOTS_REDIS_URL has an option"):
+        with pytest.raises(StorageUnavailableError, match="BOTS_REDIS_URL has an unknown option"):
             await connection.open()
         await connection.close()
 
@@ -376,7 +376,7 @@ class TestConnection:
     ):
         client.execute_command("ACL", "SETUSER", "little", "on", ">secret", "~bots:*", "+@all", "-info")
         connection = RedisConnection(redis_server.url.replace("//", "//little:secret@"), timeout_s=PATIENT_S)
-        with pytest.raises(StorageUnavailableError, match="too few commands"):
+        with pytest.raises(StorageUnavailableError, match="needs more rights"):
             await connection.open()
         await connection.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from bots_service.storage.redis.connection import MOST_TOGETHER, RedisPipeline, Script, client_of
+from bots_service.storage.redis.connection import MAX_BATCH, RedisPipeline, Script, client_of
 from tests.servers import RedisServer, running
 from tests.storage.redis_stores import PATIENT_S
 
@@ -48,10 +48,10 @@ async def newest(pipeline: RedisPipeline, run: str) -> Any:
 async def test_those_that_come_at_once_share_a_round_trip_and_each_gets_its_own_answer(pipeline: Counting):
     await newest(pipeline, "first")  # from now on the server knows the script
     pipeline.sizes = []
-    runs = [f"run-{number}" for number in range(2 * MOST_TOGETHER + 3)]
+    runs = [f"run-{number}" for number in range(2 * MAX_BATCH + 3)]
     answers = await asyncio.gather(*(newest(pipeline, run) for run in runs))
     assert [answer[1].decode() for answer in answers] == runs
-    assert sorted(pipeline.sizes) == [3, MOST_TOGETHER, MOST_TOGETHER]
+    assert sorted(pipeline.sizes) == [3, MAX_BATCH, MAX_BATCH]
 
 
 async def test_a_script_that_the_server_has_not_seen_is_sent_whole(pipeline: Counting, redis_server: RedisServer):
@@ -88,7 +88,7 @@ async def test_all_that_wait_for_a_server_that_hangs_are_told_in_time():
         await newest(hasty, "a")
         server.hang()
         async with asyncio.timeout(PATIENT_S):
-            outcomes = await asyncio.gather(*(newest(hasty, f"run-{number}") for number in range(3 * MOST_TOGETHER)))
+            outcomes = await asyncio.gather(*(newest(hasty, f"run-{number}") for number in range(3 * MAX_BATCH)))
             await hasty.close()
         assert {type(outcome) for outcome in outcomes} == {TimeoutError}
         await client.aclose()

@@ -9,7 +9,7 @@ from sqlalchemy import URL
 from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
 
-LEAST_VERSION = 140_000  # older ones get no security fixes any more
+MIN_VERSION = 140_000  # older ones get no security fixes any more
 
 _FACTS = """
     SELECT current_setting('server_version_num')::int, current_setting('server_version'),
@@ -94,7 +94,7 @@ def ask(url: URL, *, timeout_s: float) -> PostgresFacts:
 def version(facts: PostgresFacts, where: str) -> Finding:
     """Judge the server's version."""
     said = f"PostgreSQL {facts.version_shown} at {where}"
-    if facts.version < LEAST_VERSION:
+    if facts.version < MIN_VERSION:
         return problem("database", said, "use PostgreSQL 14 or later")
     return ok("database", said)
 

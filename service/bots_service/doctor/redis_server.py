@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
 from bots_service.retention import PROBES_S
-from bots_service.storage.redis.connection import LEAST_VERSION, PROBE, probe_key
+from bots_service.storage.redis.connection import MIN_VERSION, PROBE, probe_key
 
 NEARLY_FULL = 0.8
 
@@ -71,7 +71,7 @@ def port_of(url: str) -> int | None:
 def version(info: Info, where: str) -> Finding:
     """Judge the server's version."""
     said = f"Redis {info['redis_version']} at {where}"
-    if tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) < LEAST_VERSION:
+    if tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) < MIN_VERSION:
         return problem("redis", said, "use Redis 6.2 or later")
     return ok("redis", said)
 

@@ -10,7 +10,7 @@ from sqlalchemy import URL
 from bots_service.doctor.finding import Finding, ok, problem, warning
 from bots_service.doctor.machine import existing
 
-LEAST_VERSION = (3, 35)  # RETURNING
+MIN_VERSION = (3, 35)  # RETURNING
 HEADER = b"SQLite format 3\0"
 # Write-ahead logging needs memory that processes share, which network file systems don't offer.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -37,7 +37,7 @@ def examine(url: URL) -> Iterator[Finding]:
 def version(found: tuple[int, ...]) -> Finding:
     """Judge the library's version."""
     said = "SQLite " + ".".join(map(str, found))
-    if found < LEAST_VERSION:
+    if found < MIN_VERSION:
         return problem("database", said, "use a Python with SQLite 3.35 or later")
     return ok("database", said)
 

@@ -1,4 +1,4 @@
-"""The hot store in this process's memory: newest states, leases and selections, rates of keys."""
+"""The hot store in this process's memory: newest states, leases and selections, rate limits."""
 
 import itertools
 import time
@@ -23,18 +23,18 @@ from bots_service.ports.keys import Rate
 from bots_service.ports.records import RunRow, Selection
 from bots_service.retention import SELECTIONS_S
 
-REMEMBERED_KEYS = 4096  # more than there are keys in use; those that rested are forgotten
+REMEMBERED_KEYS = 4096  # more than the keys in use; idle ones are dropped
 
 
 class MemoryRateLimits:
     """A RateLimits for one process.
 
-    Keeps one number a key: when it will have rested fully (the generic cell rate algorithm). A call moves that on by
-    the time that one call takes at this rate, and is too early if it lies more than a burst ahead.
+    The generic cell rate algorithm: for each key, one number, the time at which its whole burst is available again. A
+    call moves it forward by 1 / rate, and is refused if it would be more than a burst ahead.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Count in memory; `clock` gives seconds that never go backwards."""
+        """Create it. clock: monotonic seconds."""
         self._clock = clock
         self._rested_at: dict[str, float] = {}
 
@@ -52,18 +52,18 @@ class MemoryRateLimits:
 
 
 STATE_BYTES = 4096  # of a state without its arrays, about
-TOKEN = "memory"  # noqa: S105 - no secret; this process's memory lasts as long as the process: one token is enough
+TOKEN = "memory"  # noqa: S105 - not a secret; memory lasts as long as the process, so one token is enough
 
 
 class MemoryStates:
-    """A States. Where memory is short, the states of runs that nobody asked for longest go first."""
+    """A States; the least recently used states are evicted first."""
 
     def __init__(self, capacity_bytes: int, *, only_process: bool = True) -> None:
-        """Keep states in memory.
+        """Create it.
 
         Args:
-            capacity_bytes: of the states; the one published last stays, however large it is.
-            only_process: no other process works on the same database; otherwise nothing held here is known to be the
+            capacity_bytes: memory limit of the states; the one published last always stays.
+            only_process: whether no other process uses the same database; otherwise no state here is certainly the
                 newest.
         """
         self._capacity_bytes = capacity_bytes
@@ -72,7 +72,7 @@ class MemoryStates:
         self._states: OrderedDict[tuple[int, str], RunState] = OrderedDict()
 
     def known(self, run: RunRow) -> KnownState | None:
-        """Return the newest state that this process holds; others may have published a newer one."""
+        """Return the newest state in this process; other replicas may have published a newer one."""
         state = self._states.get(_key(run))
         if state is None:
             return None
@@ -80,20 +80,20 @@ class MemoryStates:
         return KnownState(state, self._token)
 
     async def register(self, run: RunRow) -> None:
-        """Do nothing: memory that knows nothing of a run has lost nothing."""
+        """Do nothing: memory does not lose leases."""
 
     async def newest(self, run: RunRow) -> PublishedState:
-        """Return the newest published state; without one if none is known, or others may have published a newer one."""
+        """Return the newest published state, if one is known and no other process can have published a newer one."""
         known = None if self._token == NO_TOKEN else self.known(run)
         return PublishedState(None if known is None else known.state, self._token)
 
     async def publish(self, run: RunRow, state: RunState, token: str) -> PublishResult:  # noqa: ARG002 - one token
-        """Make a state known, unless one with a greater (epoch, seq) is."""
+        """Make a state the newest, unless one with a greater (epoch, seq) is."""
         self.keep(run, state)
         return PublishResult.LOCAL if self._token == NO_TOKEN else PublishResult.SHARED
 
     def keep(self, run: RunRow, state: RunState) -> None:
-        """Hold a state, unless one with a greater (epoch, seq) is held."""
+        """Store a state, unless one with a greater (epoch, seq) is stored."""
         known = self._states.get(_key(run))
         if known is not None and version(known) >= version(state):
             return
@@ -105,37 +105,37 @@ class MemoryStates:
             self._bytes -= nbytes(oldest)
 
     async def invalidate(self, run: RunRow) -> None:
-        """Do nothing: nobody else reads this memory."""
+        """Do nothing: no other process reads this memory."""
 
     async def delete(self, run: RunRow) -> None:
-        """Forget the run's state."""
+        """Delete the run's state."""
         self.drop(run)
 
     def drop(self, run: RunRow) -> None:
-        """Hold the run's state no longer."""
+        """Remove the run's state from memory."""
         state = self._states.pop(_key(run), None)
         if state is not None:
             self._bytes -= nbytes(state)
 
 
 def _key(run: RunRow) -> tuple[int, str]:
-    """Return what no other run has: an import may bring a run back under its uid, older than it was."""
+    """Return a key unique to the run; the uid is not enough, because an import may restore an older run under it."""
     return run.id, run.uid
 
 
 def version(made: RunState | Selection) -> tuple[int, int]:
-    """Return what grows from each state of a run to the next, of a state or of what was made from it."""
+    """Return the version (epoch, seq) of a state or of a selection from it; it grows with each state of a run."""
     return made.epoch, made.seq
 
 
 def nbytes(state: RunState) -> int:
-    """Return about how much memory a state takes."""
+    """Return the approximate memory of a state in bytes."""
     return STATE_BYTES + state.nbytes
 
 
-COUNTED_STATES = 64  # selections from a state this many states old are no longer told apart from its first ones
+COUNTED_STATES = 64  # per run; selections from an older state get its first ordinals again
 REMEMBERED_BYTES = 64 * 2**20
-# Random first ordinals come from this range: two replicas that are cut off, or one across a loss of Redis, hardly ever
+# Range of random first ordinals: two replicas that are cut off, or one before and after a loss of Redis, hardly ever
 # draw with the same.
 ORDINALS = 2**30
 SELECTION_BYTES = 1024  # of a selection without its arrays, about
@@ -147,10 +147,10 @@ Version = tuple[int, int]
 class _InFlight:
     """Leases of one run.
 
-    revisions: hands out numbers that were never handed out before; revision: the one of the last change.
+    revisions: yields new numbers; revision: the number of the last change.
     tasks: sorted; ends: when each lease ends.
     counts: how many selections were made from each state, by its version.
-    reserved: the version and the ordinal that the next selection has for itself.
+    reserved: the version and the ordinal reserved for the next selection.
     """
 
     revisions: Iterator[int]
@@ -167,7 +167,7 @@ class _InFlight:
             self.revision = next(self.revisions)
 
     def end(self, tasks: Tasks) -> None:
-        """End the leases of these tasks, in any order; those that have none are fine."""
+        """End the leases of these tasks, in any order; tasks without a lease are ignored."""
         leased = contained(tasks, (self.tasks,))
         if leased.any():
             ended = np.searchsorted(self.tasks, tasks[leased])
@@ -175,7 +175,7 @@ class _InFlight:
             self.revision = next(self.revisions)
 
     def lease(self, tasks: Tasks, until: float) -> None:
-        """Lease these tasks, sorted, from now on; those that are on lease already, too."""
+        """Lease these sorted tasks until then, including tasks that are already leased."""
         self.end(tasks)
         places = np.searchsorted(self.tasks, tasks)
         self.tasks = frozen(np.insert(self.tasks, places, tasks))
@@ -183,7 +183,7 @@ class _InFlight:
         self.revision = next(self.revisions)
 
     def count(self, origin: Version, first: int) -> int:
-        """Return how many selections were made from a state, and count one more."""
+        """Return the ordinal of the next selection from a state, and count it."""
         ordinal = self.counts.get(origin, first)
         self.counts[origin] = ordinal + 1
         if len(self.counts) > COUNTED_STATES:
@@ -214,12 +214,12 @@ class MemoryLeases:
         remembered_bytes: int = REMEMBERED_BYTES,
         first_ordinal: int = 0,
     ) -> None:
-        """Keep leases in memory.
+        """Create it.
 
         Args:
-            clock: seconds that never go backwards.
-            remembered_bytes: memory for selections that may be asked for again.
-            first_ordinal: of each state; other processes that begin elsewhere draw other tasks from the same state.
+            clock: monotonic seconds.
+            remembered_bytes: memory limit of selections kept by idempotency key.
+            first_ordinal: of each state; processes with other first ordinals draw other tasks from the same state.
         """
         self._clock = clock
         self._capacity_bytes = remembered_bytes
@@ -251,8 +251,8 @@ class MemoryLeases:
     ) -> LeaseResult:
         """Lease the selection's tasks, all or none, and keep it under its key.
 
-        Where the run's leases changed meanwhile, the selection is refused once, so that it is drawn again from what
-        then stands; the next one has an ordinal for itself, and need only share no new task with another.
+        If the run's leases changed since the ticket, the selection is refused once, and must be drawn again. The next
+        one has a reserved ordinal, and is refused only if it shares a newly leased task.
         """
         previous = await self.previous(run, key)
         if previous is not None:
@@ -276,7 +276,7 @@ class MemoryLeases:
         return LeaseResult(selection)
 
     async def release(self, run: RunRow, tasks: Tasks) -> None:
-        """End the leases of these tasks; those that have none are fine."""
+        """End the leases of these tasks; tasks without a lease are ignored."""
         self._in_flight(run).end(tasks)
 
     async def leased(self, run: RunRow) -> Tasks:
@@ -290,7 +290,7 @@ class MemoryLeases:
         return LeaseTtls(in_flight.tasks, frozen(in_flight.ends - now))
 
     async def clear(self, run: RunRow) -> None:
-        """End all leases of the run, and forget its selections."""
+        """End all leases of the run, and delete its selections."""
         self._runs.pop(run.uid, None)
         for place in [place for place in self._remembered if place[0] == run.uid]:
             self._bytes -= self._remembered.pop(place).nbytes
@@ -315,7 +315,7 @@ class MemoryLeases:
         self._drop_remembered()
 
     def _drop_remembered(self) -> None:
-        """Drop selections that are too old, and the oldest where there are too many."""
+        """Drop expired selections, and the oldest ones beyond the memory limit."""
         now = self._clock()
         while self._remembered:
             place, oldest = next(iter(self._remembered.items()))

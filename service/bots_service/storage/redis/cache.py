@@ -1,4 +1,4 @@
-"""What a process remembers of each run in Redis; exact as long as no other process changed it."""
+"""A process's cache of each run in Redis; exact as long as no other process changes the run."""
 
 import math
 import secrets
@@ -29,7 +29,7 @@ class RunHeader:
     version: epoch and seq of the newest state, (-1, -1) if there is none.
     revision: of the leases; grows with each change of them.
     next_ordinal: of the next selection from the state; lower ones were handed out.
-    lost_ms: when the run's leases were found lost, in ms of Redis's time; 0 if they never were.
+    lost_ms: when a loss of the run's leases was found, in ms of Redis's time; 0 if they were never lost.
     """
 
     generation: str
@@ -44,8 +44,8 @@ class CachedLeases:
     """A run's leases, as they stood at `header.revision`.
 
     leased: sorted tasks.
-    ends: when each lease ends, in seconds of this process's clock, or a little earlier.
-    lost_at: when leases were found lost, by the same clock; -inf if they never were.
+    ends: when each lease ends, in seconds of this process's clock; possibly a little too early.
+    lost_at: when a loss of leases was found, by the same clock; -inf if they were never lost.
     """
 
     header: RunHeader
@@ -54,12 +54,12 @@ class CachedLeases:
     lost_at: float = -math.inf
 
     def without(self, tasks: Tasks) -> "CachedLeases":
-        """Return what is cached without the leases of these tasks, in any order."""
+        """Return a copy without the leases of these tasks, given in any order."""
         stays = ~contained(self.leased, (united(tasks),))
         return replace(self, leased=frozen(self.leased[stays]), ends=self.ends[stays])
 
     def with_leases(self, tasks: Tasks, until: float) -> "CachedLeases":
-        """Return what is cached with these tasks, sorted, leased until then."""
+        """Return a copy with these sorted tasks leased until then."""
         others = self.without(tasks)
         places = np.searchsorted(others.leased, tasks)
         ends = np.insert(others.ends, places, until)
@@ -72,26 +72,26 @@ class CachedLeases:
 
 
 class LeaseCache:
-    """The leases of the runs that this process worked on lately. Wrong ones are refused by Redis, and cost a draw."""
+    """The leases of recently used runs. If they are outdated, Redis refuses a selection, and it is drawn again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin empty. clock: seconds that never go backwards."""
+        """Create an empty cache. clock: monotonic seconds."""
         self.clock = clock
         self._runs: OrderedDict[str, CachedLeases] = OrderedDict()
 
     def get(self, run: RunRow) -> CachedLeases | None:
-        """Return the leases as they were when Redis answered last."""
+        """Return the leases in Redis's last answer; None if the run is not cached."""
         return self._runs.get(run.uid)
 
     def fitting(self, run: RunRow, state: RunState) -> CachedLeases | None:
-        """Return the leases if they are of this state, and no lease ended since."""
+        """Return the leases if they belong to this state, and none has ended since."""
         cached = self._runs.get(run.uid)
         if cached is None or cached.header.version != version(state) or (cached.ends <= self.clock()).any():
             return None
         return cached
 
     def leased(self, run: RunRow) -> Tasks:
-        """Return the tasks that were in flight when Redis answered last, less those whose leases ended."""
+        """Return the tasks in flight in Redis's last answer, without those whose leases have ended since."""
         cached = self._runs.get(run.uid)
         return NO_TASKS if cached is None else cached.leased[cached.ends > self.clock()]
 
@@ -106,11 +106,11 @@ class LeaseCache:
             self._runs.popitem(last=False)
 
     def drop(self, run: RunRow) -> None:
-        """Forget a run."""
+        """Remove a run from the cache."""
         self._runs.pop(run.uid, None)
 
     def release(self, run: RunRow, tasks: Tasks) -> None:
-        """End the leases of these tasks here, although Redis can't be told."""
+        """End the leases of these tasks in the cache, while Redis is away."""
         cached = self._runs.get(run.uid)
         if cached is not None:
             self.put(run, cached.without(tasks))
@@ -122,14 +122,14 @@ class LeaseCache:
         before: int,
         change: Callable[[CachedLeases], CachedLeases] = lambda cached: cached,
     ) -> None:
-        """Go on to a newer header.
+        """Update the cache to a newer header.
 
         Args:
             run: the run.
             header: the newer one.
-            before: the revision just before this process's own change; leases of another revision lack somebody's
-                change, and are dropped.
-            change: what this process changed.
+            before: the revision just before this process's own change; cached leases of another revision miss a change
+                of another process, and are dropped.
+            change: this process's change.
         """
         cached = self._runs.get(run.uid)
         if cached is None:
@@ -147,13 +147,13 @@ def header_of(reply: list[Any]) -> RunHeader:
 
 
 def leases_of(header: RunHeader, now_ms: bytes, leases: list[bytes], asked_at: float) -> CachedLeases:
-    """Return a run's leases.
+    """Return a run's leases from a script's reply.
 
     Args:
-        header: the run's.
+        header: of the run.
         now_ms: Redis's time.
         leases: task and end, in ms of Redis's time, alternating.
-        asked_at: this process's time just before Redis was asked, so that leases seem to end early, never late.
+        asked_at: this process's time just before the request, so that leases seem to end early, never late.
     """
     tasks, ends = np.array(leases[::2], np.int32), np.array(leases[1::2], np.float64)
     order = np.argsort(tasks)
@@ -162,7 +162,7 @@ def leases_of(header: RunHeader, now_ms: bytes, leases: list[bytes], asked_at: f
 
 
 def joined(one: LeaseTtls, other: LeaseTtls) -> LeaseTtls:
-    """Return the leases of both; of a task that has two, the one that ends later."""
+    """Return the union of two sets of leases; for a task in both, the lease that ends later."""
     tasks = united(one.tasks, other.tasks)
     ttl_s = np.zeros(len(tasks))
     for leased in (one, other):
@@ -172,19 +172,19 @@ def joined(one: LeaseTtls, other: LeaseTtls) -> LeaseTtls:
 
 
 def keys(run: RunRow, selection: str | None = None) -> list[str]:
-    """Return the keys of a run: header, leases, and one selection if asked for; all in one slot of a cluster."""
+    """Return the keys of a run: header, leases, and a selection if given; all in one slot of a cluster."""
     place = f"bots:{{{run.uid}}}"
     wanted = [f"{place}:header", f"{place}:leases"]
     return wanted if selection is None else [*wanted, f"{place}:selection:{selection}"]
 
 
 def fresh_generation() -> tuple[str, int, int, int]:
-    """Return a generation with its first revision and ordinal, and for how many seconds an idle run is kept."""
+    """Return a new generation with its first revision and ordinal, and the seconds that an idle run is kept."""
     return secrets.token_hex(8), secrets.randbits(50), secrets.randbelow(ORDINALS), int(IDLE_RUNS_S)
 
 
 def token_of(outages: int, generation: str) -> str:
-    """Return the token of a generation, for a process that found Redis away so many times."""
+    """Return the token of a generation, for a process with this number of outages."""
     return f"{outages}:{generation}"
 
 

@@ -1,4 +1,4 @@
-"""The connection to Redis: scripts in one round trip, guarded, bounded in time, not asked for while Redis is away."""
+"""The connection to Redis: scripts in one round trip, repeatable, with deadlines, and unused while Redis is away."""
 
 import asyncio
 import hashlib
@@ -31,14 +31,14 @@ from bots_service.storage.memory import MemoryRateLimits
 log = structlog.get_logger(__name__)
 
 
-CONNECTIONS = 32  # scripts take Redis some 0.1 ms each, so more would only wait there
+CONNECTIONS = 32  # scripts take Redis about 0.1 ms each, so more connections would only wait there
 
 
 def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
-    """Return a client that neither retries nor waits for ever.
+    """Return a client that does not retry, and has a timeout for connecting.
 
     Raises:
-        StorageUnavailableError: this is no URL of a Redis.
+        StorageUnavailableError: the URL is not a Redis URL.
     """
     try:
         parts = urlsplit(url)
@@ -46,8 +46,8 @@ def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
         kind = RedisCluster if options.pop("cluster", "false").lower() == "true" else Redis
         return kind.from_url(
             parts._replace(query=urlencode(options)).geturl(),
-            # No time-out of redis-py's own: it waits by asyncio.wait_for, which swallows a cancellation now and then
-            # before Python 3.12, so that a deadline or the end of the service would pass unheard.
+            # redis-py's own timeout uses asyncio.wait_for, which can swallow a cancellation before Python 3.12: a
+            # deadline or the shutdown of the service would be missed.
             socket_timeout=None,
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),
@@ -55,17 +55,17 @@ def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
             protocol=2,
         )
     except (ValueError, RedisClusterException):
-        # Without its cause, which may quote a part of the password.
+        # Without its cause, which may contain a part of the password.
         message = "BOTS_REDIS_URL is not a Redis URL, such as redis://user:password@host:6379/0"
         raise StorageUnavailableError(message) from None
 
 
 def refusal(error: BaseException) -> str | None:
-    """Return what the operator must fix; None if the failure may be temporary."""
+    """Return what the operator has to fix; None if the failure may be temporary."""
     if isinstance(error, AuthenticationError):
-        return f"Redis refuses the user and password in BOTS_REDIS_URL: {error}"
+        return f"Redis rejects the user and password in BOTS_REDIS_URL: {error}"
     if isinstance(error, NoPermissionError) or "can't run this command" in str(error):
-        return f"Redis lets the user in BOTS_REDIS_URL run too few commands (EVAL, INFO, TIME, keys bots:*): {error}"
+        return f"the Redis user in BOTS_REDIS_URL needs more rights (EVAL, INFO, TIME, keys bots:*): {error}"
     if isinstance(error, MovedError):
         return "the Redis of BOTS_REDIS_URL belongs to a cluster: add ?cluster=true to the URL"
     if isinstance(error, RedisClusterException) and "not enabled" in str(error):
@@ -73,14 +73,14 @@ def refusal(error: BaseException) -> str | None:
     return None
 
 
-MOST_TOGETHER = 32  # more would make the first wait long for the last
+MAX_BATCH = 32  # scripts sent together; with more, the first would wait long for the last
 
 Argument = bytes | str | int
 Failure = (TimeoutError, OSError, RedisError, RedisClusterException)
 
 
 class Script:
-    """A Lua script, with what all of them share in front."""
+    """A Lua script, after the functions that all scripts share."""
 
     def __init__(self, name: str) -> None:
         """Read the script of that name from the package."""
@@ -98,14 +98,14 @@ class _Call:
 
 
 class RedisPipeline:
-    """Sends scripts. What a caller that gave up had sent may still be done."""
+    """Sends scripts in batches. A script may run even if its caller was cancelled."""
 
     def __init__(self, client: Redis | RedisCluster, *, timeout_s: float) -> None:
-        """Send nothing yet.
+        """Create it; nothing is sent yet.
 
         Args:
-            client: sends them; it must not retry, or a write could count twice.
-            timeout_s: longest wait for an answer, or for a connection.
+            client: sends the scripts; it must not retry, or a write could count twice.
+            timeout_s: longest wait for an answer or a connection.
         """
         self._client = client
         self._timeout_s = timeout_s
@@ -114,29 +114,29 @@ class RedisPipeline:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def outcome(self, script: Script, keys: list[str], arguments: tuple[Argument, ...] = ()) -> Any:
-        """Return what the script answers, or the error: others may get the same one, so it is not raised here."""
+        """Return the script's answer, or its error; not raised here, because several callers may share it."""
         loop = asyncio.get_running_loop()
         call = _Call(script, (len(keys), *keys, *arguments), loop.create_future())
         if not self._waiting:
-            # Without the context of the first caller: what is logged from there is about all.
+            # Without the first caller's context: its log lines are about all callers.
             loop.call_soon(self._send, context=Context())
         self._waiting.append(call)
         return await call.outcome
 
     async def close(self) -> None:
-        """Return once nothing is on its way; that takes no longer than an answer may."""
+        """Wait until nothing is being sent, at most as long as an answer may take."""
         while self._sending:
             await asyncio.wait(self._sending)
 
     def _send(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for first in range(0, len(waiting), MOST_TOGETHER):
-            task = asyncio.create_task(self._settle(waiting[first : first + MOST_TOGETHER]))
+        for first in range(0, len(waiting), MAX_BATCH):
+            task = asyncio.create_task(self._settle(waiting[first : first + MAX_BATCH]))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
     async def _settle(self, calls: list[_Call]) -> None:
-        """Give each call its outcome."""
+        """Set the outcome of each call."""
         outcomes: list[Any] = [ConnectionError("the service is stopping")] * len(calls)
         try:
             outcomes = await self._outcomes(calls)
@@ -144,7 +144,7 @@ class RedisPipeline:
             outcomes = [error] * len(calls)
         finally:
             for call, outcome in zip(calls, outcomes, strict=True):
-                if not call.outcome.done():  # its caller may have stopped waiting
+                if not call.outcome.done():  # it is done if its caller was cancelled
                     call.outcome.set_result(outcome)
 
     async def _outcomes(self, calls: list[_Call]) -> list[Any]:
@@ -152,16 +152,16 @@ class RedisPipeline:
             try:
                 outcomes = await self._answers([("EVALSHA", call.script.digest, *call.rest) for call in calls])
                 unknown = [place for place, found in enumerate(outcomes) if isinstance(found, NoScriptError)]
-                if unknown:  # this server has not seen them yet
+                if unknown:  # the server does not have these scripts yet
                     sources = [("EVAL", calls[place].script.source, *calls[place].rest) for place in unknown]
                     for place, answer in zip(unknown, await self._answers(sources), strict=True):
                         outcomes[place] = answer
-            except RuntimeError as error:  # uvloop's word for a server that ends while a connection to it is made
+            except RuntimeError as error:  # raised by uvloop if the server stops while connecting
                 raise ConnectionError(str(error)) from error
         return outcomes
 
     async def _answers(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
-        """Return the answers, or what a server says against a command."""
+        """Return the answers; for a refused command, the server's error."""
         async with self._client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
@@ -170,33 +170,32 @@ class RedisPipeline:
 
 
 PROBE_S = 0.25
-LEAST_VERSION = (6, 2)  # ZMSCORE
+MIN_VERSION = (6, 2)  # ZMSCORE
 
 
 class RedisAwayError(Exception):
-    """Redis did not answer, or refused to work; what was asked for may have been done all the same."""
+    """Redis did not answer, or refused; the script may have run."""
 
 
 PROBE = Script("probe")
 
 
 class RedisConnection:
-    """One process's way to Redis, or to a Redis Cluster.
+    """One process's connection to Redis, or to a Redis Cluster.
 
-    Every script is guarded, so that to run it twice does what running it once does: after a lost answer it is run once
-    more. If that fails too, Redis counts as away: nobody asks it, so that a Redis that hangs costs one wait and not one
-    for each request, until a probe that writes a key is answered.
+    Every script is idempotent, so that it is run again after a lost answer. If that fails too, Redis counts as away:
+    nothing is sent until a probe that writes a key succeeds. So a hanging Redis costs one timeout, not one per request.
     """
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        """Prepare a connection; nothing is asked yet.
+        """Create it; nothing is sent yet.
 
         Args:
             url: redis:// or rediss://, with `cluster=true` in its query for a Redis Cluster.
             timeout_s: longest wait for one answer.
 
         Raises:
-            StorageUnavailableError: this is no such URL.
+            StorageUnavailableError: the URL is not a Redis URL.
         """
         self._client = client_of(url, timeout_s)
         self._pipeline = RedisPipeline(self._client, timeout_s=timeout_s)
@@ -210,10 +209,10 @@ class RedisConnection:
         return self._probing is not None
 
     async def open(self) -> None:
-        """Look whether Redis can be worked with; one that does not answer at all is away, and looked for from now on.
+        """Check that Redis is usable; if it does not answer, it counts as away and is probed.
 
         Raises:
-            StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL can't be used.
+            StorageUnavailableError: Redis refuses this user or a command, is too old, or the URL is invalid.
         """
         try:
             info = await self.server_info()
@@ -224,26 +223,26 @@ class RedisConnection:
             self._mark_away("bots", cause)
             return
         version = info["redis_version"]
-        if tuple(map(int, version.split(".")[:2])) < LEAST_VERSION:
-            raise StorageUnavailableError(f"the Redis of BOTS_REDIS_URL is version {version}; 6.2 is the least")
+        if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
+            raise StorageUnavailableError(f"the Redis in BOTS_REDIS_URL is version {version}; at least 6.2 is needed")
 
     async def server_info(self) -> dict[str, str]:
-        """Return what Redis says of itself (INFO), after a write.
+        """Return Redis's INFO, after a test write.
 
         Raises:
-            StorageUnavailableError: it does not answer, refuses this user or a command, or the URL can't be used.
+            StorageUnavailableError: it does not answer, refuses this user or a command, or the URL is invalid.
         """
         try:
             text: bytes = await self._once(PROBE, [probe_key("bots")], (int(PROBES_S),))
         except (TypeError, ValueError) as error:
-            raise StorageUnavailableError("BOTS_REDIS_URL has an option that is not understood") from error
+            raise StorageUnavailableError("BOTS_REDIS_URL has an unknown option") from error
         except Failure as error:
             raise StorageUnavailableError(refusal(error) or f"the Redis of BOTS_REDIS_URL: {_reason(error)}") from error
         lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
         return {name: value for name, separator, value in lines if separator}
 
     async def run(self, script: Script, keys: list[str], *arguments: Argument) -> list[Any]:
-        """Return what a script answers, run again if its first answer is lost.
+        """Return a script's answer; run it again if the first answer is lost.
 
         Raises:
             RedisAwayError: Redis is away.
@@ -256,7 +255,7 @@ class RedisConnection:
     async def _run(self, script: Script, keys: list[str], arguments: tuple[Argument, ...]) -> list[Any]:
         outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Failure) and not isinstance(outcome, ResponseError) and not self.is_away:
-            # What broke one connection broke those that wait, too. A refusal would only come again.
+            # Pooled connections broke for the same reason. A refusal would only repeat.
             if isinstance(self._client, Redis):
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             outcome = await self._pipeline.outcome(script, keys, arguments)
@@ -269,11 +268,11 @@ class RedisConnection:
         return reply
 
     def run_when_back(self, script: Script, keys: list[str], *arguments: Argument) -> None:
-        """Run a script as soon as Redis is back, before anybody else may ask it; once for the same first key."""
+        """Run a script as soon as Redis is back, before any other; a later one for the same first key replaces it."""
         self._deferred[script.name, keys[0]] = script, keys, arguments
 
     def deferred(self, script: Script, keys: list[str]) -> tuple[Argument, ...]:
-        """Return with what arguments a script is to be run once Redis is back."""
+        """Return the arguments with which a script will run when Redis is back."""
         _, _, arguments = self._deferred.get((script.name, keys[0]), (script, keys, ()))
         return arguments
 
@@ -286,10 +285,10 @@ class RedisConnection:
         await self._client.aclose()
 
     async def _once(self, script: Script, keys: list[str], arguments: tuple[Argument, ...] = ()) -> Any:
-        """Return what the script answers, asked once.
+        """Return the script's answer, without a second attempt.
 
         Raises:
-            Exception: whatever went wrong.
+            Exception: any failure.
         """
         outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Exception):
@@ -297,15 +296,15 @@ class RedisConnection:
         return outcome
 
     def _mark_away(self, key: str, error: BaseException) -> None:
-        """Count Redis as away, and look for it from now on, where the key is."""
+        """Mark Redis as away, and start probing the server that has the key."""
         if not self.is_away:
             self.outages += 1
             log.warning("redis_away", reason=_reason(error))
-            # Without the context of the request that found the failure: what the probe logs is not about that request.
+            # Without the context of the failed request: the probe's log lines are not about that request.
             self._probing = asyncio.create_task(self._probe_until_back(probe_key(key)), context=Context())
 
     async def _probe_until_back(self, key: str) -> None:
-        """Return once Redis writes again."""
+        """Wait until Redis accepts a write again."""
         while True:
             await asyncio.sleep(PROBE_S)
             try:
@@ -315,13 +314,13 @@ class RedisConnection:
                 log.debug("redis_still_away", reason=_reason(error))
             else:
                 break
-        self._probing = None  # nothing was awaited since nothing was deferred
+        self._probing = None  # no await since the deferred scripts were found empty
         log.warning("redis_back")
 
     async def _run_deferred(self) -> None:
-        """Run the scripts that are deferred."""
+        """Run the deferred scripts."""
         while self._deferred:
-            # Taken off first: what comes to be deferred meanwhile must be run again.
+            # Removed before it runs: if it is deferred again meanwhile, it must run again.
             place, deferred = self._deferred.popitem()
             try:
                 await self._once(*deferred)
@@ -331,7 +330,7 @@ class RedisConnection:
 
 
 def probe_key(key: str) -> str:
-    """Return the key of a probe that lies where another key lies: in a Redis Cluster, on the same server."""
+    """Return a probe's key in the same slot as another key, so on the same server of a Redis Cluster."""
     tag = key.partition("{")[2].partition("}")[0] or key
     return f"bots:{{{tag}}}:probe"
 
@@ -364,20 +363,20 @@ MICRO = 1e6
 
 
 class RedisRateLimits:
-    """A RateLimits for many replicas. While Redis is away each counts for itself, so together they let more through."""
+    """A RateLimits for many replicas. While Redis is away each counts its own calls, so together they allow more."""
 
     def __init__(self, connection: RedisConnection, fallback: MemoryRateLimits) -> None:
         """Count in Redis.
 
         Args:
-            connection: the way to it.
+            connection: to Redis.
             fallback: counts while Redis is away.
         """
         self._connection = connection
         self._fallback = fallback
 
     async def hit(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key; return 0, or in how many seconds the key may call again if it calls too early."""
+        """Count one call of a key; return 0, or the seconds until the key may call again if it is over its limit."""
         try:
             (wait,) = await self._connection.run(
                 RATE, [f"bots:{{{key_id}}}:rate"], max(1, round(MICRO / rate.per_second)), rate.burst

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 FORMAT = 1
-MOST_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it
+MAX_BYTES = 4 * 2**20  # a selection of 65 536 tasks takes half of it
 
 
 class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
@@ -53,7 +53,7 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
 
 
 def key_digest(key: str) -> str:
-    """Return the name under which the selection of an idempotency key is kept."""
+    """Return the key's digest, under which its selection is stored."""
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
@@ -80,14 +80,14 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
     """Return the fingerprint and the selection.
 
     Raises:
-        DamagedStateError: the bytes are not a whole selection of a format that this version reads.
+        DamagedStateError: the bytes are truncated, altered, or of another format.
     """
-    if len(blob) > MOST_BYTES:
-        raise DamagedStateError(f"{len(blob)} bytes are too many for a selection")
+    if len(blob) > MAX_BYTES:
+        raise DamagedStateError(f"a stored selection has {len(blob)} bytes, which is too many")
     try:
         found = msgspec.msgpack.decode(blob, type=_EncodedSelection)
         if found.format != FORMAT:
-            raise DamagedStateError(f"format {found.format} of a selection, where {FORMAT} is read")
+            raise DamagedStateError(f"a stored selection has format {found.format}; this version reads {FORMAT}")
         tasks = _array(found.tasks, "<i4")
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
@@ -109,7 +109,7 @@ SHARED_S = 1.0  # after another replica selected from a run, `prepare` reserves 
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """An ordinal that the next selection from a state has for itself."""
+    """An ordinal reserved for the next selection from a state."""
 
     generation: str
     version: tuple[int, int]
@@ -118,7 +118,7 @@ class _Reserved:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A selection on its way. tasks: sorted; asked_at: this process's time just before."""
+    """A selection being leased. tasks: sorted; asked_at: this process's time just before the request."""
 
     selection: Selection
     tasks: Tasks
@@ -130,19 +130,19 @@ class _Attempt:
 class RedisLeases:
     """A Leases for many replicas.
 
-    A process caches the leases of its runs as they stood when Redis answered last. So `prepare` asks nothing while
-    nobody else changes them, and `acquire` is the one round trip of a selection. Run twice, because its first reply was
-    lost, `acquire` leases once.
+    A process caches the leases in Redis's last answer. So `prepare` needs no round trip while no other replica changes
+    them, and `acquire` is the only round trip of a selection. If `acquire` runs twice because its first reply was lost,
+    it leases once.
 
     While Redis is away the process leases in its own memory: other replicas may select the same tasks, and every
     selection says `degraded`. Leases and keys from that time stay in this process's memory until they end.
     """
 
     def __init__(self, connection: RedisConnection, cache: LeaseCache) -> None:
-        """Keep leases in Redis.
+        """Create it.
 
         Args:
-            connection: the way to it.
+            connection: to Redis.
             cache: shared with the states.
         """
         self._connection = connection
@@ -193,12 +193,12 @@ class RedisLeases:
         if outages != str(self._connection.outages):
             return LeaseResult(stale=True)
         blob = b"" if key is None else encode_selection(selection, fingerprint)
-        if len(blob) > MOST_BYTES:
+        if len(blob) > MAX_BYTES:
             key, blob = None, b""
         nonce, tasks = secrets.token_hex(8), united(selection.tasks)
         reserved = self._reserved.get(run.uid)
         if reserved == _Reserved(generation, version(selection), ticket.ordinal):
-            del self._reserved[run.uid]  # whatever becomes of this selection, no other has its ordinal
+            del self._reserved[run.uid]  # used by this selection, even if it fails
         else:
             reserved = None
         origin = (generation, *version(selection), ticket.revision, ticket.ordinal, int(reserved is not None))
@@ -315,7 +315,7 @@ class RedisLeases:
             self._reserved.popitem(last=False)
 
     async def _read(self, run: RunRow, where: list[str], blob: bytes) -> tuple[str, Selection] | None:
-        """Return a kept selection; delete it if it can't be read."""
+        """Return a stored selection; delete it if it can't be read."""
         try:
             return decode_selection(blob)
         except DamagedStateError as error:
@@ -326,5 +326,5 @@ class RedisLeases:
 
 
 def _both(leased: Tasks, mine: Tasks) -> Tasks:
-    """Return the tasks that are leased in Redis, or in this process's memory from when Redis was away."""
+    """Return the tasks leased in Redis or, from a time when Redis was away, in this process's memory."""
     return frozen(united(leased, mine)) if len(mine) else leased

@@ -26,45 +26,45 @@ log = structlog.get_logger(__name__)
 
 NEWEST, PUBLISH, REGISTER = Script("newest"), Script("publish"), Script("register")
 INVALIDATE, DELETE = Script("invalidate"), Script("delete_state")
-LARGE_BYTES = 2**18  # coding a state of this size takes as long as a thread costs
+LARGE_BYTES = 2**18  # encoding a state of this size takes as long as starting a thread
 KNOWN_TOKENS = 65_536
 
 
 class RedisStates:
-    """A States for many replicas: see ports/hot.py for what it promises.
+    """A States for many replicas; ports/hot.py describes its guarantees.
 
-    `newest` never returns a state that is older than one that any replica published with SHARED before; it returns none
-    instead. For Redis believes only a header that this very server process wrote, a state is published only in
-    the generation of its token, and a process trusts only generations in which it has published itself.
+    `newest` never returns a state older than one that any replica published with SHARED; it returns none instead. This
+    holds because a script trusts only a header written by the same server process, a state is published only in its
+    token's generation, and a process trusts only generations in which it has published.
 
-    While a replica is cut off from Redis and others are not, the others see what it acknowledged only with their next
-    entry, or once it is back: nothing is lost, for the entry is in SQL.
+    While one replica is cut off from Redis and others are not, the others see its acknowledged entries only with their
+    next entry, or when it is back. Nothing is lost, because the entries are in SQL.
     """
 
     def __init__(self, connection: RedisConnection, cache: LeaseCache, *, capacity_bytes: int) -> None:
-        """Keep states in Redis.
+        """Create it.
 
         Args:
-            connection: the way to it.
+            connection: to Redis.
             cache: shared with the leases.
-            capacity_bytes: of the decoded states in this process's memory.
+            capacity_bytes: memory limit of decoded states in this process.
         """
         self._connection = connection
         self._cache = cache
         self._decoded = MemoryStates(capacity_bytes)
-        self._tokens: OrderedDict[str, str] = OrderedDict()  # with which this process published last
+        self._tokens: OrderedDict[str, str] = OrderedDict()  # of this process's last publication of each run
 
     def known(self, run: RunRow) -> KnownState | None:
-        """Return the newest state that this process holds; others may have published a newer one."""
+        """Return the newest state in this process; other replicas may have published a newer one."""
         known = self._decoded.known(run)
         return None if known is None else KnownState(known.state, self._tokens.get(run.uid, NO_TOKEN))
 
     async def register(self, run: RunRow) -> None:
-        """Tell Redis that the run is new; if it is away, once it is back."""
+        """Register a new run; if Redis is away, when it is back."""
         await self._now_or_when_back(REGISTER, run)
 
     async def newest(self, run: RunRow) -> PublishedState:
-        """Return the newest published state and the token to go on with."""
+        """Return the newest published state and the token for the next publication."""
         known = self._decoded.known(run)
         mine = None if known is None else known.state
         outages = self._connection.outages
@@ -86,7 +86,7 @@ class RedisStates:
             self._decoded.keep(run, mine)
         is_trusted = self._tokens.get(run.uid) == token
         if not is_trusted or mine is None or version(mine) != header.version:
-            # Where this process holds a newer one, Redis lost it, or never got it: SQL must say what there is.
+            # If this process has a newer one, Redis lost it or never received it: read SQL.
             return PublishedState(None, token)
         return PublishedState(mine, token)
 
@@ -114,11 +114,11 @@ class RedisStates:
         return PublishResult.SHARED
 
     async def invalidate(self, run: RunRow) -> None:
-        """End the run's tokens; if Redis is away, once it is back."""
+        """Invalidate the run's tokens; if Redis is away, when it is back."""
         await self._now_or_when_back(INVALIDATE, run)
 
     async def delete(self, run: RunRow) -> None:
-        """Delete the run's state; if Redis is away, once it is back."""
+        """Delete the run's state; if Redis is away, when it is back."""
         self._decoded.drop(run)
         self._cache.drop(run)
         await self._now_or_when_back(DELETE, run, "")
@@ -131,19 +131,19 @@ class RedisStates:
             self._connection.run_when_back(script, keys(run), *arguments)
 
     def _keep_unpublished(self, run: RunRow, state: RunState) -> None:
-        """Keep a state for this process alone, so that the next call does not fold its entries again."""
+        """Keep a state in this process only, so that the next call does not fold its entries again."""
         self._decoded.keep(run, state)
         self._trust(run, NO_TOKEN)
 
     def _trust(self, run: RunRow, token: str) -> None:
-        """Keep the token; if there are too many, the oldest goes, which costs its run one read of SQL."""
+        """Keep the token; with too many, drop the oldest, which costs its run one read of SQL."""
         self._tokens[run.uid] = token
         self._tokens.move_to_end(run.uid)
         if len(self._tokens) > KNOWN_TOKENS:
             self._tokens.popitem(last=False)
 
     async def _without_state(self, run: RunRow, outages: int, generation: str) -> str:
-        """Delete the run's state if it still is of this generation, and return the token since then."""
+        """Delete the run's state if its generation is still this one; return the new token."""
         try:
             reply = await self._connection.run(DELETE, keys(run), *fresh_generation(), generation)
         except RedisAwayError:
