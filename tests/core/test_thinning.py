@@ -10,7 +10,7 @@ from scipy.stats import binomtest, kstest
 from bots_service.core.belief.betas import MOST_EVIDENCE
 from bots_service.core.draw import thompson as thinning
 from bots_service.core.draw.draws import SingleTasks
-from bots_service.core.draw.thompson import MOST_REACH, Bounds, draw_near, draw_single_tasks
+from bots_service.core.draw.thompson import MAX_REACH, Bounds, draw_near, draw_single_tasks
 from tests.core.like_dense import always_windows, assert_draws_like_dense
 from tests.core.pools import LEVEL, betas, normals
 
@@ -46,7 +46,7 @@ EVIDENCE = st.floats(0, np.log(MOST_EVIDENCE / 2)).map(np.exp)
 SHARE = st.floats(-1, 1)
 
 
-@given(EVIDENCE, EVIDENCE, st.floats(1e-3, 0.5), st.floats(0, MOST_REACH), SHARE)
+@given(EVIDENCE, EVIDENCE, st.floats(1e-3, 0.5), st.floats(0, MAX_REACH), SHARE)
 def test_a_bound_is_above_the_density_throughout_the_window(alpha, beta, target, width, where):
     bounds = bounds_of(alike(alpha, beta, 1), target)
     reach = width * target

@@ -1,1 +1,1 @@
-"""Selections: which tasks to hand out next."""
+"""Selections: which tasks to train on next."""

@@ -1,4 +1,4 @@
-"""Drawn success probabilities, and the nearest of them to a target."""
+"""Sampled success probabilities, and those nearest to a target."""
 
 from dataclasses import dataclass
 
@@ -8,27 +8,27 @@ from bots_service.core.arrays import Counts, Floats
 from bots_service.core.belief.protocol import Distributions
 
 REDRAWS = 64  # each fails with probability at most 1/2
-# Nearer than this counts as "at the target": below it, draws underflow in their own ways.
+# Distances below this count as 0: smaller ones may underflow.
 TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Drawn success probabilities and whose they are.
+    """Sampled success probabilities and their owners.
 
     values: [n] in [0, 1].
-    owners: [n] the profile, or the number of profiles plus the place among the tasks drawn one by one.
+    owners: [n] the profile; for a task drawn individually, the number of profiles plus the task's index.
     """
 
     values: Floats
     owners: Counts
 
     def distances(self, target: float) -> Floats:
-        """[n] how far each value is from the target; never below TINY."""
+        """[n] distance of each value from the target, at least TINY."""
         return np.maximum(np.abs(self.values - target), TINY)
 
     def joined(self, other: "Draws") -> "Draws":
-        """Return both."""
+        """Return both concatenated."""
         return Draws(np.concatenate([self.values, other.values]), np.concatenate([self.owners, other.owners]))
 
     def taken(self, places: Counts) -> "Draws":
@@ -38,10 +38,10 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class SingleTasks:
-    """Tasks to be drawn one by one.
+    """Tasks that are drawn individually.
 
-    owners: [n] whose each draw will be, as in Draws.
-    beliefs: [n] the distributions of their success probabilities.
+    owners: [n] of each draw, as in Draws.
+    beliefs: [n] distributions of their success probabilities.
     """
 
     owners: Counts
@@ -59,7 +59,7 @@ class SingleTasks:
         return Draws(self.beliefs.sample(rng), self.owners)
 
     def drawn_outside(self, target: float, reach: float, rng: np.random.Generator) -> Draws:
-        """Draw for every task, given that its value lies no nearer to the target than `reach`."""
+        """Draw for every task, conditional on a distance from the target of at least `reach`."""
         values = self.beliefs.sample(rng)
         for _ in range(REDRAWS):
             again = np.flatnonzero(np.abs(values - target) < reach)
@@ -70,10 +70,10 @@ class SingleTasks:
 
 
 def nearest(distances: Floats, count: int, rng: np.random.Generator) -> Counts:
-    """Return the places of the `count` smallest distances, ascending; equals are taken, and stand, at random.
+    """Return the indices of the `count` smallest distances, ascending; ties are broken and ordered at random.
 
     Args:
-        count: how many, >= 1.
+        count: at least 1.
     """
     chosen = np.arange(len(distances))
     if count < len(distances):
@@ -86,7 +86,7 @@ def nearest(distances: Floats, count: int, rng: np.random.Generator) -> Counts:
 
 
 def nearest_or_tied(draws: Draws, target: float, count: int) -> Draws:
-    """Drop draws that can't be among the `count` nearest; all that tie for the last place stay."""
+    """Return the `count` nearest draws, and all that tie with the last of them."""
     if len(draws.values) <= count:
         return draws
     distances = draws.distances(target)

@@ -1,7 +1,7 @@
-"""The tasks that one choice may be made from: a part of the pool, less those that are barred.
+"""Eligible tasks: a part of the pool without excluded tasks.
 
-Tasks with evidence of their own are listed; the others are only counted, profile by profile, until one is chosen. So
-nothing here looks at the whole pool.
+Tasks with their own evidence are listed; the others are only counted by profile until one is selected. So nothing here
+takes time proportional to the pool.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from bots_service.core.arrays import Counts, Tasks, contained, first_places, is_
 from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.pool import Part, Pool
 
-# A random member is free with at least this probability, or the group's free members are listed instead.
+# If a random member is free with a smaller probability, the group's free members are listed instead.
 LIKELY_FREE = 0.25
-ROUNDS = 16  # of throwing at random; a round fails with probability below 3/4 a slot, the rest is listed
+ROUNDS = 16  # of rejection sampling; a round fails with probability below 3/4 per slot; the rest is listed
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The eligible tasks: one by one where they have evidence of their own, the others only counted.
+    """The eligible tasks: listed if they have their own evidence, otherwise counted by profile.
 
-    own_tasks: [T] sorted tasks with evidence of their own.
+    own_tasks: [T] sorted tasks with their own evidence.
     own_beliefs: [T] their distributions.
-    profile_members: [G] how many others follow each profile.
-    profile_beliefs: [G] the distributions of these others.
+    profile_members: [G] number of other tasks of each profile.
+    profile_beliefs: [G] distributions of these others.
     """
 
     own_tasks: Tasks
@@ -35,40 +35,40 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """Tasks that may be chosen.
+    """Tasks that may be selected.
 
-    part: where they are.
-    barred: sorted tasks of that part which may not be chosen.
+    part: the part of the pool.
+    excluded: sorted tasks of the part that may not be selected.
     """
 
     pool: Pool
     belief: Belief
     part: Part
-    barred: Tasks
+    excluded: Tasks
 
     def __len__(self) -> int:
-        return len(self.part) - len(self.barred)
+        return len(self.part) - len(self.excluded)
 
     def candidates(self) -> Candidates:
-        """Return which tasks are drawn one by one and how many are only counted, with their distributions."""
+        """Return the tasks with their own evidence, the counts of the others, and their distributions."""
         own_tasks, own_beliefs = self.belief.own_tasks, self.belief.own_distributions(self.pool)
         kept = self.part.holds(own_tasks)
-        kept[places_of(self.barred, own_tasks)] = False
+        kept[places_of(self.excluded, own_tasks)] = False
         if not kept.all():
             own_tasks, own_beliefs = own_tasks[kept], own_beliefs.at(kept)
-        own_way = np.concatenate([own_tasks, self.barred])
+        own_way = np.concatenate([own_tasks, self.excluded])
         profile_members = self.part.members.sizes - np.bincount(
             self.pool.profile_of[own_way], minlength=self.pool.profiles
         )
         return Candidates(own_tasks, own_beliefs, profile_members, self.belief.profile_distributions(self.pool))
 
     def tasks_of(self, owners: Counts, candidates: Candidates, rng: np.random.Generator) -> Tasks:
-        """Return the tasks of these owners; a profile's are random members of it, without replacement.
+        """Return the tasks of these owners; for a profile, random members without replacement.
 
         Args:
-            owners: [n] the number of a profile, or G plus the place of a task in `candidates.own_tasks`, each at
-                most as often as it has eligible members.
-            candidates: what `candidates()` returned.
+            owners: [n] a profile, or G plus the index of a task in `candidates.own_tasks`; each at most as often as it
+                has eligible members.
+            candidates: the result of `candidates()`.
         """
         profiles = self.pool.profiles
         is_member = owners < profiles
@@ -81,32 +81,32 @@ class Eligible:
         """Return a random member for each entry of `groups`, without replacement."""
         order, starts = self.part.members.order, self.part.members.starts
         tasks = order[starts[groups]]
-        # The only member of a profile needs no picking: where every task is a profile, this saves looking at all.
+        # A profile's only member needs no sampling: fast if every task is a profile.
         several = np.flatnonzero(starts[groups + 1] - starts[groups] > 1)
         if len(several):
-            taken = (candidates.own_tasks, self.barred)
+            taken = (candidates.own_tasks, self.excluded)
             tasks[several] = pick_members(order, starts, groups[several], candidates.profile_members, taken, rng)
         return tasks
 
     def at_random(self, count: int, rng: np.random.Generator) -> Tasks:
-        """Return `count` eligible tasks, each set of them equally likely."""
+        """Return a uniform sample of `count` eligible tasks."""
         everyone = np.array([0, len(self.part)])
         one_group = np.zeros(count, np.int64)
-        return pick_members(self.part.members.order, everyone, one_group, np.array([len(self)]), (self.barred,), rng)
+        return pick_members(self.part.members.order, everyone, one_group, np.array([len(self)]), (self.excluded,), rng)
 
 
 def pick_members(
     order: Tasks, starts: Counts, groups: Counts, free: Counts, taken: tuple[Tasks, ...], rng: np.random.Generator
 ) -> Tasks:
-    """Return for each entry of `groups` a random member of that group, all distinct and none of them taken.
+    """Return for each entry of `groups` a random member of that group, all distinct and not taken.
 
-    Positions are thrown at random and thrown again where they hit a task that is taken or chosen; the first distinct
-    hits of such a sequence are a uniform sample without replacement.
+    Rejection sampling: random positions are drawn again if their task is taken or already picked. The first distinct
+    accepted positions are a uniform sample without replacement.
 
     Args:
         order: tasks; those of group g are `order[starts[g]:starts[g + 1]]`.
         groups: [n] groups, each at most as often as it has free members.
-        free: [G] how many members of each group are not taken.
+        free: [G] number of members of each group that are not taken.
         taken: sorted tasks, in any number of arrays.
     """
     in_order = np.sort(groups)
@@ -137,7 +137,7 @@ def pick_members(
 def pick_from_lists(
     order: Tasks, starts: Counts, groups: Counts, taken: tuple[Tasks, ...], rng: np.random.Generator
 ) -> Tasks:
-    """Like `pick_members`, by listing the free members of the groups asked for."""
+    """Like `pick_members`, but lists the free members of these groups."""
     in_order = np.sort(groups)
     asked = in_order[is_first(in_order)]
     wanted = np.searchsorted(in_order, asked, "right") - np.searchsorted(in_order, asked)

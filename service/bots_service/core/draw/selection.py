@@ -1,4 +1,4 @@
-"""One selection: which tasks to hand out next, under tags, quotas, a uniform share, and leases."""
+"""One selection: which tasks to train on next, with tags, quotas, a uniform share, and leases."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,16 +22,16 @@ Quotas = Mapping[str, int | float]  # an int is a number of tasks, a float in (0
 
 
 class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which tasks are wanted.
+    """A request for tasks.
 
-    count: how many tasks.
-    tags: only tasks that carry one of these.
-    quotas: for a tag, how many of the tasks must carry it (a whole number), or which share of them (a number with a
+    count: number of tasks.
+    tags: only tasks with one of these tags.
+    quotas: for each tag the number of tasks with it (a whole number) or their share of the selection (a number with a
         fraction: 0.75, 1.0).
-    exclude: tasks that are not wanted.
-    first: tasks that are wanted before any others, in flight or not; those that are excluded or retired, or lack the
-        tags, are passed over.
-    uniform_share: the share of the others that is chosen uniformly.
+    exclude: tasks never to select.
+    first: tasks to select before any others, in flight or not; excluded or retired tasks, and tasks without the tags,
+        are skipped.
+    uniform_share: share of the other tasks that is selected uniformly at random.
     """
 
     dataset: Name
@@ -44,32 +44,32 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     uniform_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
-SLACK = 1e-6  # by which shares may add up to more than 1, as numbers that a program computed do
-DIGITS = 9  # of a number of tasks; 0.29 * 100 is 28.999999999999996
+SLACK = 1e-6  # shares may add up to this much more than 1, because of rounding
+DIGITS = 9  # a number of tasks is rounded to; 0.29 * 100 is 28.999999999999996
 
 
 def wanted_in_all(quotas: Quotas, count: int) -> float:
-    """Return how many of `count` tasks the quotas ask for, on average."""
+    """Return the total of the quotas in tasks, as an expectation."""
     shares = math.fsum(quota for quota in quotas.values() if isinstance(quota, float))
     return sum(quota for quota in quotas.values() if isinstance(quota, int)) + shares * count
 
 
 def fit(quotas: Quotas, count: int) -> bool:
-    """Say whether so many tasks can keep the quotas."""
+    """Return whether the quotas fit into `count` tasks."""
     return wanted_in_all(quotas, count) <= count * (1 + SLACK)
 
 
 def in_tasks(quotas: Quotas, count: int, rng: np.random.Generator) -> dict[str, int]:
     """Return the quotas as numbers of tasks.
 
-    A share x of n tasks becomes floor(n x) or ceil(n x), whose expectation is n x exactly: over many selections each
-    tag gets its share, also where every selection has room for one of them only. One draw decides for all (systematic
-    sampling: W. G. Madow, Annals of Mathematical Statistics 20, 1949), so that the sum, too, is rounded up or down.
+    A share x of n tasks becomes floor(n x) or ceil(n x) with expectation n x: over many selections each tag gets its
+    share, even if a selection has room for only one of them. One random number decides for all tags (systematic
+    sampling: W. G. Madow, Annals of Mathematical Statistics 20, 1949), so that their sum is also rounded up or down.
 
     Args:
-        quotas: such as `fit`.
+        quotas: quotas that fit into `count`.
         count: n.
-        rng: is drawn from only where there are shares.
+        rng: used only if there are shares.
     """
     wanted = {tag: quota for tag, quota in quotas.items() if isinstance(quota, int)}
     shares = {tag: quota for tag, quota in quotas.items() if isinstance(quota, float)}
@@ -89,9 +89,9 @@ NO_TASKS: Tasks = np.empty(0, np.int32)
 class NamedTasks:
     """The tasks that a request names by id.
 
-    excluded: sorted; they may not be chosen.
-    first: distinct, in the request's order; they are handed out before any others, in flight or not, unless they may
-        not be chosen. They count towards the quotas.
+    excluded: sorted; never selected.
+    first: distinct, in the request's order; selected before any others, in flight or not, unless they are excluded or
+        not eligible. They count towards the quotas.
     """
 
     excluded: Tasks = field(default_factory=lambda: NO_TASKS)
@@ -100,11 +100,11 @@ class NamedTasks:
 
 @dataclass(frozen=True, slots=True)
 class DrawnTasks:
-    """What is handed out.
+    """The selected tasks.
 
-    tasks: [n] distinct; those wanted first, then quota by quota, each nearest first where the strategy knows distances.
-    draws: [n] the success probability drawn for each task; NaN where nothing was drawn.
-    reused: how many of them are leased already.
+    tasks: [n] distinct; the `first` tasks, then those of each quota, nearest first if the strategy knows distances.
+    draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
+    reused: number of tasks that are already leased.
     """
 
     tasks: Tasks
@@ -114,7 +114,7 @@ class DrawnTasks:
 
 @dataclass(frozen=True, slots=True)
 class TagQuota:
-    """This many tasks that carry a tag (None: any), of which `uniform_count` are chosen uniformly."""
+    """A number of tasks with a tag (None: any), of which `uniform_count` are selected uniformly at random."""
 
     tag: str | None
     count: int
@@ -126,30 +126,30 @@ def select_tasks(
 ) -> DrawnTasks:
     """Return exactly `request.count` distinct tasks.
 
-    Leased tasks are left out unless too few others are eligible; then the strategy chooses among them too. Quotas are
-    filled in order, each without regard to those that follow.
+    Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. Quotas are
+    filled in order; each ignores those after it.
 
     Args:
-        belief: of the run.
+        belief: the run's belief.
         pool: its tasks.
-        request: one that the pool can meet: its tags are known, its quotas fit.
+        request: a valid request: its tags exist, its quotas fit.
         context: settings, position and random numbers of the run.
         named: the tasks that the request names.
         leased: tasks in flight, in any order.
 
     Raises:
-        PoolTooSmallError: fewer tasks than asked for may be handed out, even with the leased ones.
+        PoolTooSmallError: fewer tasks than requested are available, including leased ones.
         ValueError: a tag is unknown.
     """
-    gone, in_flight = named.excluded, united(leased)
+    unavailable, in_flight = named.excluded, united(leased)
     quotas = in_tasks(request.quotas, request.count, context.rng)
     first = first_tasks(pool, request, named)
     chosen = [StrategyResult(first, np.full(len(first), np.nan))]
     reused = len(first) - len(without(united(first), in_flight))
-    gone, quotas = united(gone, first), quotas_left(quotas, pool, first, request.count - len(first))
+    unavailable, quotas = united(unavailable, first), quotas_left(quotas, pool, first, request.count - len(first))
     for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share):
-        results, again = fill_quota(belief, pool, request, quota, context, gone=gone, leased=in_flight)
-        gone = united(gone, *(one.tasks for one in results))
+        results, again = fill_quota(belief, pool, request, quota, context, unavailable=unavailable, leased=in_flight)
+        unavailable = united(unavailable, *(one.tasks for one in results))
         chosen += results
         reused += again
     tasks = np.concatenate([one.tasks for one in chosen])
@@ -157,7 +157,7 @@ def select_tasks(
 
 
 def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
-    """Return the tasks that are wanted first and may be handed out, as many as are asked for."""
+    """Return the request's `first` tasks that may be selected, at most `count`."""
     if not len(named.first):
         return named.first
     may_be = named.first[pool.part(request.tags).holds(named.first) & ~contained(named.first, (named.excluded,))]
@@ -165,7 +165,7 @@ def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
 
 
 def quotas_left(quotas: dict[str, int], pool: Pool, first: Tasks, room: int) -> dict[str, int]:
-    """Return what is left of the quotas when some tasks are handed out first, and `room` more in all."""
+    """Return the remaining quotas after the `first` tasks, limited to `room` more tasks in total."""
     if not len(first):
         return quotas
     left: dict[str, int] = {}
@@ -176,7 +176,7 @@ def quotas_left(quotas: dict[str, int], pool: Pool, first: Tasks, room: int) -> 
 
 
 def tag_quotas(quotas: Mapping[str, int], count: int, uniform_share: float) -> Iterator[TagQuota]:
-    """Yield the quotas and the rest of `count` tasks; round(count * uniform_share) uniform ones spread evenly."""
+    """Yield the quotas, then the rest of `count` tasks; round(count * uniform_share) uniform ones spread evenly."""
     rest = count - sum(quotas.values())
     through = uniform_before = 0
     for tag, wanted in [*quotas.items(), (None, rest)]:
@@ -194,44 +194,44 @@ def fill_quota(
     quota: TagQuota,
     context: DrawContext,
     *,
-    gone: Tasks,
+    unavailable: Tasks,
     leased: Tasks,
 ) -> tuple[list[StrategyResult], int]:
-    """Choose the tasks of one quota; return the choices and how many of their tasks are leased.
+    """Select the tasks of one quota; return the results and how many of their tasks are leased.
 
     Args:
-        gone: sorted tasks that are excluded or chosen already.
+        unavailable: sorted tasks that are excluded or already selected.
         leased: sorted tasks in flight.
     """
     part = pool.part(request.tags, quota.tag)
-    gone = part.keep(gone)
-    busy = without(part.keep(leased), gone)
-    free = len(part) - len(gone) - len(busy)
-    if free + len(busy) < quota.count:
-        raise PoolTooSmallError(too_small(request, quota, tasks=len(part), gone=len(gone)))
+    unavailable = part.keep(unavailable)
+    leased_here = without(part.keep(leased), unavailable)
+    free = len(part) - len(unavailable) - len(leased_here)
+    if free + len(leased_here) < quota.count:
+        raise PoolTooSmallError(too_small(request, quota, tasks=len(part), unavailable=len(unavailable)))
     strategy = STRATEGIES[context.settings.strategy]
-    barred = united(gone, busy)
+    excluded = united(unavailable, leased_here)
     by_strategy = min(quota.count - quota.uniform_count, free)
     uniform_count = min(quota.uniform_count, free - by_strategy)
     again = quota.count - by_strategy - uniform_count
     chosen: list[StrategyResult] = []
     if by_strategy:
-        chosen.append(strategy(Eligible(pool, belief, part, barred), by_strategy, context))
+        chosen.append(strategy(Eligible(pool, belief, part, excluded), by_strategy, context))
     if uniform_count:
-        barred = united(barred, *(one.tasks for one in chosen))
-        chosen.append(uniform(Eligible(pool, belief, part, barred), uniform_count, context))
+        excluded = united(excluded, *(one.tasks for one in chosen))
+        chosen.append(uniform(Eligible(pool, belief, part, excluded), uniform_count, context))
     if again:
-        chosen.append(strategy(Eligible(pool, belief, pool.listed(busy), NO_TASKS), again, context))
+        chosen.append(strategy(Eligible(pool, belief, pool.listed(leased_here), NO_TASKS), again, context))
     return chosen, again
 
 
-def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, gone: int) -> str:
-    """Say what was requested, what is available, and what to do."""
+def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, unavailable: int) -> str:
+    """Return the message: what was requested, what is available, and what to do."""
     among = f" tagged {' or '.join(request.tags)}" if request.tags else ""
     tagged = "" if quota.tag is None else f", {quota.count} of them tagged {quota.tag}"
     those = "" if quota.tag is None else f" tagged {quota.tag}"
-    why = f" ({gone} of {tasks} are excluded or already chosen)" if gone else ""
+    why = f" ({unavailable} of {tasks} are excluded or already chosen)" if unavailable else ""
     return (
-        f"requested {request.count} tasks{among}{tagged}; {tasks - gone}{those} are available{why}. "
+        f"requested {request.count} tasks{among}{tagged}; {tasks - unavailable}{those} are available{why}. "
         "Request fewer, or append tasks"
     )

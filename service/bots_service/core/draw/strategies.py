@@ -1,6 +1,6 @@
-"""Ways to choose tasks among the eligible, all called alike.
+"""Selection strategies: functions with one signature that select among eligible tasks.
 
-`thompson` is BOTS (Shen et al., arXiv:2510.26374). The others are what users compare it with, and Trinity-RFT's own.
+`thompson` is BOTS (Shen et al., arXiv:2510.26374). The others are baselines, and Trinity-RFT's built-in strategies.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from bots_service.core.run_settings import RunSettings, StrategyName
 
 @dataclass(frozen=True, slots=True)
 class DrawContext:
-    """What a strategy may look at besides the eligible tasks and their belief.
+    """The inputs of a strategy other than the eligible tasks and their belief.
 
-    settings: of the run; a parameter of a strategy is one of them.
-    position: how many tasks were reported so far: where `shuffle` and `easy_to_hard` go on.
+    settings: of the run, with the strategy's parameters.
+    position: number of tasks reported so far: where `shuffle` and `easy_to_hard` continue.
     rng: the only source of random numbers.
     """
 
@@ -31,18 +31,18 @@ class DrawContext:
 
 @dataclass(frozen=True, slots=True)
 class StrategyResult:
-    """tasks: [n] distinct; draws: [n] the success probability drawn for each, NaN where nothing was drawn."""
+    """tasks: [n] distinct; draws: [n] the sampled success probability of each, NaN if nothing was sampled."""
 
     tasks: Tasks
     draws: Floats
 
 
-# Called with at least one task wanted, and no more than are eligible.
+# count is at least 1 and at most the number of eligible tasks.
 Strategy = Callable[[Eligible, int, DrawContext], StrategyResult]
 
 
 def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Draw p_k of every task from the belief; take the smallest |p_k - target|, nearest first."""
+    """Sample p_k of every task from the belief; select the smallest |p_k - target|, nearest first."""
     candidates = eligible.candidates()
     drawn = draw_nearest(
         candidates.own_beliefs,
@@ -56,9 +56,9 @@ def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyRe
 
 
 def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Take the smallest |mean_k - target|, nearest first; among equals, at random.
+    """Select the smallest |mean_k - target|, nearest first; ties are broken at random.
 
-    Members of a profile are equal, so without the chance the same few of them would be chosen again and again.
+    All members of a profile tie: without randomness, the same few would be selected every time.
     """
     candidates = eligible.candidates()
     sizes, distances = _sizes_and_distances(candidates, context.settings.target)
@@ -75,9 +75,9 @@ def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult
 def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Sample without replacement with weights exp(-|mean_k - target| / temperature).
 
-    Gumbel-top-k (Kool et al. 2019): the largest log-weight plus Gumbel noise, which are the first arrivals of a race in
-    which task k arrives after an exponential time of rate weight_k. Of the m equal members of a profile the i-th
-    arrives Exp(1) / (m - i + 1) after the one before, so at most `count` of them need a time.
+    Gumbel-top-k (Kool et al. 2019): the largest sums of log-weight and Gumbel noise. Equivalently, the first arrivals
+    if task k arrives after an exponential time of rate weight_k. The i-th of a profile's m equal members arrives
+    Exp(1) / (m - i + 1) after the previous one, so at most `count` of them need a time.
     """
     candidates = eligible.candidates()
     sizes, distances = _sizes_and_distances(candidates, context.settings.target)
@@ -87,7 +87,7 @@ def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyRes
     rank = np.arange(len(owners)) - before[owners]
     waits = context.rng.standard_exponential(len(owners)) / (sizes[owners] - rank)
     total = np.cumsum(waits)
-    # The first of a profile takes its own wait: the difference of two long sums would lose its digits.
+    # The first arrival of a profile uses its own waiting time: a difference of two long sums would lose digits.
     times = np.where(rank == 0, waits, total - (total - waits)[before[owners]])
     keys = np.log(np.maximum(times, TINY)) + distances[owners] / context.settings.temperature
     first = np.argpartition(keys, count - 1)[:count]
@@ -95,17 +95,17 @@ def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyRes
 
 
 def uniform(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Take any tasks, each set of them equally likely."""
+    """Select a uniform sample."""
     return _undrawn(eligible.at_random(count, context.rng))
 
 
 def shuffle(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Walk through the part in an order that the seed and the number of the pass fix, from where reports have come."""
+    """Walk through the part in an order given by the seed and the number of the pass, from the context's position."""
     return _walk(eligible, count, context.position, lambda turn: eligible.part.shuffled(context.settings.seed, turn))
 
 
 def easy_to_hard(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
-    """Walk through the part by falling reference pass rates, unknown ones last, from where reports have come."""
+    """Walk through the part by descending reference pass rates, unknown ones last, from the context's position."""
     return _walk(eligible, count, context.position, lambda _turn: eligible.part.easy_to_hard)
 
 
@@ -120,24 +120,24 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 
 
 def _sizes_and_distances(candidates: Candidates, target: float) -> tuple[Counts, Floats]:
-    """[G + T] how many tasks there are, and how far their posterior mean is from the target: profiles, then own."""
+    """[G + T] number of tasks, and distance of their posterior mean from the target: profiles, then listed tasks."""
     means = candidates.profile_beliefs.joined(candidates.own_beliefs).mean
     sizes = np.concatenate([candidates.profile_members, np.ones(len(candidates.own_tasks), np.int64)])
     return sizes, np.abs(means - target)
 
 
 def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int], Tasks]) -> StrategyResult:
-    """Take the next eligible tasks from `position` on, going on with the next pass where this one ends."""
+    """Select the next eligible tasks from `position` on; at the end of a pass, continue with the next one."""
     turn, start = divmod(position, len(eligible.part))
-    # Each barred task is met at most once a pass, so this stretch holds enough unless the pass ends.
-    longest = count + len(eligible.barred)
+    # Each excluded task occurs at most once per pass, so this stretch is long enough unless the pass ends.
+    longest = count + len(eligible.excluded)
     ahead = order_of(turn)[start : start + longest]
     if start + longest > len(eligible.part):
-        # What this pass still had may be met again in the next: look that much farther.
+        # Tasks of this pass may occur again in the next one: look that much farther.
         ahead = np.concatenate([ahead, order_of(turn + 1)[: longest + len(ahead)]])
-    places = np.searchsorted(eligible.barred, ahead)
-    barred = np.append(eligible.barred, -1)[places] == ahead
-    allowed = ahead[~barred]
+    places = np.searchsorted(eligible.excluded, ahead)
+    excluded = np.append(eligible.excluded, -1)[places] == ahead
+    allowed = ahead[~excluded]
     return _undrawn(allowed[first_places(allowed)[:count]])
 
 

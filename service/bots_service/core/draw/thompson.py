@@ -1,4 +1,4 @@
-"""Thompson sampling over a whole pool, exact, with one look at each profile."""
+"""Exact Thompson sampling over a whole pool, at a cost of one evaluation per profile."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ from bots_service.core.arrays import Counts, Floats
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.draw.draws import TINY, Draws, SingleTasks, nearest, nearest_or_tied
 
-# Fewer tasks, or fewer for each that is wanted, are drawn plainly as fast (timed in place, numpy 2.4 and scipy 1.17).
+# For fewer tasks, or fewer per selected task, plain draws are as fast (timed in place, numpy 2.4 and scipy 1.17).
 FEWEST_TASKS = 2_000
 FEWEST_PER_WANTED = 10
 MOST_LIKELY = 0.5
 # The tangent at the target must hold for the whole window, and rises steeply near 0.
 LEAST_TARGET = 1e-3
-MOST_REACH = 0.25  # times the target
-# Heights exceed densities by up to 1.13, and densities may be a little lower away from the target.
+MAX_REACH = 0.25  # times the target
+# Heights exceed densities by a factor of up to 1.13, and densities may be a little lower away from the target.
 SPARE = 1.25
 
 
@@ -26,14 +26,14 @@ class Bounds:
     """Bounds of densities around a target.
 
     log_height: [n] log of the bound at the target; infinite for a belief that has none.
-    slope: [n] how fast it rises with the distance.
+    slope: [n] of its increase with the distance.
     """
 
     log_height: Floats
     slope: Floats
 
     def likely(self, reach: float) -> Floats:
-        """[n] 2 reach M, the probability of being proposed; no more than 1."""
+        """[n] 2 reach M, the probability of being proposed; at most 1."""
         log_likely = self.slope * reach
         log_likely += self.log_height
         log_likely += math.log(2 * reach)
@@ -41,11 +41,11 @@ class Bounds:
 
 
 def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.random.Generator) -> Draws:
-    """Draw for every task; return some of the draws, among them the `count` nearest to the target.
+    """Draw for every task; return a subset of the draws that contains the `count` nearest to the target.
 
     Args:
         singles: [n] tasks.
-        count: how many are wanted, >= 1.
+        count: at least 1.
         target: in [0, 1/2].
     """
     fewest = max(FEWEST_TASKS, FEWEST_PER_WANTED * count)
@@ -57,7 +57,7 @@ def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.r
         return singles.drawn(rng)
     per_distance = 2 * float(np.sum(np.exp(bounds.log_height), where=bounded))
     reach = SPARE * (count + MARGIN * math.sqrt(count)) / max(per_distance, TINY)
-    if reach > MOST_REACH * target:
+    if reach > MAX_REACH * target:
         return singles.drawn(rng)
     drawn, places = draw_near(singles, bounds.likely(reach), target, reach, rng)
     if np.count_nonzero(drawn.distances(target) <= reach) >= count:
@@ -69,16 +69,16 @@ def draw_single_tasks(singles: SingleTasks, count: int, target: float, rng: np.r
 def draw_near(
     singles: SingleTasks, likely: Floats, target: float, reach: float, rng: np.random.Generator
 ) -> tuple[Draws, Counts]:
-    """Draw for every task, but return only draws of some: all that lie in the window are there.
+    """Draw for every task; return a subset of the draws that contains all inside the window.
 
     Args:
         singles: [n] tasks.
         likely: [n] 2 reach M.
-        target: the middle of the window.
-        reach: half the width of the window.
+        target: center of the window.
+        reach: half of its width.
 
     Returns:
-        The draws, and the places of their tasks; all other tasks lie outside the window.
+        The draws, and the indices of their tasks; the draws of all other tasks are outside the window.
     """
     plain = np.flatnonzero(likely > MOST_LIKELY)
     proposed = np.flatnonzero((rng.random(len(likely)) < likely) & (likely <= MOST_LIKELY))
@@ -97,12 +97,12 @@ PLAIN_SHARE = 1 / 30
 MARGIN = 4.0
 # A window may hold this many times the tasks needed: another look for a better one costs more.
 SLACK = 4.0
-TRIES = 64  # halvings of log(distance): enough to tell any two doubles apart
+TRIES = 64  # halvings of log(distance): enough to separate any two doubles
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """[target - reach, target + reach], and for each profile P(X below it) and P(X not above it), [g]."""
+    """[target - reach, target + reach], with P(X below it) and P(X not above it) for each profile, [g]."""
 
     reach: float
     low: Floats
@@ -111,12 +111,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class UndrawnMembers:
-    """Members of profiles that are not drawn yet; all are known to lie outside a window.
+    """Members of profiles that are not drawn yet; their values are known to be outside a window.
 
     profiles: [g] the numbers of the profiles.
-    beliefs: [g] what their members share.
+    beliefs: [g] distributions of their members.
     left: [g] members not drawn yet, > 0.
-    window: where none of them lies; at first of no reach, with probabilities 0.
+    window: contains none of them; at first of reach 0, with probabilities 0.
     """
 
     profiles: Counts
@@ -125,25 +125,25 @@ class UndrawnMembers:
     window: Window
 
     def around(self, target: float, reach: float) -> Window:
-        """Return a window and what it means for these members."""
+        """Return a window with its probabilities for these members."""
         ends = (max(target - reach, 0.0), min(target + reach, 1.0))
         low, high = (self.beliefs.below(end) for end in ends)
         return Window(reach, low, high)
 
     def gained(self, wider: Window) -> Floats:
-        """[g] P(within the wider window, not within the present one)."""
+        """[g] P(inside the wider window and outside the current one)."""
         return (self.window.low - wider.low) + (wider.high - self.window.high)
 
     def shares(self, wider: Window) -> Floats:
-        """[g] P(within the wider window | not within the present one).
+        """[g] P(inside the wider window | outside the current one).
 
-        Well conditioned, because a profile with more than PLAIN_SHARE inside is drawn out at once: the divisor stays
+        Well conditioned, because a profile with more than PLAIN_SHARE inside is drawn completely: the divisor stays
         near 1, and an error of 1e-16 in the dividend is less than one member in any pool.
         """
         return np.clip(self.gained(wider) / (self.window.low + 1 - self.window.high), 0.0, 1.0)
 
     def only(self, places: Counts) -> "UndrawnMembers":
-        """Return the members of the profiles at the given places."""
+        """Return the members of the profiles at the given indices."""
         window = Window(self.window.reach, self.window.low[places], self.window.high[places])
         return UndrawnMembers(self.profiles[places], self.beliefs.at(places), self.left[places], window)
 
@@ -153,8 +153,8 @@ def gather(profile_beliefs: Distributions, sizes: Counts, profiles: Counts) -> U
 
     Args:
         profile_beliefs: [G] distributions of the members of each profile.
-        sizes: [G] members.
-        profiles: [g] which to take.
+        sizes: [G] number of members.
+        profiles: [g] the given profiles.
     """
     nothing = np.zeros(len(profiles))
     return UndrawnMembers(profiles, profile_beliefs.at(profiles), sizes[profiles], Window(0.0, nothing, nothing))
@@ -163,15 +163,15 @@ def gather(profile_beliefs: Distributions, sizes: Counts, profiles: Counts) -> U
 def widen(
     undrawn: UndrawnMembers, near: Floats, count: int, target: float, *, limit: float, tries: int = TRIES
 ) -> Window:
-    """Find a wider window that should hold enough tasks and not many more.
+    """Find a wider window that should contain enough tasks and not many more.
 
-    Only expectations are looked at, never values of these members, so this takes nothing from the draw's exactness.
+    It uses expectations, never the values of these members, so the draw stays exact.
 
     Args:
-        near: sorted distances of what is drawn already.
-        count: how many tasks are wanted.
-        limit: the reach beyond which nothing can matter, > undrawn.window.reach.
-        tries: how many windows to look at; 0 takes the widest.
+        near: sorted distances of the existing draws.
+        count: number of tasks to select.
+        limit: largest reach that can matter, > undrawn.window.reach.
+        tries: number of windows to evaluate; 0: use the widest.
     """
     fewest = count + MARGIN * math.sqrt(count)
     aim = (1 + SLACK) / 4 * fewest
@@ -194,7 +194,7 @@ def widen(
 
 
 def first_reach(undrawn: UndrawnMembers, near: Floats, aim: float, target: float) -> float:
-    """Return the reach that would hold `aim` tasks if densities were level around the target."""
+    """Return the reach that would contain `aim` tasks if densities were constant around the target."""
     per_distance = 2 * float(undrawn.left @ np.exp(np.minimum(undrawn.beliefs.log_density(target), 600.0)))
     if len(near):
         per_distance += len(near) / float(near[-1])
@@ -204,12 +204,12 @@ def first_reach(undrawn: UndrawnMembers, near: Floats, aim: float, target: float
 def draw_ring(
     undrawn: UndrawnMembers, wider: Window, target: float, rng: np.random.Generator
 ) -> tuple[Draws, UndrawnMembers]:
-    """Draw what lies between the present window and a wider one.
+    """Draw the members between the current window and a wider one.
 
-    Profiles with much inside are drawn out, all members: a plain draw is much cheaper than an inverse.
+    Profiles with a large share inside are drawn completely: a plain draw is much cheaper than an inverse.
 
     Returns:
-        The draws, and the members that lie outside the wider window.
+        The draws, and the members outside the wider window.
     """
     shares = undrawn.shares(wider)
     plain = shares > PLAIN_SHARE
@@ -224,10 +224,10 @@ def draw_ring(
 def draw_inside(
     undrawn: UndrawnMembers, inside: Counts, wider: Window, target: float, rng: np.random.Generator
 ) -> Draws:
-    """Draw so many members of each profile from its distribution truncated to the ring, by the inverse."""
+    """Draw the given number of members of each profile from its distribution truncated to the ring, by inverse CDF."""
     places = np.repeat(np.arange(len(inside)), inside)
     level = wider.low[places] + undrawn.gained(wider)[places] * rng.random(len(places))
-    # Skip what the present window holds.
+    # Skip the probability inside the current window.
     held = undrawn.window.high - undrawn.window.low
     level += np.where(level >= undrawn.window.low[places], held[places], 0.0)
     values = undrawn.beliefs.at(places).quantile(np.minimum(level, 1.0))
@@ -236,7 +236,7 @@ def draw_inside(
 
 
 def draw_out(undrawn: UndrawnMembers, target: float, rng: np.random.Generator) -> Draws:
-    """Draw all members that are left, given that they lie outside the present window."""
+    """Draw all remaining members, conditional on being outside the current window."""
     places = np.repeat(np.arange(len(undrawn.left)), undrawn.left)
     members = SingleTasks(undrawn.profiles[places], undrawn.beliefs.at(places))
     return members.drawn_outside(target, undrawn.window.reach, rng)
@@ -248,7 +248,7 @@ def draw_out(undrawn: UndrawnMembers, target: float, rng: np.random.Generator) -
 WINDOW_MEMBERS = 24
 WINDOW_TASKS = 6_000
 WINDOW_SHARE = 1 / 30
-RINGS = 16  # the last ring takes in all that can matter, so nothing loops for ever
+RINGS = 16  # the last ring includes everything that can matter, so the loop ends
 
 
 def draw_nearest(
@@ -263,14 +263,14 @@ def draw_nearest(
     """Draw for every task and return the `count` draws nearest to the target, nearest first.
 
     Args:
-        own: [T] distributions of the tasks that are drawn one by one.
+        own: [T] distributions of the tasks that are drawn individually.
         profile_beliefs: [G] distributions of the members of each profile.
-        sizes: [G] how many tasks follow each profile.
-        count: how many are wanted, at most T plus the sum of sizes.
+        sizes: [G] number of tasks of each profile.
+        count: at most T plus the sum of sizes.
         target: wanted success probability, in [0, 1].
     """
     if target > 0.5:
-        # Doubles are fine-grained near 0 and coarse near 1, so a target near 1 is looked at from the other end.
+        # Doubles are more precise near 0 than near 1, so a target near 1 is mirrored.
         mirrored = draw_nearest(
             own.mirrored(), profile_beliefs.mirrored(), sizes, count=count, target=1 - target, rng=rng
         )
@@ -283,7 +283,7 @@ def draw_nearest(
             break
         drawn = nearest_or_tied(drawn, target, count)
         near = np.sort(drawn.distances(target))
-        # At the count-th nearest of what is drawn, or at the far end of [0, 1], nothing beyond can matter.
+        # Nothing matters beyond the count-th nearest draw, or the far end of [0, 1].
         limit = float(near[count - 1]) if len(near) >= count else 1 - target
         if limit <= undrawn.window.reach:
             break
@@ -294,7 +294,7 @@ def draw_nearest(
 
 
 def deserve_window(sizes: Counts, count: int) -> NDArray[np.bool_]:
-    """[G] for which profiles a window costs less than drawing each member."""
+    """[G] whether a window costs less than drawing each member of the profile."""
     large = sizes >= WINDOW_MEMBERS
     tasks = int(sizes[large].sum())
     if tasks < WINDOW_TASKS or count > WINDOW_SHARE * tasks:
@@ -303,8 +303,8 @@ def deserve_window(sizes: Counts, count: int) -> NDArray[np.bool_]:
 
 
 def one_by_one(own: Distributions, profile_beliefs: Distributions, sizes: Counts) -> SingleTasks:
-    """Return the single tasks, and so many members of each profile."""
-    # Where no profile has two members, as with real-valued pass rates, there is a quicker way to name their owners.
+    """Return the individual tasks and all members of each profile, as tasks to draw individually."""
+    # If no profile has two members, as with real-valued pass rates, there is a faster way to list their owners.
     single = sizes.max(initial=0) <= 1
     owners = np.flatnonzero(sizes) if single else np.repeat(np.arange(len(sizes)), sizes)
     places = np.arange(len(sizes), len(sizes) + len(own))
