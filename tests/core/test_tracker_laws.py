@@ -2,13 +2,18 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
 
+from bots_service.core import rows
+from bots_service.core.belief import tracker_filter
 from bots_service.core.belief.logit_normals import LogitNormals
+from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.belief.tracker import TrackerBelief
+from bots_service.core.belief.tracker_filter import moments
 from bots_service.core.entries import Body
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import RunState
-from tests.core.journals import Piece, pool_of, replay, report_of
+from bots_service.core.state import RunState, fresh_state
+from tests.core.journals import Piece, Story, evidence_of, pool_of, replay, report_of, stories, tracker_settings
 
 SETTINGS = settings_from({"belief": "tracker"})
 POOL = pool_of(*[(0.25, 0.75)] * 40, (0.5, 0.5))
@@ -111,3 +116,44 @@ def test_an_appended_task_is_believed_by_its_references():
     np.testing.assert_array_equal(late.location, early.location)
     np.testing.assert_array_equal(late.variance, early.variance)
     assert late.mean[41] > late.mean[42]
+
+
+@pytest.mark.parametrize("rollouts", [1e6, 1e12, 1e15])
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_a_step_may_bring_more_rollouts_of_a_task_than_any_reports_could(rollouts: float, rate: float):
+    state = fresh_state(SETTINGS, POOL)
+    evidence = evidence_of((0, rate * rollouts, rollouts - rate * rollouts), (40, rollouts, 0.0))
+    belief = tracker(state)
+    for number in range(1, 6):
+        belief = belief.fold(POOL, ClosingStep(number, ((0, evidence),), evidence, rollouts), SETTINGS)
+    assert belief.is_possible(SETTINGS, 5, PoolSize(len(POOL), POOL.profiles, POOL.models, 0))
+    mean = belief.distributions(POOL, ALL).mean
+    assert mean[0] == pytest.approx(rate, abs=0.02)
+    assert mean[40] > 0.98
+
+
+@given(stories(settings=tracker_settings))
+def test_where_rows_stand_changes_nothing_that_is_believed(story: Story):
+    """A tracker with many tried tasks keeps most of their rows in a table that is rarely copied."""
+    together = tracker(story.replayed()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "FEW_ROWS", 1)
+        apart = tracker(story.replayed()[0])
+    assert len(apart.residuals.recent) <= 1
+    for one, other in zip(together.residuals.whole, apart.residuals.whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(together.effects.mean, apart.effects.mean)
+    np.testing.assert_array_equal(together.effects.covariance, apart.effects.covariance)
+    tasks = np.arange(len(story.pool), dtype=np.int32)
+    told, wanted = (one.distributions(story.pool, tasks) for one in (apart, together))
+    np.testing.assert_array_equal(told.location, wanted.location)
+    np.testing.assert_array_equal(told.variance, wanted.variance)
+
+
+def test_a_search_for_a_mode_that_is_cut_short_still_gives_moments(monkeypatch):
+    prior, counts = (np.zeros(2), np.array([1.0, 4.0])), (np.array([3.0, 0.0]), np.array([500.0, 2.0]))
+    mean, variance = moments(*prior, *counts)
+    monkeypatch.setattr(tracker_filter, "NEWTON_STEPS", 1)
+    cut_mean, cut_variance = moments(*prior, *counts)
+    np.testing.assert_allclose(cut_mean, mean, atol=0.01)
+    np.testing.assert_allclose(cut_variance, variance, rtol=0.05)
