@@ -44,6 +44,8 @@ def test_references_of_one_task_are_enough_to_tell_others_apart():
     assert advice(fresh_state(DEFAULTS, one), one) == ()
 
 
-@pytest.mark.parametrize("settings", [{"strategy": "uniform"}, {"strategy": "shuffle"}, {"forgetting": 0.0}])
+@pytest.mark.parametrize(
+    "settings", [{"strategy": "uniform"}, {"strategy": "shuffle"}, {"forgetting": 0.0}, {"belief": "tracker"}]
+)
 def test_a_run_that_does_not_look_at_its_belief_or_never_forgets_gets_no_advice(settings):
     assert advice(fresh_state(settings_from(settings), UNKNOWN), UNKNOWN) == ()

@@ -13,7 +13,6 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
-from tests.core.pools import beta_parameters
 
 TASKS = 200
 TRIALS = 16
@@ -21,10 +20,11 @@ RETRIES = Retries(attempts=4, first_wait_s=0.02, longest_wait_s=0.2)  # then the
 GIVE_UP_S = 300.0  # for one report; nothing is away for that long
 
 
-def create_pool(url: str) -> None:
+def create_pool(url: str, belief: str = "bots") -> None:
     tasks = [Task(str(task), tuple(rates)) for task, rates in enumerate(references().tolist())]
     with Client(url, deadline_s=60) as client:
         client.create_dataset("pool", tasks, reference_models=["weak", "strong"])
+        client.create_run("pool", "default", belief=belief)
 
 
 def references() -> np.ndarray:
@@ -48,10 +48,11 @@ class Sent:
 class Account:
     """What all trainers sent and were told.
 
-    missed: why selects were not answered. floor: the greatest seq that was acknowledged as seen by all replicas.
-    over: set once the test has ended, so that no trainer outlives its services.
+    belief: of their run. missed: why selects were not answered. floor: the greatest seq that was acknowledged as seen
+    by all replicas. over: set once the test has ended, so that no trainer outlives its services.
     """
 
+    belief: str = "bots"
     sent: list[Sent] = field(default_factory=list)
     selections: list[Selection] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -66,7 +67,7 @@ class Account:
         Every selection must show the beliefs that stood after its seq, so none was drawn from a reset or torn one.
         """
         pool = Pool.of_tasks(references())
-        state = fresh_state(RunSettings(), pool)
+        state = fresh_state(RunSettings(belief=self.belief), pool)
         drawn: dict[int, list[Selection]] = {}
         for selection in self.selections:
             drawn.setdefault(selection.seq, []).append(selection)
@@ -86,9 +87,8 @@ class Account:
 def assert_shows(selections: list[Selection], state: RunState, pool: Pool) -> None:
     for selection in selections:
         tasks = np.array([int(task) for task in selection.ids], np.int32)
-        alpha, beta = beta_parameters(state.belief.distributions(pool, tasks))
         assert selection.step == state.step
-        assert [task.mean for task in selection.tasks] == (alpha / (alpha + beta)).tolist()
+        assert [task.mean for task in selection.tasks] == state.belief.distributions(pool, tasks).mean.tolist()
 
 
 def require_excuse(error: UnreachableError | ServiceError) -> None:
