@@ -20,13 +20,14 @@ from benchmarks.public_pools import CASES, POOLS, PublicPool
 from benchmarks.running import running_service
 from bots_client import Client, GivenSettings, Outcome
 from bots_service.core.arrays import Floats
+from bots_service.demo.own_service import ended_by_signals
 
 COUNT = 32  # tasks a step
 ROLLOUTS = 16  # of each of them
 CLIP = 1e-3  # predictions are clipped to [CLIP, 1 - CLIP]: one task that surprises must not decide a mean
-READ_EVERY = 5  # steps between two readings of the whole pool; more change a mean over all steps by 0.0003
+READ_EVERY = 5  # steps between two readings of the whole pool; reading every step changed a mean by at most 0.0003
 SEEDS = 10
-SEEDS_OF_A_CASE = 3  # at most, where references or the model go wrong: there are nine times as many of these
+SEEDS_OF_A_CASE = 5  # at most, where references or the model go wrong: there are nine times as many of these
 QUICK_STEPS = 6
 
 ARMS: dict[str, GivenSettings] = {
@@ -64,7 +65,8 @@ def main() -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"))
     times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
     scores = []
-    with Progress(*columns, *times, console=Console(stderr=True)) as progress, running_service() as service:
+    progress = Progress(*columns, *times, console=Console(stderr=True))
+    with ended_by_signals(), progress, running_service() as service:
         bar = progress.add_task("", total=sum(len(trial.pool.success) for trial in trials))
         with Client(service.url) as client:
             for trial in trials:

@@ -1,5 +1,6 @@
-"""The comparison of beliefs on public data scores runs as it says."""
+"""The comparison of beliefs on public data scores runs as it says, and its page shows the figures that were kept."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,13 +12,25 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from benchmarks.beliefs import ARMS, Trial, log_loss, measured
-from benchmarks.beliefs_tables import AS_MEASURED, BOTS, TRACKER, Score, compared, interval_of
+from benchmarks.beliefs import ARMS, SEEDS, Trial, log_loss, measured, planned
+from benchmarks.beliefs_tables import (
+    AS_MEASURED,
+    BOTS,
+    TRACKER,
+    Score,
+    compared,
+    comparison_table,
+    interval_of,
+    score_table,
+)
 from benchmarks.public_pools import CASES, recorded_run
 from benchmarks.running import running_service
 from bots_client import Client
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/beliefs.md").read_text("utf-8")
+LINES = (ROOT / "benchmarks/results/beliefs.ndjson").read_text("utf-8").splitlines()
+KEPT = [Score(**json.loads(line)) for line in LINES]
 STEPS = 60
 SCORE = Score("a pool", AS_MEASURED, BOTS, 0, effective_task_ratio=0.5, pool_log_loss=0.4, batch_log_loss=0.6)
 
@@ -95,3 +108,14 @@ def test_a_comparison_is_of_pairs_with_the_same_seed():
     tracker = [replace(score, effective_task_ratio=score.effective_task_ratio + 0.05) for score in bots]
     found = compared(bots, tracker).effective_task_ratio
     assert (found.mean, found.half_width) == pytest.approx((0.05, 0), abs=1e-12)
+
+
+def test_the_page_shows_the_figures_that_were_kept():
+    assert score_table(KEPT) in PAGE
+    assert comparison_table(KEPT) in PAGE
+
+
+def test_the_kept_figures_are_of_every_run_that_the_script_makes():
+    trials = planned(None, seeds=SEEDS, quick=False)
+    kept = [(score.pool, score.case, score.arm, score.seed) for score in KEPT]
+    assert kept == [(trial.pool.name, trial.case, trial.arm, trial.seed) for trial in trials]
