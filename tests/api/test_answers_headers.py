@@ -67,4 +67,4 @@ async def test_a_body_that_names_something_twice_is_refused(http, method, path, 
     await make_dataset(http)
     answer = await http.request(method, path, content=body, headers={"Content-Type": "application/json"})
     problem = require_problem(answer, 422, "invalid-request")
-    assert problem["errors"] == [{"loc": ["body", twice], "msg": "it is given twice"}]
+    assert problem["errors"] == [{"loc": ["body", twice], "msg": "this name occurs twice in one object"}]

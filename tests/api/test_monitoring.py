@@ -198,9 +198,9 @@ async def test_the_process_and_its_stores_are_told(tmp_path: Path):
 async def test_a_refusal_for_lack_of_room_counts(tmp_path: Path):
     async with serving(tmp_path, max_concurrent=1, max_waiting=0) as http:
         await make_dataset(http)
-        await http.line.take()
+        await http.line.acquire()
         assert await value(http, "bots_working_requests") == 1
         refused = await http.post("/select", json={"dataset": "guru", "count": 1})
         require_problem(refused, 503, "overloaded")
-        http.line.give_back()
+        http.line.release()
         assert await value(http, "bots_http_requests_total", route="/select", status="503") == 1

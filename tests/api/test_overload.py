@@ -62,7 +62,7 @@ async def test_who_finds_the_line_full_is_told_when_to_come_again_and_the_others
             await until(lambda: has_waiting(http, 1))
             refused = await http.post("/select", json={"dataset": "guru", "count": 1})
             problem = require_problem(refused, 503, "overloaded")
-            assert "1 requests are being worked on and 1 wait" in problem["detail"]
+            assert "1 requests are in progress and 1 wait" in problem["detail"]
             assert 1 <= waits_s(refused) <= 30
             assert refused.headers["X-Request-Id"]
             assert (await http.get("/livez")).status_code == 200
@@ -74,7 +74,7 @@ async def test_who_finds_the_line_full_is_told_when_to_come_again_and_the_others
 
 async def test_a_refusal_reads_no_body_and_calls_nobody():
     line = Line(concurrent=1, waiting=0)
-    await line.take()
+    await line.acquire()
     sent: list[Any] = []
 
     async def never(*_: object) -> Any:
@@ -96,18 +96,18 @@ async def test_turns_are_given_in_the_order_of_arrival_and_given_up_by_who_leave
     line, order = Line(concurrent=1, waiting=3), []
 
     async def visit(number: int) -> None:
-        await line.take()
+        await line.acquire()
         order.append(number)
-        line.give_back()
+        line.release()
 
-    await line.take()
+    await line.acquire()
     visits = [asyncio.create_task(visit(number)) for number in range(3)]
     await asyncio.sleep(0)
     assert line.is_full
     visits[1].cancel()
     await asyncio.sleep(0)
     assert (line.is_full, line.waiting) == (False, 2)
-    line.give_back()
+    line.release()
     await asyncio.gather(*visits, return_exceptions=True)
     assert order == [0, 2]
     assert (line.working, line.waiting, line.is_busy) == (0, 0, False)
@@ -115,16 +115,16 @@ async def test_turns_are_given_in_the_order_of_arrival_and_given_up_by_who_leave
 
 async def test_a_turn_that_is_being_handed_over_counts_once():
     line = Line(concurrent=1, waiting=1)
-    await line.take()
-    second = asyncio.create_task(line.take())
+    await line.acquire()
+    second = asyncio.create_task(line.acquire())
     await asyncio.sleep(0)
     assert line.is_full
-    line.give_back()  # the second has been woken, but has not run yet
+    line.release()  # the second has been woken, but has not run yet
     assert (line.is_full, line.is_busy) == (False, True)
-    third = asyncio.create_task(line.take())
+    third = asyncio.create_task(line.acquire())
     await asyncio.gather(second)
     assert line.is_full
-    line.give_back()
+    line.release()
     await third
     assert (line.working, line.waiting, line.refused) == (1, 0, 0)
 
@@ -134,13 +134,13 @@ async def test_the_time_to_wait_follows_from_the_line_and_the_pace_of_late(monke
     monkeypatch.setattr(line_module, "monotonic", lambda: now)
     line = Line(concurrent=100, waiting=0)
     for _ in range(40):  # 40 done in 2 s
-        await line.take()
+        await line.acquire()
     for _ in range(40):
-        line.give_back()
+        line.release()
         now += 0.05
     assert line.retry_after_s() == pytest.approx(1.25, abs=0.25)  # nobody is ahead: the least there is, and jitter
     for _ in range(100):
-        await line.take()
+        await line.acquire()
     expected_s = 100 / (40 / 2.0)
     told = [line.retry_after_s() for _ in range(100)]
     assert expected_s <= min(told) < max(told) <= 1.5 * expected_s
@@ -257,12 +257,12 @@ async def test_a_body_without_an_end_is_refused(method_and_path: tuple[str, str]
 
 def test_bodies_of_all_requests_together_have_a_limit():
     bodies = Buffer(100)
-    bodies.take(60)
-    bodies.take(40)
+    bodies.acquire(60)
+    bodies.acquire(40)
     with pytest.raises(OverloadedError):
-        bodies.take(1)
-    bodies.give_back(40)
-    bodies.take(1)
+        bodies.acquire(1)
+    bodies.release(40)
+    bodies.acquire(1)
     assert bodies.held == 61
 
 

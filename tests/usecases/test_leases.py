@@ -14,7 +14,7 @@ from bots_service.errors import UnknownRunError
 from bots_service.ports.hot import LeaseTtls
 from bots_service.ports.records import DatasetFacts, DatasetRow, OpenDataset
 from bots_service.retention import LEASE_S
-from bots_service.usecases.read_run import TOLD, LeaseGroup, grouped
+from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup, grouped
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
@@ -38,7 +38,7 @@ def test_tasks_are_grouped_by_when_their_leases_end(ends: dict[int, float], limi
     expected = []
     for left_s in sorted(set(ends.values())):
         together = [task for task in tasks if ends[task] == left_s]
-        expected.append(LeaseGroup(NOW + left_s, len(together), [f"t{task}" for task in together[:TOLD]]))
+        expected.append(LeaseGroup(NOW + left_s, len(together), [f"t{task}" for task in together[:IDS_PER_LEASE]]))
     assert grouped(leased, DATASET, NOW, limit) == expected[:limit]
 
 
@@ -51,7 +51,7 @@ async def test_the_tasks_of_a_selection_are_in_flight_until_its_lease_ends_or_th
     count, groups = await in_flight(world)
     assert (count, [group.tasks for group in groups]) == (10, [7, 3])
     chosen = [sorted(selection.tasks.tolist()) for selection in (first, second)]
-    assert [group.first for group in groups] == [[f"t{task}" for task in tasks[:TOLD]] for tasks in chosen]
+    assert [group.first for group in groups] == [[f"t{task}" for task in tasks[:IDS_PER_LEASE]] for tasks in chosen]
     assert [group.expires_at for group in groups] == pytest.approx([NOW + LEASE_S] * 2, abs=60)
     assert groups[0].expires_at < groups[1].expires_at
     count, groups = await in_flight(world, 1)

@@ -1,1 +1,1 @@
-"""The service over HTTP: thin handlers over the use cases."""
+"""The HTTP API: thin handlers that call the use cases."""

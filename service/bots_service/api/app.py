@@ -1,4 +1,4 @@
-"""The web application."""
+"""The FastAPI application."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -39,7 +39,7 @@ from bots_service.usecases import UseCases
 
 ROUTES = (training, datasets, runs, tasks, history, snapshots, backups, keys, probes, docs, page)
 
-# FastAPI's own traces would hold queries and the messages of exceptions, so what users sent; ours hold neither.
+# FastAPI's own traces would contain queries and exception messages, and so user data; ours contain neither.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -61,12 +61,12 @@ def create_app(
     """Return the application.
 
     Args:
-        open_use_cases: opens what the routes call when the application starts, and closes it at its end.
-        uploads: how much may come at once.
-        schema: the revision of the database's tables, for /version.
+        open_use_cases: opens the use cases at the start of the application, and closes them at its end.
+        uploads: limits of uploads.
+        schema: revision of the database's tables, for /version.
         limits: of training requests.
-        metrics: count requests, and are told at /metrics.
-        tracer: traces requests; None: they are not traced.
+        metrics: count requests; shown at /metrics.
+        tracer: traces requests; None: no traces.
     """
 
     @asynccontextmanager
@@ -84,7 +84,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
+        generate_unique_id_function=lambda route: route.name,  # names of functions in generated clients
         telemetry=NO_TELEMETRY,
     )
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
@@ -96,7 +96,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
     written = openapi.document(app, every_route())
-    app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to hand in one's own
+    app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
     return app
 
 
@@ -106,7 +106,7 @@ def every_route() -> list[GuardedRoute]:
 
 
 def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics, tracer: RequestTracer | None) -> None:
-    """Put what happens around every request in front of the routes; the last one added is the outermost."""
+    """Add the middleware; the last one added is the outermost."""
     metrics.watch_line(lambda: line.working, lambda: line.waiting)
     kinds = RouteKinds(every_route())
     app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
@@ -115,7 +115,7 @@ def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics,
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """Answer path, query or headers that are not as declared."""
+    """Answer a request with an invalid path, query or header."""
     if not isinstance(error, RequestValidationError):
         raise error
     flaws = tuple(Flaw(tuple(flaw["loc"]), str(flaw["msg"])[:200]) for flaw in error.errors())
@@ -123,21 +123,21 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
-    """Answer what the framework refuses: no such route, no such method."""
+    """Answer a request that the framework refuses: unknown route or method."""
     if not isinstance(error, HTTPException):
         raise error
     path = request.url.path
     if error.status_code == NO_SUCH_ROUTE.status:
-        return problem_response(request, NO_SUCH_ROUTE, f"there is nothing at {path[:200]}")
+        return problem_response(request, NO_SUCH_ROUTE, f"no route matches {path[:200]}")
     if error.status_code == METHOD_NOT_ALLOWED.status:
         allowed = ", ".join(sorted(_methods(request)))
-        detail = f"{request.method[:20]} is not possible here, only {allowed}"
+        detail = f"{request.method[:20]} is not allowed here; use {allowed}"
         return problem_response(request, METHOD_NOT_ALLOWED, detail, headers={"Allow": allowed})
     kind = Kind(error.status_code, "refused", "The request was refused") if error.status_code < 500 else INTERNAL
     return problem_response(request, kind, str(error.detail)[:200])
 
 
 def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes at this address; the framework names those of the first one only."""
+    """Return the methods of all routes with this path; the framework only names those of the first."""
     matching = [route.methods for route in every_route() if route.matches(request.scope)[0] is not Match.NONE]
     return {method for methods in matching for method in methods}

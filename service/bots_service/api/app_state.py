@@ -1,4 +1,4 @@
-"""What routes read of their application."""
+"""The state of an application, for its routes."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from starlette.applications import Starlette
 from bots_service.metrics.process import Metrics
 from bots_service.usecases import UseCases
 
-if TYPE_CHECKING:  # both read parameters, which read this
+if TYPE_CHECKING:  # avoids an import cycle through parameters
     from bots_service.api.overload import Line
     from bots_service.api.uploads import UploadLimits
 
 
 @dataclass
 class AppState:
-    """The parts of one application; Starlette's own `app.state` knows no types.
+    """The typed state of one application; Starlette's own `app.state` is untyped.
 
-    uploads: how much may come at once.
-    schema: the revision of the database's tables.
+    uploads: limits of uploads.
+    schema: revision of the database's tables.
     metrics: of this process.
-    line: of training requests that wait for their turn.
-    use_cases: there while the application runs, for its stores are opened when it starts.
-    metrics_of_all: returns the metrics of all workers of a service; None where this process is the only one.
+    line: the queue of training requests.
+    use_cases: set while the application runs, because its stores are opened at the start.
+    metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
 
     uploads: "UploadLimits"
@@ -34,10 +34,10 @@ class AppState:
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 
     def attach(self, app: Starlette) -> None:
-        """Let `state_of` find this."""
+        """Set this as the state of an application."""
         app.state.typed = self
 
 
 def state_of(app: Starlette) -> AppState:
-    """Return what routes read of the application."""
+    """Return the state of an application."""
     return cast(AppState, app.state.typed)

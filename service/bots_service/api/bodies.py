@@ -1,4 +1,4 @@
-"""Request bodies: checked by their headers first, then counted as they stream in; who sends too slowly is cut off."""
+"""Request bodies: headers are checked first, then bytes are counted; senders that are too slow are cut off."""
 
 import asyncio
 import hashlib
@@ -12,20 +12,20 @@ from bots_service.api.parameters import key_of
 from bots_service.errors import MalformedBodyError, PayloadTooLargeError, SlowSenderError, UnsupportedMediaTypeError
 from bots_service.ports.records import IdempotencyKey
 
-SILENCE_S = 10.0  # without one byte
-GRACE_S = 10.0  # before the whole of a body is held against its size
-FLOOR_BYTES_PER_S = 64 * 1024  # 8 MiB in about two minutes; a telephone manages more
+SILENCE_S = 10.0  # longest time without a byte
+GRACE_S = 10.0  # before the average rate is checked
+FLOOR_BYTES_PER_S = 64 * 1024  # 8 MiB in about two minutes; a phone is faster
 
 
 class Pace:
-    """The body of one request, as it comes."""
+    """The incoming body of one request, with a minimum rate."""
 
     def __init__(self, receive: Receive, *, is_complete: bool) -> None:
-        """Read a request's body.
+        """Create it.
 
         Args:
-            receive: where it comes from.
-            is_complete: there is none.
+            receive: the ASGI receive channel.
+            is_complete: whether the request has no body.
         """
         self._receive = receive
         self._waited_s = 0.0  # for the sender; the time that we take ourselves is not its fault
@@ -36,9 +36,9 @@ class Pace:
         """Return the next message.
 
         Raises:
-            SlowSenderError: it did not come in time.
+            SlowSenderError: the sender is too slow.
         """
-        if self.is_complete:  # only the end of the connection is still to come
+        if self.is_complete:  # the only remaining message is the disconnect
             return await self._receive()
         left_s = GRACE_S + self._count / FLOOR_BYTES_PER_S - self._waited_s
         started = monotonic()
@@ -55,9 +55,9 @@ class Pace:
 
 
 MIB = 2**20
-CONTROL_LIMIT = MIB  # settings and the like: far below
+CONTROL_LIMIT = MIB  # settings etc. are much smaller
 TRAINING_LIMIT = 8 * MIB  # 65,536 outcomes with short ids take about 4 MiB
-DATASET_LIMIT = 64 * MIB  # read as a whole; larger pools come as NDJSON or Parquet, streamed
+DATASET_LIMIT = 64 * MIB  # loaded into memory; larger pools are streamed as NDJSON or Parquet
 
 JSON = "application/json"
 
@@ -70,12 +70,12 @@ class Body:
 
         Args:
             request: the request.
-            limits: media types that the route reads -> how many bytes.
+            limits: accepted media types -> maximum size in bytes.
 
         Raises:
-            InvalidInputError: its idempotency key is not possible.
+            InvalidInputError: the idempotency key is invalid.
             UnsupportedMediaTypeError: the body is of another type, or compressed.
-            PayloadTooLargeError: it says that it is too large.
+            PayloadTooLargeError: its Content-Length is too large.
         """
         self.key = key_of(request)
         self.scope = _scope(request)
@@ -96,11 +96,11 @@ class Body:
             raise self._too_large()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body, or what is left of it, piece by piece.
+        """Yield the body, or the rest of it, in chunks.
 
         Raises:
             PayloadTooLargeError: it is too large.
-            MalformedBodyError: the client went away.
+            MalformedBodyError: the client disconnected.
         """
         try:
             async for chunk in self._request.stream():
@@ -115,7 +115,7 @@ class Body:
         self._complete = True
 
     async def whole(self) -> bytes:
-        """Return all of the body."""
+        """Return the complete body."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def idempotency_key(self) -> IdempotencyKey | None:
@@ -125,18 +125,18 @@ class Body:
         return IdempotencyKey(self.key, self._hash.hexdigest(), self.scope)
 
     async def read_idempotency_key(self) -> IdempotencyKey | None:
-        """Read what is left of the body, then return the key with the request's fingerprint; None without a key."""
+        """Read the rest of the body, then return the key with the request's fingerprint; None without a key."""
         if not self._complete:
             async for _ in self.chunks():
                 pass
         return self.idempotency_key()
 
     def _too_large(self) -> PayloadTooLargeError:
-        return PayloadTooLargeError(f"the body is larger than {self._limit_bytes} bytes, the most that is read here")
+        return PayloadTooLargeError(f"the body is larger than {self._limit_bytes} bytes, the limit of this route")
 
 
 class NoBody:
-    """Stands where a route reads no body."""
+    """The body of a route that reads none."""
 
     def __init__(self, request: Request) -> None:
         self.key = key_of(request)
@@ -151,16 +151,16 @@ class NoBody:
         return IdempotencyKey(self.key, fingerprint, self.scope)
 
     async def read_idempotency_key(self) -> IdempotencyKey | None:
-        """Return the same: there is nothing to read."""
+        """Return the same; there is nothing to read."""
         return self.idempotency_key()
 
 
 def _scope(request: Request) -> str:
-    """Return what the request's key is good for, as in "PUT /datasets/guru"."""
+    """Return the scope of the request's key, such as "PUT /datasets/guru"."""
     return f"{request.method} {request.scope['path']}"
 
 
 def _target(request: Request) -> bytes:
-    """Return what the request is about, apart from its body."""
+    """Return the request's path and query, for its fingerprint."""
     media_type = request.headers.get("content-type", "")
     return "\0".join([request.method, request.url.path, request.url.query, media_type, ""]).encode()

@@ -1,4 +1,4 @@
-"""Opaque cursors: where the next page of a list begins, as base64url of JSON."""
+"""Opaque cursors: the position after which the next page of a list begins, as base64url of JSON."""
 
 import base64
 from typing import Annotated, TypeVar
@@ -10,24 +10,24 @@ from bots_service.api.parameters import whole
 from bots_service.core.checks import NAME
 from bots_service.errors import Flaw, InvalidInputError
 
-# JSON numbers of this size are exact everywhere, and no index, step or seq comes near.
+# JSON numbers up to this size are exact in every language; indices, steps and seqs are much smaller.
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class AfterName(Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of a list by name begins behind this one."""
+    """The next page of a list by name begins after this name."""
 
     name: Annotated[str, whole(NAME)]
 
 
 class AfterNumber(Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of a list by step or seq begins behind this one."""
+    """The next page of a list by step or seq begins after this number."""
 
     number: Number
 
 
 class AfterTask(Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of tasks in this order begins behind the one with this value and index."""
+    """The next page of tasks in this order begins after the task with this value and index."""
 
     sort: str
     value: float
@@ -46,16 +46,16 @@ def read_cursor(cursor: str, kind: type[Position]) -> Position:
     """Return the position of a cursor.
 
     Raises:
-        InvalidInputError: no list of this kind gave it out.
+        InvalidInputError: it is not a cursor of this kind of list.
     """
     padding = "=" * (-len(cursor) % 4)
     try:
         return msgspec.json.decode(base64.b64decode(cursor + padding, altchars=b"-_", validate=True), type=kind)
-    except ValueError as error:  # what base64, UTF-8 and msgspec complain with
+    except ValueError as error:  # from base64, UTF-8 or msgspec
         raise broken_cursor() from error
 
 
 def broken_cursor() -> InvalidInputError:
-    """Return the refusal of a cursor."""
-    flaw = Flaw(("query", "cursor"), "this list did not give it out; leave it out for the first page")
-    return InvalidInputError("the cursor is broken", (flaw,))
+    """Return the error for an invalid cursor."""
+    flaw = Flaw(("query", "cursor"), "not a cursor of this list; leave it out for the first page")
+    return InvalidInputError("invalid cursor", (flaw,))

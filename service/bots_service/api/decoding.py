@@ -1,4 +1,4 @@
-"""JSON into typed values, with refusals that say where and what."""
+"""Decodes JSON into typed values; errors say where and what is wrong."""
 
 import json
 import re
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _FIELD = re.compile(r"(?:unknown|required) field `(.+)`$")
-SHOWN = 200  # characters of a message that may hold what the client sent
+SHOWN = 200  # characters of a message that may contain client data
 
 
 def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str | int, ...] = ("body",)) -> Value:
@@ -22,7 +22,7 @@ def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str |
     Args:
         decoder: of the type.
         body: JSON.
-        where: the path to it, for messages.
+        where: its location, for messages.
 
     Raises:
         InvalidInputError: it is JSON of another shape.
@@ -38,10 +38,10 @@ def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str |
 
 
 def decode_plain(decoder: msgspec.json.Decoder[Value], body: bytes) -> Value:
-    """Return the typed value of a body in which no object names anything twice: msgspec would take the last of them.
+    """Return the typed value of a body; a repeated name is refused, because msgspec would use the last one.
 
     Raises:
-        InvalidInputError: it does, or is JSON of another shape.
+        InvalidInputError: a name is repeated, or the JSON does not match the type.
         MalformedBodyError: it is not JSON.
     """
     value = decode(decoder, body)
@@ -54,12 +54,14 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)[:SHOWN]
-        raise InvalidInputError("a name occurs twice in the body", (Flaw(("body", twice), "it is given twice"),))
+        raise InvalidInputError(
+            "the body repeats a name", (Flaw(("body", twice), "this name occurs twice in one object"),)
+        )
     return found
 
 
 def flaw_of(message: str, where: tuple[str | int, ...]) -> Flaw:
-    """Return msgspec's message as a flaw, as in "Expected `int`, got `str` - at `$.outcomes[3].trials`"."""
+    """Return the flaw in a message of msgspec such as "Expected `int`, got `str` - at `$.outcomes[3].trials`"."""
     place = _PLACE.search(message)
     text = message[: place.start()] if place else message
     path: list[str | int] = []

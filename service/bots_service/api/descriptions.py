@@ -1,4 +1,4 @@
-"""Descriptions of the properties in the OpenAPI document: from the docstring of each body, or from a common list."""
+"""Descriptions of properties in the OpenAPI document, from each body's docstring or a common list."""
 
 import inspect
 import re
@@ -42,10 +42,10 @@ COMMON = {
 
 
 def described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
-    """Split a docstring into the text about the whole and the texts about the properties.
+    """Split a docstring into the general text and the texts about properties.
 
     Args:
-        docstring: of a body; a line such as "late: outcomes that came late." begins the text about `late`, which ends
+        docstring: of a body; a line such as "late: number of late outcomes." begins the text about `late`, which ends
             at the next line of this kind or at a blank one.
         names: of the properties.
     """
@@ -66,7 +66,7 @@ def described(docstring: str, names: set[str]) -> tuple[str, dict[str, str]]:
 
 
 def sentence(text: str) -> str:
-    """Return the text with a full stop, and with a capital unless it begins with a symbol such as "p*"."""
+    """Return the text with a full stop, and a capital letter unless it begins with a symbol such as "p*"."""
     return (text[0].upper() + text[1:] if re.match("[a-z]+ ", text) else text).rstrip(".") + "."
 
 
@@ -75,7 +75,7 @@ SETTINGS = {name: text.replace("None", "null") for name, text in _SETTINGS.items
 
 
 def describe(schema: dict[str, Any]) -> None:
-    """Give a body's schema and each of its properties a description.
+    """Add descriptions to a body's schema and its properties.
 
     A property that the docstring does not describe gets the text of the common list, or of the run's settings.
     """

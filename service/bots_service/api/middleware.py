@@ -1,4 +1,4 @@
-"""What happens around every request: an id, one line in the log, and no failure without a proper answer."""
+"""The middleware around every request: a request id, a log line, and a proper answer to every failure."""
 
 import re
 import time
@@ -14,16 +14,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import INTERNAL, problem_response
 from bots_service.api.route_kinds import MACHINES, RouteKind, RouteKinds
-from bots_service.api.security import TOLD, log_act
+from bots_service.api.security import LOGGED_NAMES, log_audit
 from bots_service.metrics.process import CLIENT_LEFT, METHODS, RequestMetrics
 from bots_service.spans import Fact, Tracer, TraceSpan, Work, working
 
 log = structlog.get_logger("bots_service.access")
 
-# Called a thousand times a second by trainers, and reads for ever by probes, Prometheus and every open page: a line for
-# each that went well would cost trainers a tenth, and hide all others.
+# Trainers call a thousand times a second, and probes, Prometheus and open pages read all the time. A line for each
+# successful request would cost trainers a tenth of the speed, and hide all other lines.
 READS = {"GET", "HEAD"}
-SLOW_S = 1.0  # a trainer's GPUs stand still that long; the line tells where the time went
+SLOW_S = 1.0  # a trainer's GPUs are idle that long; the line shows where the time went
 REQUEST_ID = re.compile(r"[ -~]{1,128}")  # printable ASCII
 
 
@@ -41,22 +41,22 @@ class RequestSpan(TraceSpan, Protocol):
         ...
 
     def rename(self, name: str) -> None:
-        """Give it another name."""
+        """Rename the span."""
         ...
 
 
 class RequestTracer(Tracer, Protocol):
-    """Makes the spans of requests, and those below them."""
+    """Creates the spans of requests and their child spans."""
 
     def request(self, method: str, headers: Mapping[str, str]) -> RequestSpan:
-        """Begin the span of a request, in its caller's trace if the headers name one."""
+        """Start the span of a request, in its caller's trace if the headers have one."""
         ...
 
 
 class RequestScope:
-    """Pure ASGI: names the request, measures it, counts it, logs it, and answers 500 where nobody else answered.
+    """Pure ASGI middleware: sets the request id, measures, counts and logs the request, and answers 500 if nothing did.
 
-    The line in the log names the route's template, never the query or a header.
+    The log line contains the route's template, never the query or a header.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class RequestScope:
             except Exception:
                 log.exception("request_failed")
                 if status:
-                    raise  # half an answer is out: only breaking the connection tells the client
+                    raise  # half an answer is sent: only a broken connection informs the client
                 response = problem_response(Request(scope), INTERNAL, "an unexpected error; the log has the details")
                 await response(scope, receive, send_named)
             finally:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], template_of(scope), status, seconds)
                 _log_access(scope, kind, status, seconds, work)
-                log_act(scope, status)
+                log_audit(scope, status)
                 if span is not None:
                     _end(span, scope, status, {"request_id": request_id, **work.facts})
 
@@ -109,9 +109,9 @@ class RequestScope:
 
 
 def finish_headers(headers: MutableHeaders, request_id: str) -> None:
-    """Put on an answer what every answer carries; what a route said of caching stays.
+    """Add the headers that every answer has; a route's own caching headers stay.
 
-    Answers are for their callers alone: no proxy and no browser may keep them, or take them for something else.
+    No proxy or browser may cache answers, or interpret them as another media type.
     """
     headers["X-Request-Id"] = request_id
     headers["X-Content-Type-Options"] = "nosniff"
@@ -119,32 +119,32 @@ def finish_headers(headers: MutableHeaders, request_id: str) -> None:
 
 
 def request_id_of(scope: Scope) -> str:
-    """Return the request's own id if it has a proper one, else a new one."""
+    """Return the request's own id if it is valid, otherwise a new one."""
     given = Headers(scope=scope).get("x-request-id", "")
     return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def template_of(scope: Scope) -> str | None:
-    """Return the template of the route that was taken, None where there is none."""
+    """Return the template of the matched route; None if no route matched."""
     template: str | None = getattr(scope.get("route"), "path", None)
     return template
 
 
 @contextmanager
 def bound(request_id: str, span: RequestSpan | None) -> Iterator[None]:
-    """Put what names the request on every line that is logged until the end."""
+    """Add the request's ids to every log line inside the block."""
     names = {"request_id": request_id} if span is None else {"request_id": request_id, "trace_id": span.trace_id}
     with structlog.contextvars.bound_contextvars(**names):
         try:
             yield
         finally:
-            structlog.contextvars.unbind_contextvars(*TOLD)
+            structlog.contextvars.unbind_contextvars(*LOGGED_NAMES)
 
 
 def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float, work: Work) -> None:
     is_training = kind is RouteKind.TRAINING
     if not status:
-        write = log.info  # the client went away before it was answered
+        write = log.info  # the client disconnected before the answer
     elif status >= 500:
         write = log.error
     elif status >= 400 or (is_training and seconds > SLOW_S):
@@ -160,10 +160,10 @@ def _ms(seconds: float) -> float:
 
 
 def _end(span: RequestSpan, scope: Scope, status: int, facts: Mapping[str, Fact]) -> None:
-    """End a request's span, with what is known only now."""
+    """End a request's span, with the attributes that are known only now."""
     template = template_of(scope)
-    method = scope["method"] if scope["method"] in METHODS else "_OTHER"  # the conventions' word
+    method = scope["method"] if scope["method"] in METHODS else "_OTHER"  # from the semantic conventions
     span.rename(f"{method} {template}" if template else method)
-    told = {"http.request.method": method, "http.response.status_code": status or CLIENT_LEFT}
-    span.tell({**told, **facts} if template is None else {**told, "http.route": template, **facts})
+    attributes = {"http.request.method": method, "http.response.status_code": status or CLIENT_LEFT}
+    span.tell({**attributes, **facts} if template is None else {**attributes, "http.route": template, **facts})
     span.end(str(status) if status >= 500 else None)

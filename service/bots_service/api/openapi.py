@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI knows paths and parameters, msgspec the bodies."""
+"""The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,10 +18,10 @@ REFERENCE = "#/components/schemas/{name}"
 
 
 class SchemaReference(dict[str, str]):
-    """A schema that points to a body's; the document holds the schemas of all that its routes point to."""
+    """A reference to a body's schema; the document contains all schemas that its routes refer to."""
 
     def __init__(self, body: type) -> None:
-        """Point to the schema of a body."""
+        """Create a reference to the schema of a body."""
         super().__init__({"$ref": REFERENCE.format(name=body.__name__)})
         self.body = body
 
@@ -30,11 +30,11 @@ Media = dict[str, dict[str, Any]]  # media type -> schema
 
 
 def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
-    """Return what a write with a JSON body adds to its description.
+    """Return the OpenAPI description of a JSON request body.
 
     Args:
-        example: a body, which shows what to send; its class is the body's schema.
-        other_media: what else it reads.
+        example: an example of the body; its class is the schema.
+        other_media: other media types that the route reads.
     """
     return {**KEYED, "requestBody": {"required": True, "content": _content(example, _sent(example), other_media)}}
 
@@ -45,9 +45,9 @@ def answers_with(
     """Return OpenAPI responses with this body.
 
     Args:
-        example: a body, which shows what comes back; its class is the body's schema.
-        meanings: statuses -> what each means; None for 200 alone.
-        other_media: what else it can answer with.
+        example: an example of the body; its class is the schema.
+        meanings: status -> description; None: only 200.
+        other_media: other media types that the route returns.
     """
     content = _content(example, as_json(example), other_media)
     meanings = meanings or {200: (type(example).__doc__ or "").splitlines()[0]}
@@ -60,19 +60,19 @@ def _content(body: Struct, example: Any, other_media: Media | None) -> dict[str,
 
 
 def as_json(body: Struct) -> dict[str, Any]:
-    """Return a body as its JSON says it: lists for tuples, texts for times."""
+    """Return a body as JSON types: lists for tuples, strings for times."""
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
     return values
 
 
 def _sent(body: Struct) -> dict[str, Any]:
-    """Return a request's body without the fields that have their defaults, as a caller would write it."""
+    """Return a request's body without fields that have their default, as a caller would write it."""
     defaults = {field.name: field.default for field in structs.fields(body)}
     return {name: value for name, value in as_json(body).items() if value and getattr(body, name) != defaults[name]}
 
 
 def bodies_in(description: Any) -> Iterator[type]:
-    """Yield the bodies that a part of a route's description points to."""
+    """Yield the bodies to which a part of a route's description refers."""
     if isinstance(description, SchemaReference):
         yield description.body
     elif isinstance(description, dict):
@@ -81,7 +81,7 @@ def bodies_in(description: Any) -> Iterator[type]:
 
 
 def end_patterns(schema: Any) -> None:
-    """Write the end of patterns as everybody but Python does, by a dollar sign."""
+    """Replace Python's end of a pattern by the dollar sign that other languages use."""
     if isinstance(schema, dict):
         if isinstance(schema.get("pattern"), str):
             schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
@@ -112,7 +112,7 @@ def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
         for method in route.methods:
             operation = made["paths"][route.path][method.lower()]
             for status, answer in route.responses.items():
-                operation["responses"][str(status)] |= answer  # FastAPI's copy lacks what is null in examples
+                operation["responses"][str(status)] |= answer  # FastAPI's copy drops nulls in examples
             if route.guard.scopes is not None:
                 operation["security"] = [{"key": sorted(map(str, route.guard.scopes))}]
                 operation["responses"] |= {str(status): said for status, said in refusals.items()}

@@ -1,4 +1,4 @@
-"""Who is let in, and for how long: bounded work, bounded bodies, bounded time, whatever the clients do."""
+"""Overload protection: limits on concurrent work, buffered bodies and time, whatever clients do."""
 
 import asyncio
 import random
@@ -25,21 +25,21 @@ log = structlog.get_logger("bots_service.overload")
 
 
 MIB = 2**20
-BUFFERED_BYTES = 256 * MIB  # of bodies whose requests wait or are worked on; of training requests, and of all others
-REMEMBERED = 256  # completions that the rate is taken from
+BUFFERED_BYTES = 256 * MIB  # of bodies in memory; once for training requests, once for all others
+REMEMBERED = 256  # completions from which the rate is computed
 LATELY_S = 10.0
 LONGEST_WAIT_S = 30.0
 
 
 class Line:
-    """Turns of one kind of request."""
+    """A bounded queue for turns of one kind of request."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
-        """Open a line.
+        """Create it.
 
         Args:
-            concurrent: how many have a turn at once.
-            waiting: how many may wait for theirs.
+            concurrent: maximum number of turns at once.
+            waiting: maximum number of waiting requests.
         """
         self._turns = asyncio.Semaphore(concurrent)
         self._room = concurrent + waiting
@@ -48,20 +48,20 @@ class Line:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn must be waited for."""
+        """Whether a request would have to wait."""
         return self._turns.locked()
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody may line up now."""
-        # Not by who waits alone: a turn that was given back just now has its taker still counted among them.
+        """Whether no further request may wait."""
+        # `waiting` still counts a request whose turn was just released to it.
         return self.working + self.waiting >= self._room
 
-    async def take(self) -> None:
-        """Wait for a turn; `give_back` ends it.
+    async def acquire(self) -> None:
+        """Wait for a turn; `release` ends it.
 
         Raises:
-            OverloadedError: too many wait already.
+            OverloadedError: too many requests wait.
         """
         if self.is_full:
             raise self.refusal()
@@ -72,26 +72,26 @@ class Line:
             self.waiting -= 1
         self.working += 1
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """End a turn."""
         self.working -= 1
         self._finished.append(monotonic())
         self._turns.release()
 
     def refusal(self) -> OverloadedError:
-        """Return what a request is told that may not line up."""
+        """Return the error for a request that may not wait."""
         self.refused += 1
-        said = f"{self.working} requests are being worked on and {self.waiting} wait; try again later"
+        said = f"{self.working} requests are in progress and {self.waiting} wait; try again later"
         return OverloadedError(said, retry_after_s=self.retry_after_s())
 
     def retry_after_s(self) -> float:
-        """Return in how many seconds the line will have moved on, 1 to 30; not the same for all who ask at once."""
+        """Return the seconds until the queue is expected to be shorter, 1 to 30, with jitter."""
         ahead = self.working + self.waiting
         expected_s = min(max(1.0, ahead / self._rate()), LONGEST_WAIT_S / 1.5)
         return expected_s * random.uniform(1.0, 1.5)  # noqa: S311 - spreads callers, hides nothing
 
     def _rate(self) -> float:
-        """Return completions a second of late; 1 where nothing was completed."""
+        """Return the recent completions per second; 1 if there were none."""
         now = monotonic()
         while self._finished and now - self._finished[0] > LATELY_S:
             self._finished.popleft()
@@ -99,42 +99,42 @@ class Line:
 
 
 class Buffer:
-    """Bytes of bodies that are held in memory, of all requests together."""
+    """The bytes of all request bodies in memory, with a limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.held = 0
 
-    def take(self, count: int) -> None:
-        """Count bytes in.
+    def acquire(self, count: int) -> None:
+        """Add bytes.
 
         Raises:
-            OverloadedError: too many are held already.
+            OverloadedError: the limit would be exceeded.
         """
         if self.held + count > self._limit_bytes:
             raise OverloadedError(f"{self.held} bytes of request bodies are queued; try again later")
         self.held += count
 
-    def give_back(self, count: int) -> None:
-        """Count bytes out."""
+    def release(self, count: int) -> None:
+        """Remove bytes."""
         self.held -= count
 
 
 UPLOADS_AT_ONCE = 4  # each may hold a body of 64 MiB and its tasks
 UPLOADS_WAITING = 64
-CONTROL_S = 60.0  # for everything else: far longer than any takes, and shorter than people's patience
+CONTROL_S = 60.0  # for everything else: much longer than any call takes
 TELL_EVERY_S = 1.0
 
-# An ASGI extension of our server. Its "callbacks" are called when the client leaves before it is answered.
+# An ASGI extension of our server. Its "callbacks" are called when the client disconnects before the answer.
 CLIENT_LEFT_EXTENSION = "bots.client_left"
 
-SMALL_REST = 64 * 1024  # of a body that nobody wants: cheaper to receive than a new connection
-LINGER_S = 2.0  # for larger ones: a client that is still sending when the connection closes may miss its answer
+SMALL_REST = 64 * 1024  # of an unwanted body: receiving it is cheaper than a new connection
+LINGER_S = 2.0  # for a larger rest: a client that still sends when the connection closes may miss its answer
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What training requests may take of one process."""
+    """The limits of training requests in one process."""
 
     request_timeout_s: float = 10.0
     max_concurrent: int = 64
@@ -143,7 +143,7 @@ class Limits:
 
 
 class Refusal:
-    """Pure ASGI, the outermost: answers 503 at once while the line is full, and has spent next to nothing on it."""
+    """Pure ASGI middleware, the outermost: answers 503 at once, at almost no cost, while the queue is full."""
 
     def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, metrics: RequestMetrics) -> None:
         self._app = app
@@ -158,21 +158,21 @@ class Refusal:
             await self._app(scope, receive, send)
             return
         error = self._line.refusal()
-        self._tell(error)
+        self._log(error)
         response = await answer_error(Request(scope), error)
         finish_headers(response.headers, request_id_of(scope))
         self._metrics.answered(scope["method"], scope["path"], response.status_code, 0.0)
         await response(scope, receive, Parting(scope, Pace(receive, is_complete=has_no_body(scope)), send))
 
-    def _tell(self, error: OverloadedError) -> None:
-        """Write one line for all refusals of a second."""
+    def _log(self, error: OverloadedError) -> None:
+        """Log one line for all refusals of a second."""
         if monotonic() - self._told_at > TELL_EVERY_S:
             log.warning("overloaded", refused=self._line.refused - self._told, reason=str(error))
             self._told, self._told_at = self._line.refused, monotonic()
 
 
 class Admission:
-    """Pure ASGI: for each request a deadline, and a turn where it needs one, once its body is there."""
+    """Pure ASGI middleware: gives each request a deadline and, once its body has arrived, a turn if it needs one."""
 
     def __init__(self, app: ASGIApp, kind_of: RouteKinds, line: Line, limits: Limits) -> None:
         self._app = app
@@ -195,7 +195,7 @@ class Admission:
         except TimeoutError as error:
             if not queued.deadline.expired():
                 raise
-            said = f"the request was not done in {seconds:g} s; try again, under the same Idempotency-Key"
+            said = f"the request took longer than {seconds:g} s; try again with the same Idempotency-Key"
             refusal = DeadlinePassedError(said)
             refusal.__cause__ = error
             response = await answer_error(Request(scope), refusal)
@@ -213,21 +213,21 @@ class Admission:
 
 
 class QueuedRequest:
-    """One request on its way in: its caller is looked at first, then its body comes, then it waits for its turn."""
+    """An incoming request: its caller is checked, then its body is received, then it waits for its turn."""
 
     deadline: asyncio.Timeout
 
     def __init__(
         self, pace: Pace, bodies: Buffer, line: Line | None, *, work_s: float | None, is_streamed: bool = False
     ) -> None:
-        """Let a request in.
+        """Create it.
 
         Args:
             pace: its body.
-            bodies: where its bytes count, unless it is streamed.
-            line: where it gets its turn; None: it needs none.
-            work_s: how long it may take once its body is there.
-            is_streamed: it is worked on while it comes, so that it needs its turn before.
+            bodies: counts its bytes, unless it is streamed.
+            line: the queue for its turn; None: it needs none.
+            work_s: deadline once its body has arrived.
+            is_streamed: whether the body is processed while it arrives, so that the turn comes first.
         """
         self._pace = pace
         self._bodies = bodies
@@ -238,11 +238,11 @@ class QueuedRequest:
         self._held = 0
 
     async def __call__(self) -> Message:
-        """Return the body's next piece, the last one once it is the request's turn.
+        """Return the body's next chunk; the last one only when it is the request's turn.
 
         Raises:
-            OverloadedError: too many wait for theirs, or for memory.
-            SlowSenderError: the body comes too slowly.
+            OverloadedError: too many requests wait, or bodies use too much memory.
+            SlowSenderError: the sender is too slow.
         """
         if self._pace.is_complete:
             return await self._pace()
@@ -251,7 +251,7 @@ class QueuedRequest:
         self.deadline.reschedule(None)  # the pace has its own limits
         message = await self._pace()
         if not self._is_streamed:
-            self._bodies.take(size := len(message.get("body", b"")))
+            self._bodies.acquire(size := len(message.get("body", b"")))
             self._held += size
         if not message.get("more_body", False):
             self._restart()
@@ -264,7 +264,7 @@ class QueuedRequest:
     async def _take_turn(self) -> None:
         if self._line is not None and not self._has_turn:
             with Span("turn"):
-                await self._line.take()
+                await self._line.acquire()
             self._has_turn = True
 
     def _restart(self) -> None:
@@ -274,9 +274,9 @@ class QueuedRequest:
 
     def leave(self) -> None:
         """Give back what the request took."""
-        self._bodies.give_back(self._held)
+        self._bodies.release(self._held)
         if self._line is not None and self._has_turn:
-            self._line.give_back()
+            self._line.release()
 
 
 class Parting:
@@ -328,10 +328,10 @@ def has_no_body(scope: Scope) -> bool:
 
 
 async def while_client_waits(request: Request, work: Awaitable[Response]) -> Response:
-    """Return the work's response; cancel the work once the client has left, and return a response that sends nothing.
+    """Return the work's response; if the client disconnects, cancel the work and return a response that sends nothing.
 
-    For work that helps nobody but this client. Under load, clients give up and ask again: the work for those who left
-    would hold up the others until they leave, too.
+    For work without lasting effects. Under load, clients time out and retry: work for disconnected clients would delay
+    the others until they time out too.
     """
     extension = request.scope.get("extensions", {}).get(CLIENT_LEFT_EXTENSION, {})
     when_left: list[Callable[[], None]] = extension.get("callbacks", [])
@@ -350,14 +350,14 @@ async def while_client_waits(request: Request, work: Awaitable[Response]) -> Res
 
 
 class NoResponse(Response):
-    """For a client that left: nothing is sent."""
+    """A response to a disconnected client: nothing is sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send nothing."""
 
 
 async def is_gone(receive: Receive) -> bool:
-    """Say whether the client went away, so that nobody waits for the answer."""
+    """Return whether the client has disconnected."""
     coming = asyncio.ensure_future(receive())
     await asyncio.sleep(0)
     if coming.done():

@@ -1,4 +1,4 @@
-"""What routes take from the path, the query and the headers."""
+"""Parameters of routes: path, query and headers."""
 
 import re
 from typing import Annotated, Any
@@ -35,20 +35,20 @@ _KEY = re.compile(KEY_PATTERN.removesuffix("$"))
 
 
 def whole(pattern: str) -> Meta:
-    """Return a pattern that a text must match to its very end: Python's "$" lets a last line feed pass."""
+    """Return a pattern that must match up to the end of a text: Python's "$" ignores a final line feed."""
     return Meta(pattern=pattern.removesuffix("$") + r"\Z")
 
 
-# Read by hand, both of them: FastAPI's dependencies would cost the hot routes more than all the rest of the API code.
+# Not FastAPI dependencies: they would cost the hot routes more than the rest of the API code.
 
 
 def use_cases_of(request: Request) -> UseCases:
-    """Return what the application can do."""
+    """Return the application's use cases."""
     return state_of(request.app).use_cases
 
 
 def key_of(request: Request) -> str | None:
-    """Return the request's idempotency key, None without one.
+    """Return the request's idempotency key; None if it has none.
 
     Raises:
         InvalidInputError: it is not 1 to 128 printable ASCII characters.

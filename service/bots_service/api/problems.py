@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: the one place that knows status codes."""
+"""Errors as RFC 9457 problems; the only module with their status codes."""
 
 import math
 from collections.abc import Mapping
@@ -69,9 +69,9 @@ KINDS: dict[type[BotsError], Kind] = {
 
 
 class FieldFlaw(msgspec.Struct, frozen=True):
-    """One thing that is wrong with the input.
+    """One error in the input.
 
-    loc: the path to it, beginning with body, query, path or header.
+    loc: its location, beginning with body, query, path or header.
     msg: what is wrong.
     """
 
@@ -80,14 +80,14 @@ class FieldFlaw(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong (RFC 9457).
+    """A problem (RFC 9457).
 
-    type: a name for programs, "urn:bots:problem:" and the kind.
-    title: the kind in words.
+    type: identifier of the kind: "urn:bots:problem:" and its name.
+    title: a short text for the kind.
     status: the HTTP status.
-    detail: what was wrong with this request.
-    instance: the path of the request.
-    errors: each thing that is wrong with the input.
+    detail: a text for this occurrence.
+    instance: path of the request.
+    errors: the errors in the input.
     """
 
     type: str
@@ -105,7 +105,7 @@ def problem_response(
     flaws: tuple[Flaw, ...] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a problem as an answer."""
+    """Return a problem as a response."""
     problem = Problem(
         type=f"urn:bots:problem:{kind.name}",
         title=kind.title,
@@ -118,12 +118,12 @@ def problem_response(
 
 
 def _location(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return the path with its source in front: use cases know the input's shape, and not always where it came from."""
+    """Return the location with its source in front: use cases don't always know whether it is the body or the query."""
     return where if where and where[0] in SOURCES else ("body", *where)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Return the answer to a refusal."""
+    """Return the response for an error."""
     if not isinstance(error, BotsError):
         raise error
     flaws = error.flaws if isinstance(error, InvalidInputError) else ()
@@ -136,7 +136,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 def documented(*refusals: type[BotsError]) -> dict[int | str, dict[str, Any]]:
-    """Return the refusals as OpenAPI responses, by status."""
+    """Return errors as OpenAPI responses, by status."""
     titles: dict[int | str, list[str]] = {}
     for refusal in refusals:
         kind = KINDS[refusal]
@@ -145,7 +145,7 @@ def documented(*refusals: type[BotsError]) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": "; ".join(lines), "content": content} for status, lines in titles.items()}
 
 
-# Refusals that several routes share, for their description.
+# Errors that several routes share, for their descriptions.
 EVERY = (errors.InvalidInputError, errors.StorageUnavailableError, errors.DeadlinePassedError)
 BODY = (
     errors.MalformedBodyError,

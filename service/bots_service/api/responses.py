@@ -1,4 +1,4 @@
-"""JSON answers, as every route writes them."""
+"""JSON responses, shared by all routes."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,15 +14,15 @@ EXAMPLE_TIME = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def json_response(value: Any, status: int = 200, *, replayed: bool = False) -> Response:
-    """Return a value as a JSON answer; `replayed` says that it is the first answer, given again."""
+    """Return a value as a JSON response; `replayed` marks a repeated first answer."""
     return Response(encode(value), status, REPLAYED if replayed else None, media_type="application/json")
 
 
 def no_content(_: None) -> Response:
-    """Return the answer to what left nothing to tell of."""
+    """Return an empty response with status 204."""
     return Response(status_code=204)
 
 
 def moment(seconds: float) -> datetime:
-    """Return a time as RFC 3339 wants it."""
+    """Return a time in UTC, which is encoded by RFC 3339."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""What kind of work a route does: it decides how long a request may take, where it waits, and what is logged of it."""
+"""Kinds of routes, which decide a request's deadline, queue and logging."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class RouteKind(Enum):
-    """A kind of route; each route names its kind in its decorator."""
+    """A kind of route, set in the route's decorator."""
 
     CONTROL = "control"
-    """Called by people and scripts: no turn is needed, and a call may take a minute."""
+    """Called by people and scripts: no queue, and a deadline of a minute."""
     TRAINING = "training"
-    """Called by trainers all the time: waits for a turn, has a short deadline, is logged only if slow or refused."""
+    """Called by trainers all the time: has a queue and a short deadline, and is logged only if slow or refused."""
     UPLOAD = "upload"
-    """Brings a large body: a few at once, with no deadline while the body comes."""
+    """Has a large body: only a few at once, without a deadline while the body arrives."""
     PROBE = "probe"
     """Answers at once, even when the service is full; never traced."""
     METRICS = "metrics"
@@ -26,26 +26,26 @@ class RouteKind(Enum):
 
 
 MACHINES = frozenset({RouteKind.PROBE, RouteKind.METRICS})
-"""Kinds that machines ask for ever and that nobody waits for."""
+"""Kinds that machines poll, and that nobody waits for."""
 
 
 class RouteKinds:
-    """Finds the kind of the route that a request is for, before the router has looked at it."""
+    """Finds the kind of a request's route, before the router runs."""
 
     def __init__(self, routes: Iterable["GuardedRoute"]) -> None:
         """Index the routes.
 
         Args:
-            routes: all of the application's.
+            routes: all routes of the application.
         """
         special = [(route, route.kind) for route in routes if route.kind is not RouteKind.CONTROL]
         self._fixed = {route.path: (route.methods, kind) for route, kind in special if "{" not in route.path}
         self._templates = [(route.path_regex, route.methods, kind) for route, kind in special if "{" in route.path]
 
     def __call__(self, scope: Scope) -> RouteKind:
-        """Return the kind of the request's route; CONTROL if no route has this address and method.
+        """Return the kind of the request's route; CONTROL if no route has this path and method.
 
-        The method doesn't matter for probes and metrics: a refusal of another method must cost as little.
+        The method is ignored for probes and metrics, so that refusing another method is as cheap.
         """
         path, method = scope["path"], scope["method"]
         if path in self._fixed:

@@ -1,4 +1,4 @@
-"""Who may call which route, and what kind it is. A route says both in its decorator; without it no route is made."""
+"""Access to routes. Each route declares in its decorator who may call it, and its kind; it can't be created without."""
 
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -21,30 +21,30 @@ from bots_service.usecases.authenticate import Caller
 log = structlog.get_logger("bots_service.audit")
 
 
-LONGEST_NAME = 128  # a refused request may name anything
-WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # put where its id belongs
-TOLD = ("dataset", "run")
+MAX_NAME_LENGTH = 128  # a refused request may contain any name
+WHOLE_KEY = re.compile("(bots_[0-9a-f]+_)[0-9a-f]+", re.IGNORECASE)  # a key given where its id belongs
+LOGGED_NAMES = ("dataset", "run")
 
 
 def without_key(request: Request, name: str) -> str:
-    """Return a name as it may be told."""
+    """Return a name without secrets, for logs."""
     if use_cases_of(request).authenticate.is_operators(name):
         return "*"
-    return WHOLE_KEY.sub(r"\1*", name)[:LONGEST_NAME]
+    return WHOLE_KEY.sub(r"\1*", name)[:MAX_NAME_LENGTH]
 
 
-def tell_names(request: Request, names: Mapping[str, str]) -> None:
-    """Put the dataset and the run, where they are named, on everything that is told of this request from now on."""
-    told = {name: without_key(request, names[name]) for name in TOLD if name in names}
-    if told:
-        structlog.contextvars.bind_contextvars(**told)
-        tell_request(told)
+def log_names(request: Request, names: Mapping[str, str]) -> None:
+    """Add the names of dataset and run to the request's span and its further log lines."""
+    names_to_log = {name: without_key(request, names[name]) for name in LOGGED_NAMES if name in names}
+    if names_to_log:
+        structlog.contextvars.bind_contextvars(**names_to_log)
+        tell_request(names_to_log)
 
 
-def log_act(scope: ASGIScope, status: int) -> None:
-    """Write the line of a request that was answered with this status (0: not at all), if its route is audited.
+def log_audit(scope: ASGIScope, status: int) -> None:
+    """Write the audit line of a request with its status (0: not answered), if its route is audited.
 
-    The request's id stands on the line as on every other.
+    The line has the request's id, like every other.
     """
     route = scope.get("route")
     if not isinstance(route, GuardedRoute) or not route.guard.audited:
@@ -56,8 +56,8 @@ def log_act(scope: ASGIScope, status: int) -> None:
     log.info("audit", act=route.name, key=key, status=status, **{**named, **state.get("audited", {})})
 
 
-def tell_audit(request: Request, **facts: str) -> None:
-    """Put more on the request's line than its path says."""
+def add_to_audit(request: Request, **facts: str) -> None:
+    """Add facts to the request's audit line."""
     request.state.audited = facts
 
 
@@ -68,24 +68,24 @@ ANY_SCOPE = tuple(Scope)
 
 
 class About(Enum):
-    """Which dataset a route is about."""
+    """The dataset that a route accesses."""
 
     PATH = "path"
-    """The one that its path names."""
+    """The one in its path."""
     BODY = "body"
-    """The one that its body names: the route calls `require_dataset` once it has read that."""
+    """The one in its body: the route calls `require_dataset` after reading it."""
     NONE = "none"
-    """None, or those that the route picks for its caller."""
+    """None, or those that the route filters for its caller."""
     EVERY = "every"
-    """All of them: only a key for every dataset opens it."""
+    """All of them: the key needs access to every dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a route asks of its caller, and how its requests are let in.
+    """A route's requirements for its caller, and its kind.
 
-    scopes: one of them is needed; None: the route is open to everybody.
-    audited: each call leaves a line in the log, whatever became of it.
+    scopes: the caller needs one of them; None: the route is open to everyone.
+    audited: whether each call is logged, whatever its result.
     """
 
     scopes: frozenset[Scope] | None
@@ -100,12 +100,12 @@ _GUARD = "__bots_guard__"
 def allowed(
     *scopes: Scope, about: About = About.PATH, kind: RouteKind = RouteKind.CONTROL, audited: bool = False
 ) -> Callable[[Endpoint], Endpoint]:
-    """Let only callers in that have one of the scopes, for the dataset that the route is about."""
+    """Allow only callers with one of the scopes, for the route's dataset."""
     return _guarded_by(Guard(frozenset(scopes), about, audited, kind))
 
 
 def open_to_all(kind: RouteKind = RouteKind.CONTROL) -> Callable[[Endpoint], Endpoint]:
-    """Let everybody in: for probes, whose callers have no key, and for the page, which asks for one."""
+    """Allow everyone: for probes, whose callers have no key, and for the page, which asks for one."""
     return _guarded_by(Guard(None, About.NONE, audited=False, kind=kind))
 
 
@@ -118,15 +118,15 @@ def _guarded_by(guard: Guard) -> Callable[[Endpoint], Endpoint]:
 
 
 class GuardedRoute(APIRoute):
-    """A route that looks at its caller before anything else, so that a stranger learns nothing, not even by a 422."""
+    """A route that checks its caller first, so that others learn nothing, not even from a 422."""
 
     methods: set[str]
 
     def get_route_handler(self) -> Handler:
-        """Return the route's function behind its guard.
+        """Return the route's function, with its guard in front.
 
         Raises:
-            ValueError: the route does not say whom it lets in.
+            ValueError: the route has no guard.
         """
         guard, handler = self.guard, self.handler()
         scopes = guard.scopes
@@ -136,7 +136,9 @@ class GuardedRoute(APIRoute):
         async def answer(request: Request) -> Response:
             caller = await use_cases_of(request).authenticate(presented_key(request))
             request.state.caller = caller
-            tell_names(request, request.path_params)  # not before: strangers write no names into the log
+            log_names(
+                request, request.path_params
+            )  # only now, so that unauthorized callers can't write names into the log
             caller.require_scope(scopes)
             if guard.about is About.PATH:
                 caller.require_dataset(request.path_params["dataset"])
@@ -148,27 +150,27 @@ class GuardedRoute(APIRoute):
 
     @property
     def guard(self) -> Guard:
-        """What the route asks of its caller.
+        """The route's requirements for its caller.
 
         Raises:
-            ValueError: it does not say so.
+            ValueError: it has none, or they don't fit its path.
         """
         guard: Guard | None = getattr(self.endpoint, _GUARD, None)
         if guard is None:
-            raise ValueError(f"{self.path} does not say whom it lets in: put @allowed(...) below its decorator")
+            raise ValueError(f"{self.path} has no guard: put @allowed(...) below its decorator")
         if guard.scopes is not None and (guard.about is About.PATH) != ("{dataset}" in self.path):
             raise ValueError(f"{self.path}: @allowed(about={guard.about}) does not fit a path like this")
         return guard
 
     @property
     def kind(self) -> RouteKind:
-        """How its requests are let in."""
+        """Its kind."""
         return self.guard.kind
 
     def handler(self) -> Handler:
-        """Return the route's function, as FastAPI calls it.
+        """Return the route's function in the form that FastAPI calls.
 
-        A training route's function is called with the request and nothing else: FastAPI's solving of dependencies
+        A training route's function is called with the request only, because FastAPI's resolution of dependencies
         costs as much as decoding the body.
         """
         if self.kind is RouteKind.TRAINING:
@@ -177,7 +179,7 @@ class GuardedRoute(APIRoute):
 
 
 def guarded_router(**options: Any) -> APIRouter:
-    """Return a router whose routes must all say whom they let in."""
+    """Return a router whose routes must all have a guard."""
     return APIRouter(route_class=GuardedRoute, **options)
 
 
@@ -185,30 +187,32 @@ def guarded(router: APIRouter) -> Iterator[GuardedRoute]:
     """Yield the routes of a router.
 
     Raises:
-        ValueError: one has no guard.
+        ValueError: a route has no guard.
     """
     for route in router.routes:
         if not isinstance(route, GuardedRoute):
-            raise ValueError(f"{getattr(route, 'path', route)} has no guard: make it with a router of guarded_router()")
+            raise ValueError(
+                f"{getattr(route, 'path', route)} has no guard: create it with a router of guarded_router()"
+            )
         yield route
 
 
 def presented_key(request: Request) -> str | None:
-    """Return the key that came with the request, None without one."""
+    """Return the request's API key; None if it has none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who sent the request."""
+    """Return the request's caller."""
     caller: Caller = request.state.caller
     return caller
 
 
 def require_dataset(request: Request, dataset: str) -> None:
-    """Check that the caller reaches the dataset that the body names; before anything is looked up.
+    """Check that the caller has access to the dataset in the body; call this before any lookup.
 
     Raises:
-        ForbiddenError: it doesn't.
+        ForbiddenError: it has no access.
     """
     caller_of(request).require_dataset(dataset)

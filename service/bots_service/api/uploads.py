@@ -1,4 +1,4 @@
-"""Uploads of tasks: one stream of blocks, whatever format they come in."""
+"""Uploads of tasks: a stream of blocks from any supported format."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,20 +16,20 @@ PARQUET = "application/vnd.apache.parquet"
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """How much may come at once. max_bytes: of an NDJSON, Parquet or backup body; max_tasks: of a dataset."""
+    """Limits of uploads. max_bytes: of an NDJSON, Parquet or backup body; max_tasks: of a dataset."""
 
     max_bytes: int
     max_tasks: int
 
     @property
     def by_media_type(self) -> dict[str, int]:
-        """How many bytes a body of tasks may have."""
+        """Maximum size of a body of tasks, in bytes, by media type."""
         return {JSON: min(DATASET_LIMIT, self.max_bytes), NDJSON: self.max_bytes, PARQUET: self.max_bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class UploadHeader:
-    """What the query says of a dataset, where its body can't."""
+    """A dataset's fields in the query, for bodies that can't contain them."""
 
     reference_models: tuple[str, ...]
     description: str | None
@@ -54,7 +54,7 @@ async def open_tasks(body: Body, *, max_tasks: int, append: bool = False) -> Asy
 
 
 def header_of(file: Header, said: UploadHeader) -> DatasetHeader:
-    """Return what was said of the dataset, in the body or in the query.
+    """Return the dataset's fields from the body and the query.
 
     Raises:
         InvalidTasksError: they contradict each other.
@@ -70,10 +70,10 @@ def header_of(file: Header, said: UploadHeader) -> DatasetHeader:
 
 
 def require_models(file: Header, models: tuple[str, ...]) -> None:
-    """Check that tasks to be appended speak of the dataset's reference models.
+    """Check that appended tasks have the dataset's reference models.
 
     Raises:
-        InvalidTasksError: they name others.
+        InvalidTasksError: they have others.
     """
     if file.reference_models not in (None, models):
         flaw = Flaw(("body", "reference_models"), f"the dataset's are {', '.join(models) or 'none'}"[:200])

@@ -148,7 +148,7 @@ class ReadJournal:
         return await self.open_runs.using(dataset, run, read)
 
 
-TOLD = 5  # ids of each group, unless more are wanted: enough to know a selection by
+IDS_PER_LEASE = 5  # ids of each group, unless more are wanted: enough to know a selection by
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,9 @@ class ReadLeases:
     leases: Leases
     clock: Callable[[], float] = time.time
 
-    async def __call__(self, dataset: str, run: str, limit: int, told: int = TOLD) -> tuple[int, list[LeaseGroup]]:
+    async def __call__(
+        self, dataset: str, run: str, limit: int, told: int = IDS_PER_LEASE
+    ) -> tuple[int, list[LeaseGroup]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
 
         Each group names up to `told` of its tasks.
@@ -196,7 +198,9 @@ class ReadLeases:
         return await self.open_runs.using(dataset, run, read)
 
 
-def grouped(leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, told: int = TOLD) -> list[LeaseGroup]:
+def grouped(
+    leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, told: int = IDS_PER_LEASE
+) -> list[LeaseGroup]:
     """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
     order = np.argsort(leased.ttl_s, kind="stable")
     tasks, ttl_s = leased.tasks[order], leased.ttl_s[order]

@@ -1,4 +1,4 @@
-"""Backups as files, and what is too old to be kept."""
+"""Export, import and pruning."""
 
 from typing import Annotated
 
@@ -30,12 +30,17 @@ router = guarded_router(tags=["backups"])
 OCTETS = "application/octet-stream"
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 OneRun = Annotated[str | None, Query(pattern=NAME, description="Only this run, without the tasks.")]
-AsDataset = Annotated[str | None, Query(pattern=NAME, description="The dataset's name; left out, it keeps its own.")]
-AsRun = Annotated[str | None, Query(pattern=NAME, description="Of a backup of one run: its name.")]
+AsDataset = Annotated[
+    str | None, Query(pattern=NAME, description="New name of the dataset; default: the name in the backup.")
+]
+AsRun = Annotated[
+    str | None,
+    Query(pattern=NAME, description="New name of the run, for a backup of one run; default: the name in the backup."),
+]
 
 
 class ImportedRun(Struct, frozen=True):
-    """A run that an import made.
+    """An imported run.
 
     seq: the number of its last journal entry.
     """
@@ -46,9 +51,9 @@ class ImportedRun(Struct, frozen=True):
 
 
 class ImportResponse(Struct, frozen=True):
-    """What an import made.
+    """The result of an import.
 
-    runs: the runs that it made.
+    runs: the imported runs.
     """
 
     dataset: str
@@ -57,7 +62,7 @@ class ImportResponse(Struct, frozen=True):
 
     @classmethod
     def from_imported(cls, imported: Imported) -> "ImportResponse":
-        """Return the answer for what was made."""
+        """Return the response for an import."""
         runs = [ImportedRun(row.name, row.head, row.epoch) for row in imported.runs]
         return cls(imported.dataset.name, imported.dataset.live, runs)
 
@@ -65,8 +70,8 @@ class ImportResponse(Struct, frozen=True):
 class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What to remove.
 
-    dry_run: only tell what would be removed.
-    keep_journal_days: keep entries that are younger, in days; left out, the configured age.
+    dry_run: only report what would be removed.
+    keep_journal_days: keep entries younger than this; default: BOTS_KEEP_JOURNAL_DAYS.
     """
 
     dry_run: bool = False
@@ -74,10 +79,10 @@ class PruneRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PrunedJournal(Struct, frozen=True):
-    """Journal entries of a run that were removed.
+    """Removed journal entries of one run.
 
     entries: how many.
-    seq: the entry behind which the run's journal begins now.
+    seq: the last entry removed.
     """
 
     dataset: str
@@ -92,7 +97,7 @@ class PrunedJournal(Struct, frozen=True):
 
 
 class PruneResponse(Struct, frozen=True):
-    """What was removed, or would be, of which runs.
+    """The removed journal entries of all runs; with dry_run, those that would be removed.
 
     dry_run: whether nothing was removed.
     runs: the runs.
@@ -147,7 +152,7 @@ async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = N
 )
 @allowed(Scope.ADMIN, about=About.EVERY, kind=RouteKind.UPLOAD, audited=True)
 async def import_backup(request: Request, dataset: AsDataset = None, run: AsRun = None) -> Response:
-    """Import a dataset with its runs, or one run, as an export wrote it: all of it, or nothing."""
+    """Import a dataset with its runs, or one run, from an export: all of it or nothing."""
     use_cases, most = use_cases_of(request), state_of(request.app).uploads.max_bytes
     body = Body(request, {MEDIA_TYPE: most, OCTETS: most})
 

@@ -43,12 +43,12 @@ UPLOADS: Media = {
 class Dataset(Struct, frozen=True):
     """A dataset.
 
-    description: a text for people.
-    reference_models: names of the models that the pass rates are of.
-    offset_tags: the tags that tell profiles apart; a tracker gives each an offset.
-    profiles: how many distinct combinations of reference pass rates and offset tags there are.
-    tags: how many tasks carry each tag.
-    digest: of the content, the same whatever format it came in.
+    description: text for readers.
+    reference_models: names of the reference models, in the order of the pass rates.
+    offset_tags: tags that split profiles; a tracker learns an offset for each.
+    profiles: number of distinct combinations of reference pass rates and offset tags.
+    tags: number of tasks with each tag.
+    digest: of the content; does not depend on the upload's format.
     """
 
     name: str
@@ -153,7 +153,7 @@ async def put_dataset(
     reference_model: ReferenceModels = [],  # noqa: B006  # FastAPI copies it
     description: Description = None,
 ) -> Response:
-    """Create a dataset, with its run `default`, from JSON, NDJSON (one task a line) or Parquet."""
+    """Create a dataset, with its run `default`, from JSON, NDJSON (one task per line) or Parquet."""
     use_cases = use_cases_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
@@ -179,7 +179,7 @@ async def put_dataset(
 )
 @allowed(Scope.READ, about=About.NONE)
 async def list_datasets(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Return the datasets that the key reaches, by name."""
+    """Return the datasets that the key has access to, by name."""
     use_cases = use_cases_of(request)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
     rows = await use_cases.list_datasets(caller_of(request), after, limit + 1)
@@ -232,7 +232,7 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
 )
 @allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
 async def append_tasks(request: Request, dataset: DatasetName) -> Response:
-    """Append tasks to a dataset. Beliefs about its other tasks stay as they are."""
+    """Append tasks to a dataset. Beliefs about its other tasks do not change."""
     use_cases = use_cases_of(request)
     body = Body(request, state_of(request.app).uploads.by_media_type)
 
@@ -260,7 +260,7 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
 )
 @allowed(Scope.ADMIN, audited=True)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
-    """Retire tasks: they are not selected again, and what is known of them stays."""
+    """Retire tasks: they are never selected again; their evidence stays in the journal."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     ids = decode_plain(_RETIRE, await body.whole()).ids

@@ -46,7 +46,7 @@ async def show_documentation() -> Response:
 
 
 def policy_of(page: bytes) -> str:
-    """Return what a browser may load for the page: our own files, and the scripts that stand in it."""
+    """Return the page's content security policy: it allows our own files and the page's inline scripts."""
     scripts = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in INLINE_SCRIPT.findall(page)]
     allowed_scripts = " ".join(["'self'", *(f"'sha256-{digest}'" for digest in scripts)])
     return (
@@ -60,6 +60,6 @@ def policy_of(page: bytes) -> str:
 async def send_asset(request: Request, name: str) -> Response:
     """Return a part of the page."""
     if name not in MEDIA_TYPES:
-        return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here")
+        return problem_response(request, NO_SUCH_ROUTE, f"no file {name[:80]!r}")
     content = files("fastapi_offline").joinpath("static", name).read_bytes()
     return Response(content, media_type=MEDIA_TYPES[name], headers={"Cache-Control": f"max-age={DOCS_CACHED_S:.0f}"})

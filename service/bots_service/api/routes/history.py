@@ -1,4 +1,4 @@
-"""GET history, curve, calibration, outlooks and journal of a run: what its steps brought, and what was expected."""
+"""GET history, curve, calibration, outlooks and journal of a run."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -23,17 +23,17 @@ from bots_service.ports.records import CurvePoint, StoredReceipt
 router = guarded_router(tags=["runs"])
 
 Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
-Steps = Annotated[int, Query(ge=1, le=1000, description="Of so many of the last steps.")]
+Steps = Annotated[int, Query(ge=1, le=1000, description="Number of last steps to compare.")]
 Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
-AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Begin behind this step; a cursor has precedence.")]
+AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")]
 
 
 class ClosedStep(Struct, frozen=True):
-    """What a closed step brought.
+    """A closed step.
 
     step: the step.
     seq: the journal entry that closed it.
-    mean_pass_rate: mean over its tasks of the share of rollouts that succeeded; null without rollouts.
+    mean_pass_rate: mean over its tasks of the share of successful rollouts; null without rollouts.
     capability: the estimate after the step; null without references.
     """
 
@@ -84,7 +84,7 @@ class HistoryPage(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """Some closed steps in a row, taken together.
+    """Consecutive closed steps, aggregated.
 
     first_step, last_step: the first and the last of them.
     capability: the estimate after the last of them; null without references.
@@ -131,7 +131,7 @@ class Point(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """A run's present history in few points, in order.
+    """A run's history in a few points, in order, without steps undone by a rewind.
 
     points: the points.
     """
@@ -140,10 +140,10 @@ class Curve(Struct, frozen=True):
 
 
 class OutlookResponse(Struct, frozen=True):
-    """What the service expected of the tasks that are not retired, when it looked in a step.
+    """The estimates for all tasks that are not retired, at a step.
 
-    uniform_effective_task_ratio: the effective task ratio to expect if tasks were chosen uniformly.
-    distribution: their shares by expected success probability, in equal bins from 0 to 1.
+    uniform_effective_task_ratio: estimated effective task ratio of uniform sampling.
+    distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
     """
 
     step: int
@@ -159,18 +159,18 @@ class OutlookResponse(Struct, frozen=True):
 
 
 class OutlooksResponse(Struct, frozen=True):
-    """What was expected of the pool in the run's present history, in order.
+    """The estimates for the whole pool over the course of training, in order.
 
-    outlooks: what was expected, each at its step.
+    outlooks: the estimates.
     """
 
     outlooks: list[OutlookResponse]
 
 
 class Bin(Struct, frozen=True):
-    """Rollouts whose predicted success rate lay between two numbers.
+    """Rollouts with a predicted success rate in one interval.
 
-    low, high: the two numbers.
+    low, high: the bounds of the interval.
     mean_prediction: the mean of the predictions; null without rollouts.
     """
 
@@ -182,9 +182,9 @@ class Bin(Struct, frozen=True):
 
 
 class CalibrationResponse(Struct, frozen=True):
-    """The success rates predicted before the last steps, compared with those observed.
+    """Predicted and observed success rates over the last steps.
 
-    steps: how many of the steps had rollouts to compare.
+    steps: number of these steps with rollouts.
     bins: equal bins of the predictions, from 0 to 1.
     """
 
@@ -210,8 +210,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
 
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
-    step: how many steps had closed after it; null where that is not known yet.
-    kind: what it is: a report, a change of settings or a rewind.
+    step: number of closed steps after it; null if it is not known yet.
+    kind: report, settings, rewind or fork.
     tasks: how many outcomes a report has.
     effective: how many of a report's groups have a gradient.
     rollouts: how many rollouts a report has.
@@ -326,7 +326,7 @@ async def read_history(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    """Return the closed steps of the run's present history, in order."""
+    """Return the closed steps of the run's history in order, without steps undone by a rewind."""
     use_cases = use_cases_of(request)
     after = after_step if cursor is None else read_cursor(cursor, AfterNumber).number
     stored = await use_cases.read_history(dataset, run, after, limit + 1)
@@ -343,14 +343,14 @@ async def read_history(
 )
 @allowed(Scope.READ)
 async def read_curve(request: Request, dataset: DatasetName, run: RunName, points: Points = 500) -> Response:
-    """Return the run's present history in at most `points` points, for charts."""
+    """Return the run's history in at most `points` points, for charts."""
     found = await use_cases_of(request).read_curve(dataset, run, points)
     return json_response(Curve([Point.from_curve(point) for point in found]))
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/calibration",
-    summary="Compare a run's predictions with what was observed",
+    summary="Compare predicted and observed success rates",
     response_class=Response,
     responses={
         **answers_with(CalibrationResponse(12, [Bin(0.4, 0.5, 1024.0, 0.46, 0.44)])),
@@ -359,20 +359,20 @@ async def read_curve(request: Request, dataset: DatasetName, run: RunName, point
 )
 @allowed(Scope.READ)
 async def read_calibration(request: Request, dataset: DatasetName, run: RunName, steps: Steps = 200) -> Response:
-    """Compare the success rates predicted before the last steps with those observed."""
-    told, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
-    return json_response(CalibrationResponse.from_sums(told, sums))
+    """Compare the success rates predicted before the last steps with the observed ones."""
+    compared, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
+    return json_response(CalibrationResponse.from_sums(compared, sums))
 
 
 @router.get(
     "/datasets/{dataset}/runs/{run}/outlooks",
-    summary="List what was expected of a run's pool",
+    summary="List the estimates for a run's pool",
     response_class=Response,
     responses={**answers_with(OutlooksResponse([EXAMPLE_OUTLOOK])), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
-    """Return what was expected of the pool over the course of training, in at most `points` points."""
+    """Return the estimates for the whole pool over the course of training, in at most `points` points."""
     found = await use_cases_of(request).read_outlooks(dataset, run, points)
     return json_response(OutlooksResponse([OutlookResponse.from_stored(outlook) for outlook in found]))
 

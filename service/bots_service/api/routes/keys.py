@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked, by an administrator of every dataset; and told of to whoever has one."""
+"""API keys: an administrator of all datasets creates, lists and revokes them; GET /whoami describes the caller's."""
 
 from datetime import datetime
 from types import NoneType
@@ -18,7 +18,7 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, Limit, use_cases_of, whole
 from bots_service.api.problems import BODY, EVERY, ONCE, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
-from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router, tell_audit
+from bots_service.api.security import ANY_SCOPE, About, add_to_audit, allowed, caller_of, guarded_router
 from bots_service.errors import InvalidApiKeyError, LimitReachedError, UnknownApiKeyError
 from bots_service.ports.keys import KeyRow, Scope
 from bots_service.retention import LONGEST_KEY_S
@@ -211,18 +211,18 @@ EXAMPLE_CALLER = WhoAmI(guarded=True, name="trainer", scopes=EXAMPLE.scopes, dat
 async def create_key(request: Request) -> Response:
     """Create a key and return it, once.
 
-    Safe to retry: no second key is made. The answer then has no `key`, because the service does not keep it.
+    Safe to retry: no second key is created. The answer then has no `key`, because the service does not store it.
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_CREATE, await body.whole()).new_key()
-    key = None  # told once: a retry does not get it
+    key = None  # only in the first response: a retry does not get it
 
     async def act() -> KeyRow:
         nonlocal key
         is_open = caller_of(request).key is None
         row, key = await use_cases.create_key(wanted, body.idempotency_key(), by_anybody=is_open)
-        tell_audit(request, made=row.id)
+        add_to_audit(request, made=row.id)
         return row
 
     def respond(row: KeyRow) -> Response:

@@ -28,7 +28,7 @@ from bots_service.ports.records import Parent, RunPut
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import ForkFrom, PutRunResult
-from bots_service.usecases.read_run import TOLD, LeaseGroup
+from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup
 
 router = guarded_router(tags=["runs"])
 
@@ -347,7 +347,7 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 )
 @allowed(Scope.READ)
 async def read_leases(
-    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = TOLD
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = IDS_PER_LEASE
 ) -> Response:
     """Return the tasks in flight, ordered by when their leases end."""
     leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)

@@ -1,4 +1,4 @@
-"""GET tasks of a run: what is believed of each, as a page of JSON or the whole pool as an Arrow stream."""
+"""GET tasks of a run: the belief about each, as a page of JSON or the whole pool as an Arrow stream."""
 
 import asyncio
 import io
@@ -60,7 +60,7 @@ Accept = Annotated[str, Header(description=f"{ARROW} streams the whole pool, wha
 
 
 class Task(Struct, frozen=True, gc=False):
-    """What is believed of a task.
+    """The belief about a task.
 
     id: the task's id.
     alpha, beta: the parameters of the Beta distribution of the task's success probability; null where the run's belief
@@ -141,7 +141,7 @@ async def list_tasks(
     query: Annotated[TaskQuery, Depends(task_query)],
     accept: Accept = "",
 ) -> Response:
-    """Return what is believed of tasks; retired ones are left out."""
+    """Return the beliefs about tasks, without retired ones."""
     use_cases = use_cases_of(request)
     if ARROW in accept:
         opened, pieces = await use_cases.read_tasks.whole(dataset, run)

@@ -16,7 +16,7 @@ from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import BODY, EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
-from bots_service.api.security import About, allowed, guarded_router, require_dataset, tell_names
+from bots_service.api.security import About, allowed, guarded_router, log_names, require_dataset
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.errors import (
     InvalidOutcomesError,
@@ -183,14 +183,14 @@ async def select_tasks(request: Request) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_SELECT, await body.whole())
-    tell_names(request, {"dataset": wanted.dataset, "run": wanted.run})
+    log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
     require_dataset(request, wanted.dataset)
 
     async def answered() -> Response:
         selection, dataset, again = await use_cases.select_tasks(wanted, body.idempotency_key())
         return json_response(SelectResponse.from_selection(selection, dataset, wanted.run), replayed=again)
 
-    # A report goes on when its client has left: once it is durable, the client's retry is answered at once.
+    # A report continues when its client disconnects: once it is durable, the client's retry is answered at once.
     return await while_client_waits(request, answered())
 
 
@@ -214,7 +214,7 @@ async def report_outcomes(request: Request) -> Response:
     body = Body(request, {JSON: TRAINING_LIMIT})
     text = await body.whole()
     report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
-    tell_names(request, {"dataset": report.dataset, "run": report.run})
+    log_names(request, {"dataset": report.dataset, "run": report.run})
     require_dataset(request, report.dataset)
     reported = await use_cases.report_outcomes(report, body.idempotency_key())
     return json_response(ReportResponse.from_result(reported), replayed=reported.duplicate)
