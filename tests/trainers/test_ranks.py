@@ -41,7 +41,7 @@ def test_all_ranks_hear_what_rank_zero_was_answered(job):
 def test_a_failure_of_rank_zero_reaches_all_ranks(job):
     own, told = (seen["heard"][1] for seen in job[0])
     assert own == "KeyError: 'no answer for rank 0'"
-    assert told == "RuntimeError: rank 0 could not ask: KeyError: 'no answer for rank 0'"
+    assert told == "RuntimeError: rank 0 failed: KeyError: 'no answer for rank 0'"
 
 
 @pytest.mark.parametrize(("part", "steps"), [("scored", STEPS), ("scored_again", STEPS - 1)])

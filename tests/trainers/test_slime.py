@@ -288,7 +288,7 @@ def test_a_missing_dataset_is_made_of_the_prompts_that_slime_kept(bots: Client, 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [(["a", "b", "a"], "'a' twice"), (["a", {}], "hold no task_id"), ([], "ids is empty")],
+    [(["a", "b", "a"], "'a' twice"), (["a", {}], "have no task_id"), ([], "ids is empty")],
 )
 def test_prompts_without_ids_of_their_own_are_refused(sourcing, rows, message):
     with pytest.raises(ValueError, match=message):

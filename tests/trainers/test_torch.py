@@ -60,8 +60,8 @@ def test_positions_are_those_of_the_ids_that_the_sampler_was_given(new_selector)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"count": 41}, "41 tasks cannot be chosen from 40 rows"),
-        ({"count": 0}, "0 tasks cannot be chosen"),
+        ({"count": 41}, "41 tasks can't be selected from 40 rows"),
+        ({"count": 0}, "0 tasks can't be selected"),
         ({"count": 2, "ids": ["task-0", "task-0"]}, "'task-0' twice"),
         ({"count": 2, "ids": IDS[1:]}, "no row has the id 'task-0'"),
     ],
@@ -170,7 +170,7 @@ def test_a_stream_asks_for_nothing_that_is_skipped(selector):
 
 
 def test_a_stream_says_that_it_cannot_be_read_by_workers(selector):
-    with pytest.raises(RuntimeError, match="set the loader's num_workers to 0"):
+    with pytest.raises(RuntimeError, match="in a loader's worker; set num_workers=0"):
         list(DataLoader(SelectedTasks(selector, ROWS, count=4, length=8), num_workers=1))
 
 

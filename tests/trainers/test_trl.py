@@ -255,7 +255,7 @@ def test_a_checkpoint_that_was_moved_is_the_same_and_one_with_anothers_state_is_
 
     train(selector, resume=str(mixed), max_steps=3)
     assert now(selector).epoch == 0
-    assert "saved at the trainer's checkpoint \"a digest of another run's\"" in caplog.text
+    assert 'saved with checkpoint "a digest of another run\'s"' in caplog.text
     train(selector, resume=str(moved), max_steps=3)
     assert (now(selector).epoch, now(selector).step) == (1, 3)
 
@@ -285,7 +285,7 @@ def test_a_checkpoint_without_a_selectors_state_is_resumed_with_a_warning(select
     (folder / "checkpoint-1" / STATE_FILE).unlink()
     with caplog.at_level(logging.WARNING, "bots_client"):
         train(selector, resume=str(folder / "checkpoint-1"), max_steps=2)
-    assert "goes on from where it is" in caplog.text
+    assert "the run is not rewound to the checkpoint" in caplog.text
     assert (now(selector).epoch, now(selector).step) == (0, 2)
 
 
@@ -307,7 +307,7 @@ def test_training_goes_on_where_the_selectors_state_cannot_be_saved(selector, tm
     state = TrainerState(global_step=7, is_world_process_zero=True)
     with caplog.at_level(logging.WARNING, "bots_client"):
         SelectorCallback(selector).on_save(config(tmp_path), state, None)
-    assert "will not take the run back" in caplog.text
+    assert "will not rewind the run" in caplog.text
 
 
 @pytest.mark.parametrize(

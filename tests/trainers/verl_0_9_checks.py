@@ -336,7 +336,7 @@ def test_an_epoch_is_as_many_draws_as_there_are_rows_and_the_next_goes_on(traine
     [
         ("data.dataloader_num_workers", 8, "dataloader_num_workers must be 0"),
         ("data.val_files", "${data.train_files}", "are the same"),
-        ("data.bots.datset", "x", "data.bots has datset"),
+        ("data.bots.datset", "x", "data.bots has the unknown keys datset"),
         ("data.bots.dataset", None, "data.bots.dataset is missing"),
         ("data.bots.id_key", "extra_info.id", "row 0: the column extra_info.id is empty or missing"),
         ("data.bots.id_key", "extra_info.split", "rows 0 and 1 both have the id 'train'"),
