@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.receipt import MOST_TAGS, OTHER, sums_by_tag, told_tags
+from bots_service.core.receipt import MOST_TAGS, OTHER, metric_tags, sums_by_tag
 from tests.core.journals import evidence_of
 from tests.core.pools import tasks
 
@@ -26,7 +26,7 @@ def carriers(of_tasks):
 
 @given(tags_of_tasks, shown_of_tasks)
 def test_each_tag_sums_up_the_tasks_that_carry_it(of_tasks, rows):
-    told = told_tags(carriers(of_tasks), TASKS)
+    told = metric_tags(carriers(of_tasks), TASKS)
     pieces = [(task, *rows[task][:2]) for task in sorted(rows)]
     sums = sums_by_tag(told, evidence_of(*pieces, effective=[rows[task][2] for task in sorted(rows)]))
     apart = set(told.names) - {OTHER}
@@ -44,7 +44,7 @@ def test_each_tag_sums_up_the_tasks_that_carry_it(of_tasks, rows):
 @given(tags_of_tasks)
 def test_the_tags_with_most_tasks_are_told_apart_and_the_others_as_one(of_tasks):
     frequent = Counter(tag for tags in of_tasks for tag in tags)
-    told = told_tags(carriers(of_tasks), TASKS)
+    told = metric_tags(carriers(of_tasks), TASKS)
     by_tasks = sorted(frequent.keys() - {OTHER}, key=lambda tag: (-frequent[tag], tag))
     rest = {*by_tasks[MOST_TAGS:], *(frequent.keys() & {OTHER})}
     assert told.names == (*by_tasks[:MOST_TAGS], *([OTHER] if rest else []))
@@ -52,7 +52,7 @@ def test_the_tags_with_most_tasks_are_told_apart_and_the_others_as_one(of_tasks)
 
 @pytest.mark.parametrize("count", [MOST_TAGS, MOST_TAGS + 1])
 def test_as_many_tags_as_may_be_need_no_other(count):
-    told = told_tags({f"tag-{number:02}": tasks(0) for number in range(count)}, 1)
+    told = metric_tags({f"tag-{number:02}": tasks(0) for number in range(count)}, 1)
     assert (OTHER in told.names) == (count > MOST_TAGS)
     sums = sums_by_tag(told, evidence_of((0, 1.0, 3.0)))
     assert np.array_equal(sums.rollouts, np.full(len(told.names), 4.0))  # of several others the task counts once

@@ -15,7 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from bots_service.core.receipt import Receipt, sums_by_tag, tally, told_tags
+from bots_service.core.receipt import Receipt, metric_tags, sums_by_tag, tally
 from bots_service.metrics.exposition import exposition, merged
 from bots_service.metrics.training import TrainingMetrics
 from tests.core.journals import evidence_of
@@ -79,7 +79,7 @@ def test_the_text_is_the_one_that_the_library_writes_without_creation_times(valu
 
 def test_what_workers_count_by_tag_is_told_by_each_of_them():
     evidence = evidence_of((0, 1.0, 3.0), (1, 4.0, 0.0))
-    told = told_tags({TRICKY: tasks(0, 1), "math": tasks(1)}, 2)
+    told = metric_tags({TRICKY: tasks(0, 1), "math": tasks(1)}, 2)
     step = Receipt(1, 0, 1, True, tally(evidence), None, tags=sums_by_tag(told, evidence))
     texts = {}
     for number in range(2):

@@ -10,7 +10,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Bits = NDArray[np.uint32]  # up to 32 flags in one number
-Tasks = NDArray[np.int32]  # indices of tasks in their dataset; a task keeps its index for ever
+Tasks = NDArray[np.int32]  # indices of tasks in their dataset; a task's index never changes
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

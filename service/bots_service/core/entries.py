@@ -8,10 +8,10 @@ from bots_service.core.evidence import Evidence
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rollouts of some tasks came in.
+    """A report of rollouts.
 
-    evidence: what they showed; empty where all were aborted, or to close a step of partial reports.
-    made_at: the step at which the tasks were selected; None where they were not selected here.
+    evidence: of the rollouts; empty if all were aborted, or to close a step of partial reports.
+    made_at: the step at which the tasks were selected; None if they were not selected here.
     close: whether the step closes now; None leaves it to the settings.
     """
 
@@ -22,7 +22,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """The run goes on with some settings changed, from the next step on.
+    """A change of settings, from the next step on.
 
     values: setting names and values, as `settings_from` reads them. Only what changes, so that two changes at once on
     two replicas don't undo each other.

@@ -10,7 +10,7 @@ from bots_service.core.arrays import Flags, Floats, Tasks, frozen
 # Rollouts of one task in one outcome, as counts or as rewards; far above any group size. It bounds how far one wrong
 # outcome can pull the mean that a learned `rollouts_per_task` is, and so what is implied for tasks never tried.
 MAX_TRIALS = 4096
-SPREAD = 1e-9  # of the reward range: rewards that differ by less are equal but for rounding, and give no gradient
+SPREAD = 1e-9  # of the reward range: smaller differences are rounding, and give no gradient
 
 
 @dataclass(frozen=True, slots=True)

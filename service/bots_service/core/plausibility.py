@@ -10,7 +10,7 @@ from bots_service.core.evidence import MAX_TRIALS, Evidence
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 
-LARGEST_LOG_LOSS = 1e3  # a mean is at least about 1e-19: a prior of 1e-3 beside all rollouts; -log(1e-19) is 44
+LARGEST_LOG_LOSS = 1e3  # a mean is at least about 1e-19: a prior of 1e-3 compared with all rollouts; -log(1e-19) is 44
 LARGEST_STEP = 2**31 - 1  # as steps are stored
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Bits, Counts, Floats, Tasks, frozen, tag_bits
 from bots_service.core.portable_math import log
-from bots_service.core.receipt import ToldTags, told_tags
+from bots_service.core.receipt import MetricTags, metric_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
 # the pool and 4 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
@@ -69,7 +69,7 @@ class Part:
     @cached_property
     def easy_to_hard(self) -> Tasks:
         """All tasks by falling reference pass rates, the weakest model's first; equals by index; unknown last."""
-        # Several profiles may have the same pass rates: tasks go by index across them.
+        # Several profiles may have the same pass rates: order their tasks by index.
         ranks = np.repeat(_row_ranks(-_comparable(self.references)), self.members.sizes)
         tasks = self.members.order
         return frozen(tasks[np.lexsort((tasks, ranks))])
@@ -166,19 +166,19 @@ class Pool:
         return "members" in vars(self)
 
     @cached_property
-    def told_tags(self) -> ToldTags:
-        """The tags that are told apart, and who carries them."""
-        return told_tags(self.tags, len(self))
+    def metric_tags(self) -> MetricTags:
+        """The tags for metrics, with the tasks that have them."""
+        return metric_tags(self.tags, len(self))
 
     @property
-    def knows_told_tags(self) -> bool:
-        """Whether all tasks were looked at for their tags, or have none; else the first who asks waits for that."""
-        return not self.tags or "told_tags" in vars(self)
+    def has_metric_tags(self) -> bool:
+        """Whether `metric_tags` is computed; otherwise the first caller waits for a pass over all tasks."""
+        return not self.tags or "metric_tags" in vars(self)
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
 
-        Kept for the next call: grouping a million tasks anew for each selection would be too slow.
+        Kept for the next call: grouping a million tasks again for each selection would be too slow.
 
         Raises:
             ValueError: no task carries one of the tags.

@@ -1,4 +1,4 @@
-"""What folding one entry did: derived from the journal, so it can be told again after any crash."""
+"""Receipts: the results of folding entries. They follow from the journal, so that they can be computed again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ import numpy as np
 from bots_service.core.arrays import Bits, Floats, Tasks, frozen, ordered_sum, tag_bits
 from bots_service.core.evidence import Evidence
 
-MOST_TAGS = 16  # that are told apart: each costs Prometheus four series a run
+MOST_TAGS = 16  # with metrics of their own: each costs Prometheus four series per run
 OTHER = "(other)"
 
 
 @dataclass(frozen=True, slots=True)
-class ToldTags:
-    """The tags of a pool that are told apart.
+class MetricTags:
+    """The tags of a pool for metrics: the most frequent ones, and OTHER.
 
-    names: [T] by falling number of tasks; OTHER comes last, where there are tags that are not told apart.
+    names: [T] by descending number of tasks; OTHER is last, if there are further tags.
     carried: [N] one number a task; its bit t is set where the task carries tag t, or for OTHER one of those tags.
     """
 
@@ -40,7 +40,7 @@ class TagSums:
     solved: Floats
 
 
-def told_tags(tags: Mapping[str, Tasks], size: int) -> ToldTags:
+def metric_tags(tags: Mapping[str, Tasks], size: int) -> MetricTags:
     """Return the tags with most tasks, and all others as one.
 
     Args:
@@ -53,20 +53,20 @@ def told_tags(tags: Mapping[str, Tasks], size: int) -> ToldTags:
     if others := by_tasks[len(names) :]:
         names.append(OTHER)
         carriers.append(np.concatenate([tags[tag] for tag in others]))
-    return ToldTags(tuple(names), frozen(tag_bits(carriers, size)))
+    return MetricTags(tuple(names), frozen(tag_bits(carriers, size)))
 
 
-def sums_by_tag(told: ToldTags, evidence: Evidence) -> TagSums:
-    """Return what the evidence amounts to by tag.
+def sums_by_tag(tags: MetricTags, evidence: Evidence) -> TagSums:
+    """Return the sums of the evidence by tag.
 
     Args:
-        told: the pool's tags.
+        tags: the pool's tags for metrics.
         evidence: each task once.
     """
-    carries = (told.carried[evidence.tasks, None] >> np.arange(len(told.names), dtype=np.uint32)) & 1  # [B, T]
+    carries = (tags.carried[evidence.tasks, None] >> np.arange(len(tags.names), dtype=np.uint32)) & 1  # [B, T]
     solved, failed = evidence.successes, evidence.failures
     of_tasks = np.stack([np.ones(len(evidence)), evidence.effective, solved + failed, solved])
-    return TagSums(told.names, *frozen(of_tasks @ carries.astype(np.float64)))
+    return TagSums(tags.names, *frozen(of_tasks @ carries.astype(np.float64)))
 
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
@@ -75,7 +75,7 @@ BINS = 10  # of a calibration: predictions in [0, 0.1), [0.1, 0.2), and so on
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What some evidence amounts to, each task counted once.
+    """Sums of evidence, with each task counted once.
 
     reported: tasks; effective: those whose group of rollouts has a gradient: its rewards differ.
     all_solved, none_solved: the others, by whether their success rate is at least 0.5.
@@ -106,12 +106,12 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of one entry.
+    """The result of folding one entry.
 
     step: closed steps after the entry.
-    closed: whether the entry closed a step; `tally` then tells of that step, else of the open step so far.
-    late: pieces of this entry's evidence that came after their step had closed, and entered with less weight.
-    expired: pieces that came so late that they count for nothing.
+    closed: whether the entry closed a step; `tally` describes that step, otherwise the open step so far.
+    late: outcomes of this entry for a step that had already closed; they have less weight.
+    expired: outcomes too late to count.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
     tags: the closed step by tag; None where no task has tags, and in a receipt from SQL, which does not keep it.
@@ -132,7 +132,7 @@ class Receipt:
 
 
 def tally(evidence: Evidence) -> Tally:
-    """Return what the evidence amounts to.
+    """Return the sums of the evidence.
 
     Args:
         evidence: each task once.
@@ -157,13 +157,13 @@ def prediction_error(means: Floats, evidence: Evidence) -> tuple[float | None, f
 
     Args:
         means: [B] predictions, in (0, 1].
-        evidence: [B] what came.
+        evidence: [B] observed outcomes.
     """
     if len(evidence) == 0:
         return None, None
     solved, failed = evidence.successes, evidence.failures
     rollouts = ordered_sum(solved + failed)
-    # A mean that is 1 but for less than rounding would make one failure an infinite surprise.
+    # Clip away from 1, or a failure would make the log loss infinite.
     means = np.minimum(means, BELOW_ONE)
     brier = ordered_sum(solved * (1 - means) ** 2 + failed * means**2) / rollouts
     log_loss = -ordered_sum(solved * np.log(means) + failed * np.log1p(-means)) / rollouts
@@ -175,7 +175,7 @@ def calibration(means: Floats, evidence: Evidence) -> Calibration | None:
 
     Args:
         means: [B] predictions, in (0, 1].
-        evidence: [B] what came.
+        evidence: [B] observed outcomes.
     """
     if len(evidence) == 0:
         return None

@@ -1,4 +1,4 @@
-"""The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374) and, but for two, its defaults."""
+"""The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374) and its defaults with two exceptions."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -29,7 +29,7 @@ class RunSettings:
     strategy: how tasks are chosen.
     temperature: tau of the softmax strategy, > 0.
     seed: of every draw; the same seed, journal and calls give the same selections.
-    tasks_per_step: a step closes by itself once so many tasks' evidence is pending; None: each report closes one.
+    tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
     lease_seconds: how long a selected task is kept from other selections.
     """

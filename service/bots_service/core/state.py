@@ -139,7 +139,7 @@ class RunState:
 
     @property
     def rollouts_per_task(self) -> float | None:
-        """M in use: the setting, else what was reported so far; None before the first report of such a run."""
+        """M in use: the setting, otherwise the average of the reports; None before the first report."""
         setting = self.settings.rollouts_per_task
         return self.totals.rollouts_per_task if setting is None else setting
 
@@ -179,7 +179,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         state: the state after entry `entry.seq - 1`.
         entry: the next entry.
         pool: the tasks, at the entry's version or a later one.
-        base: for a rewind or a fork, the state to go on from.
+        base: for a rewind or a fork, the state from which it continues.
 
     Raises:
         ValueError: the entry is not the next one, its base is missing, or the pool is older than the entry.
@@ -221,7 +221,7 @@ def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState,
     closed = _close_step(state, pool, evidence, step_tally)
     receipt = _receipt(closed, step_tally, late=late, expired=expired)
     shown = calibration(predicted, evidence)
-    tags = sums_by_tag(pool.told_tags, evidence) if pool.tags else None
+    tags = sums_by_tag(pool.metric_tags, evidence) if pool.tags else None
     return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown, tags=tags)
 
 

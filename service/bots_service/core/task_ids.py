@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Tasks, frozen, is_first
 
-SEARCHED = 65_536  # ids looked through at once: what a search holds beside the ids stays small, and in the cache
+SEARCHED = 65_536  # ids looked through at once: a search needs little memory, which stays in the cache
 
 
 class TaskIds(Sequence[str]):
     """Ids by task index, and task indices by id.
 
-    Looks an id up by its hash in a sorted array; equal hashes are told apart by the ids themselves. Hashes are those
+    Looks an id up by its hash in a sorted array; ids with equal hashes are compared themselves. Hashes are those
     of this process and never leave it.
     """
 

@@ -15,7 +15,7 @@ SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "last
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """What is believed of n tasks, and how often they were tried.
+    """The belief about n tasks, and how often they were tried.
 
     tasks: [n] indices.
     alpha, beta: [n] of the Beta distributions of the success probabilities; None where they are no Betas.

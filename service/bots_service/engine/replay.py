@@ -104,7 +104,7 @@ class Replay:
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
-                if pool.knows_told_tags and state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS:
+                if pool.has_metric_tags and state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
