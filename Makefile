@@ -17,7 +17,7 @@ PINS := constraints.txt pyproject.toml client/pyproject.toml
 # What `make check-words` reads. Decisions are dated records, and stay as they were written.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \
 	tools benchmarks client :!client/LICENSE deploy examples migrations service/bots_service/*.py \
-	$(addprefix service/bots_service/,api cli core/[a-z]*.py core/draw demo doctor engine metrics ports serving storage)
+	$(addprefix service/bots_service/,api cli core demo doctor engine metrics ports serving storage usecases)
 
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=

@@ -218,7 +218,7 @@ def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
         ("a.csv", "problem,weak\nx,0.5\n", ["--id", "id"], "a.csv: no column 'id'; its columns are problem, weak"),
         ("a.csv", "id,weak\nx,0.5\n", ["--reference", "strong"], "no column 'strong'; its columns are id, weak"),
         ("a.jsonl", '{"id": "x"}\n', ["--tag", "level"], "no column 'level'; its columns are id"),
-        ("a.csv", "id,weak\nx,0.5\n,1\n", [], "a.csv: row 2: there is no id"),
+        ("a.csv", "id,weak\nx,0.5\n,1\n", [], "a.csv: row 2: the column id is empty or missing"),
         (
             "a.jsonl",
             '{"id": "x", "reference_pass_rates": [1], "a": 1}\n',
@@ -235,7 +235,12 @@ def test_files_as_the_service_reads_them_need_no_columns(bots, tmp_path):
         ("a.csv", "id\n", [], "a.csv: no rows"),
         ("a.jsonl", '{"id": "x"}\n{"id"\n', ["--tag", "id"], "a.jsonl: row 2 is not JSON"),
         ("a.jsonl", "[1]\n", ["--tag", "id"], "a.jsonl: row 1 is not a JSON object"),
-        ("a.jsonl", '{"id": 1.5}\n', ["--tag", "id"], "a.jsonl: row 1: id is 1.5, which is no id"),
+        (
+            "a.jsonl",
+            '{"id": 1.5}\n',
+            ["--tag", "id"],
+            "row 1: id is 1.5; an id must be text or a whole number",
+        ),
         ("a.jsonl", '{"id": 1, "w": "0.5"}\n', ["--reference", "w"], "row 1: w is '0.5', not a number"),
         ("a.csv", "id,weak\nx,0.5\ny,inf\n", ["--reference", "weak"], "row 2: weak is inf, not a finite number"),
         ("a.csv", "id,level\nx,3\n", ["--id-from", "content"], "convert the file to Parquet or JSON Lines"),
@@ -255,7 +260,7 @@ def test_nothing_is_made_of_a_file_that_breaks_off_in_the_middle(bots, tmp_path)
     rows[90_000] = ",0.5\n"
     (tmp_path / "broken.csv").write_text("id,weak\n" + "".join(rows))
     line = bots("datasets", "import", "broken.csv", "--reference", "weak").assert_one_line(1)
-    assert "broken.csv: row 90001: there is no id" in line
+    assert "broken.csv: row 90001: the column id is empty or missing" in line
     bots("datasets", "show", "broken").assert_one_line(1)
 
 

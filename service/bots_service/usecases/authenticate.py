@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 SHAPE = re.compile("bots_([0-9a-f]{16})_[0-9a-f]{64}")  # an id, and 32 random bytes
-STATIC_KEY = "BOTS_ADMIN_KEY"  # stands for its id where one is told; no key that was made has such an id
+STATIC_KEY = "BOTS_ADMIN_KEY"  # its id in answers and logs; no stored key has this id
 
 
 def digest_of(key: str) -> bytes:
@@ -89,7 +89,7 @@ LOOK_AGAIN_S = 1.0  # so that keys made up by a stranger bring one query a secon
 
 
 class KnownKeys:
-    """All keys in use, by id. While SQL is away the last known ones go on."""
+    """All keys in use, by id. While SQL is away, the last known keys stay valid."""
 
     def __init__(self, keys: Keys, *, every_s: float = REFRESH_S, clock: Callable[[], float] = time.monotonic) -> None:
         """Know nothing yet.
@@ -107,7 +107,7 @@ class KnownKeys:
         self._looked_at = -LOOK_AGAIN_S
         self._is_away = False
         self.exist = True
-        """Whether there ever was a key. True until SQL says otherwise, and from the first key on for ever."""
+        """Whether there ever was a key. True until SQL says otherwise, and always after the first key."""
 
     def get(self, key_id: str) -> KeyRow | None:
         """Return the key of this id, None if none is known."""
@@ -158,7 +158,7 @@ class KnownKeys:
     async def _refresh(self) -> None:
         try:
             await self.load()
-        except Exception as error:  # whatever it is: if this ended, a key revoked elsewhere would stay good for ever
+        except Exception as error:  # whatever it is: if this task ended, a key revoked elsewhere would stay valid
             if not self._is_away:
                 log.warning("keys_not_refreshed", reason=str(error))
             self._is_away = True

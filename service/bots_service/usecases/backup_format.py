@@ -111,7 +111,7 @@ class BackupWriter:
 
 
 async def read_parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
-    """Yield the parts of a backup. It is whole and unchanged only if this ends by itself.
+    """Yield the parts of a backup. It is whole and unchanged only if the iterator ends without an error.
 
     Raises:
         InvalidBackupError: it is no backup, or one that was cut or changed.

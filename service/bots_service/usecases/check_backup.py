@@ -15,7 +15,7 @@ from bots_service.errors import InvalidBackupError, InvalidSettingsError
 from bots_service.ports.backup import SavedReceipt, SavedRun
 from bots_service.ports.records import DatasetFacts, Parent, RunRow, SnapshotRow
 
-LAST_MOMENT = 1e11  # seconds since 1970: times beyond it can't be told
+LAST_MOMENT = 1e11  # seconds since 1970: later times are refused
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class CheckedRun:
         seen, made_at = body.evidence, 0 if body.made_at is None else body.made_at
         self._require(0 <= made_at <= LARGEST_STEP, f"{where} speaks of step {made_at}")
         known = all(0 <= task < self.facts.size for task in seen.tasks.tolist())
-        self._require(known, f"{where} speaks of tasks that the dataset lacks")
+        self._require(known, f"{where} names tasks that are not in the dataset")
         possible = is_possible_evidence(seen, tasks=self.facts.size)
         self._require(possible, f"{where} has counts that no report can have")
 
@@ -128,7 +128,7 @@ class CheckedRun:
         for row, receipt in zip(rows, receipts, strict=True):
             seq, where = receipt.seq, f"the receipt of entry {receipt.seq}"
             self._require(self._receipt[0] < seq <= self.run.head, f"a receipt of entry {seq} is out of order")
-            self._require(seq > self.run.pruned or row.created_at is not None, f"{where} lacks its time")
+            self._require(seq > self.run.pruned or row.created_at is not None, f"{where} has no time")
             self._require(is_possible_receipt(receipt), f"{where} says what no fold can do")
             rewinds = bisect_right(self._rewinds, seq, key=lambda rewind: rewind[0])
             self._require(receipt.epoch == rewinds, f"{where} has epoch {receipt.epoch}")

@@ -40,7 +40,7 @@ from bots_service.usecases.import_dataset import KeyOfUpload, open_stage
 
 @dataclass(slots=True)
 class _Arriving:
-    """What came of a backup so far."""
+    """How far the import of a backup has come."""
 
     begin: DatasetPart
     stage: int
@@ -74,7 +74,7 @@ class ImportBackup:
             chunks: the backup.
             idempotency_key: called once all of it came: only then is the request's fingerprint known.
             dataset: the name to import it under; None: its own.
-            run: likewise, of a backup of one run.
+            run: the name of the run, for a backup of one run.
 
         Raises:
             InvalidBackupError: it was cut or changed, is none, or can't be true.

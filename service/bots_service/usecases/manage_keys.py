@@ -44,7 +44,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class CreateKey:
-    """Make a key. Only its digest is kept, so it can be told once."""
+    """Make a key. Only its digest is kept, so it can be shown once."""
 
     keys: Keys
     known: KnownKeys
@@ -81,7 +81,7 @@ class CreateKey:
             created_at=now,
             expires_at=None if wish.expires_in_s is None else now + wish.expires_in_s,
         )
-        # To the end even if the caller stops waiting, or this process would go on as if there were no key.
+        # To the end even if the caller stops waiting, or this process would still answer without a key.
         await asyncio.shield(self._add(row, by_anybody, idempotency_key))
         return row, key
 

@@ -40,8 +40,8 @@ class PrunedRun:
 class Prune:
     """Deletes journal entries older than `keep_days` before an intact snapshot that is followed by another.
 
-    The journal begins after the first of the two from then on; the other one is there in case the first is found
-    damaged. keep_days: None keeps all entries.
+    Afterwards the journal begins behind the first of the two; the second serves if the first proves damaged.
+    keep_days: None keeps all entries.
     """
 
     retention: Retention

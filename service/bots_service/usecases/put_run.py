@@ -115,7 +115,7 @@ class PutRun:
         if before is not None and before.uid == row.uid:
             return row, put
         await self.states.register(row)
-        if before is not None:  # other replicas must not go on with what was replaced
+        if before is not None:  # other replicas must not continue with the run that was replaced
             await self.states.delete(before)
             await self.leases.clear(before)
         return row, put

@@ -49,7 +49,7 @@ class ReadCurve:
     journal: Journal
 
     async def __call__(self, dataset: str, run: str, points: int) -> list[CurvePoint]:
-        """Return at most `points` points, in order; each stands for as many steps, but for the last one.
+        """Return at most `points` points, in order; each but the last stands for as many steps.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
@@ -169,7 +169,7 @@ class ReadLeases:
     """Tasks in flight, by when their leases end.
 
     Whoever keeps the leases ends them by a clock of its own, Redis by that of its machine. It is asked how long each
-    still lasts, so that a time told here is as right as this machine's clock, whatever that one says.
+    still lasts, so that a time given here is as right as this machine's clock, whatever that one says.
     """
 
     open_runs: OpenRuns
@@ -178,11 +178,11 @@ class ReadLeases:
     clock: Callable[[], float] = time.time
 
     async def __call__(
-        self, dataset: str, run: str, limit: int, told: int = IDS_PER_LEASE
+        self, dataset: str, run: str, limit: int, named: int = IDS_PER_LEASE
     ) -> tuple[int, list[LeaseGroup]]:
         """Return how many tasks are in flight, and up to `limit` groups of them, those that end soonest first.
 
-        Each group names up to `told` of its tasks.
+        Each group names up to `named` of its tasks.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
@@ -193,13 +193,13 @@ class ReadLeases:
             leased = await self.leases.ttls(opened.row)
             now = self.clock()
             known = (await self.open_runs.with_tasks(opened, leased.tasks)).dataset
-            return len(leased.tasks), grouped(leased, known, now, limit, told)
+            return len(leased.tasks), grouped(leased, known, now, limit, named)
 
         return await self.open_runs.using(dataset, run, read)
 
 
 def grouped(
-    leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, told: int = IDS_PER_LEASE
+    leased: LeaseTtls, dataset: OpenDataset, now: float, limit: int, named: int = IDS_PER_LEASE
 ) -> list[LeaseGroup]:
     """Return up to `limit` groups of tasks whose leases end together, those that end soonest first."""
     order = np.argsort(leased.ttl_s, kind="stable")
@@ -207,6 +207,6 @@ def grouped(
     begins = np.flatnonzero(is_first(ttl_s))
     sizes = np.diff(begins, append=len(tasks))
     return [
-        LeaseGroup(now + float(ttl_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, told)]))
+        LeaseGroup(now + float(ttl_s[begin]), size, dataset.ids.take(tasks[begin : begin + min(size, named)]))
         for begin, size in zip(begins[:limit].tolist(), sizes[:limit].tolist(), strict=True)
     ]

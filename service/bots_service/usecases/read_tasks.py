@@ -1,4 +1,4 @@
-"""GET tasks of a run: what is believed of each, by page or as a whole."""
+"""GET tasks of a run: the belief about each of them, by page or as a whole."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some tasks with what is believed of them.
+    """Some tasks, with the belief about them.
 
     matching: how many tasks the query is about, on all pages.
     next: what `after` must be for the next page.

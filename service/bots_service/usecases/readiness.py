@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 Status = Literal["ready", "degraded", "starting", "draining", "outdated", "unavailable"]
 
 EVERY_S = 0.5
-GIVE_UP_S = 1.0  # with EVERY_S, so that what is told is never older than 2 s
+GIVE_UP_S = 1.0  # with EVERY_S, so that no answer is older than 2 s
 OK, OUTDATED = "ok", "outdated"
 
 
@@ -36,12 +36,11 @@ class Ready:
 
 
 class Readiness:
-    """Looks at each part again and again; remembers what it saw.
+    """Checks each part twice a second, and keeps the last result.
 
-    While one part answers this process is ready, if degraded: selects go on from Redis without SQL, and from SQL where
-    nothing can be written to it; all goes on from SQL without Redis. The parts are shared by all replicas, so that
-    taking those out of the balancer whose database is away would take out every one, with the selects that they can
-    still answer.
+    While one part answers, this process is ready, if degraded. Without SQL, Redis serves selects; where SQL can only be
+    read, selects come from it; without Redis, SQL serves everything. All replicas share the parts: if those whose
+    database is away left the load balancer, all would leave, with the selects that they can still answer.
     """
 
     def __init__(self, parts: Mapping[str, Health]) -> None:
@@ -97,7 +96,7 @@ class Readiness:
             said = f"down: {error}"
         except TimeoutError:
             said = f"down: no answer in {GIVE_UP_S:g} s"
-        except Exception as error:  # a watcher that dies would go on telling what it saw last
+        except Exception as error:  # if this task ended, the last answer would stand
             said = f"down: {error!r}"
         if said != self._seen.get(name, OK):
             log.warning("dependency", part=name, said=said)

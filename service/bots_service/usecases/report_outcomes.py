@@ -53,8 +53,7 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     outcomes: what became of each task.
     selection_id: the selection whose tasks these are.
-    close_step: whether the training step closes now; left out, it does, unless the run closes steps by itself
-        (tasks_per_step).
+    close_step: whether the training step closes now; left out, it does, unless the run's `tasks_per_step` closes steps.
     """
 
     dataset: Name
@@ -140,7 +139,7 @@ class ReportOutcomes:
                 appended = await self.journal.append(run.row, NewEntry(body, run.dataset.pool.profiles, epoch, key))
                 span.tell(seq=appended.entry.seq)
         except StaleEpochError:
-            await self.catch_up.current(run)  # or selections would go on from before a rewind that nobody folded
+            await self.catch_up.current(run)  # else selections would follow a state from before a rewind
             raise
         folded = await self.catch_up.receipt(run, appended.entry.seq)
         receipt = folded.receipt

@@ -26,7 +26,7 @@ class BotsBelief:
 
     prior: alpha_0 and beta_0.
     implied: [2, G] A and B: decayed implied successes and failures of each profile.
-    tried: what rollouts showed of tasks tried lately, less what was implied for them.
+    tried: what rollouts showed of tasks tried in recent steps, less what was implied for them.
     estimate: of c, where the model stands along the reference models.
     past: what the last closed steps booked, so that late evidence can enter with the weight that it has by now.
     """
@@ -107,9 +107,9 @@ class BotsBelief:
     def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":
         """Return the belief after one closed step.
 
-        Late evidence is put where it would stand by now; then the step closes with what came on time. c is estimated
-        from the evidence on time, and from the late evidence only where nothing came on time: a pipelined trainer,
-        whose every report is one step late, has no other.
+        Late evidence is put where it would stand by now; then the step closes with the evidence that was on time. c is
+        estimated from the evidence on time, and from the late evidence only where nothing came on time: a pipelined
+        trainer, whose every report is one step late, has no other.
         """
         belief, on_time = self, no_evidence()
         for lag, evidence in step.batches:

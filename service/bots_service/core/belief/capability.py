@@ -158,10 +158,10 @@ def least_squares(sums: NDArray[np.float64]) -> float:
     middle = segments / 2
     best: float = middle
     least, start = math.inf, 0.0
-    told: list[tuple[float, float]] = sums.T.tolist()
-    for below, (squares, products) in enumerate(told):
+    pairs: list[tuple[float, float]] = sums.T.tolist()
+    for below, (squares, products) in enumerate(pairs):
         share = (products + middle - below) / (squares + 1.0)
-        # Only the outermost segments go on beyond their ends.
+        # Only the outermost segments extend beyond their ends.
         share = max(share, 0.0) if below else share
         share = min(share, 1.0) if below < segments - 1 else share
         cost = start + share * (share * squares - 2.0 * products) + (below + share - middle) ** 2

@@ -109,7 +109,7 @@ class LogitNormals:
         """[n] E[value(p)], by quadrature.
 
         One node after the other: a product of matrices may give equal distributions different last bits, by where they
-        stand, and a sorted list would then order them anew from page to page.
+        stand, and a sorted list would then change its order from page to page.
         """
         found = np.zeros(len(self))
         for start in range(0, len(self), BLOCK):

@@ -84,7 +84,7 @@ class Distributions(Protocol):
         """Return a bound of each density near the target: its log at the target, and its slope; each [n].
 
         The log density at any x > 0 is at most the first plus the second times |x - target|; the first is infinite for
-        a distribution without such a bound.
+        a distribution that has no bound.
         """
         ...
 

@@ -55,7 +55,7 @@ TAG_DRIFT = 0.5
 VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
 DAMPING = 0.99  # of the velocity, a step
 
-# The grids of the three learned variances, per step but for the first.
+# The grids of the three learned variances, per step except the first.
 UNTRIED_VARIANCES = frozen(2.0 ** np.arange(-4, 5))
 RESIDUAL_DRIFTS = frozen(2.0 ** np.arange(-16, 1, 2))
 ABILITY_DRIFTS = frozen(2.0 ** np.arange(-16, -1, 2))
@@ -213,7 +213,7 @@ def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> 
     """Return the log likelihoods of the grids of tau^2 (untried tasks tell of it) and of kappa (tried ones), each [9].
 
     Args:
-        unexplained: [n] the variance of the excess but for what the grid's variance adds.
+        unexplained: [n] the variance of the excess without what the grid's variance adds.
         excess: [n] observed less expected.
     """
     added = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
@@ -258,7 +258,7 @@ class Observation:
 def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> Observation:
     """Return the observation of theta ~ N(mean, variance) that leads to the posterior's mean and variance.
 
-    The likelihood is log-concave, so the posterior is never wider than the prior but for rounding.
+    The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
     """
     posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
     gain = np.maximum(1 / posterior_variance - 1 / variance, LEAST_GAIN / variance)

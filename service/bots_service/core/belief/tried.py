@@ -1,4 +1,4 @@
-"""The tasks that were tried lately, and what the last closed steps booked for them."""
+"""The tasks that were tried in recent steps, and what the last closed steps booked for them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -114,7 +114,7 @@ SETTLED_EVERY = 64  # steps, at the latest
 
 @dataclass(frozen=True)
 class Tried(LayeredRows[Rows]):
-    """Evidence of tasks that were tried lately, less what was implied for them.
+    """Evidence of tasks that were tried in recent steps, less what was implied for them.
 
     scale: what the counts of all rows are to be multiplied with, above 0.
     """
@@ -124,7 +124,7 @@ class Tried(LayeredRows[Rows]):
     def counts_of(self, tasks: Tasks) -> NDArray[np.float64]:
         """Return a and b, [2, n], of these tasks: decayed successes and failures, each less the implied ones.
 
-        They may be negative; they are 0 for tasks that were not tried lately.
+        They may be negative; they are 0 for tasks that were not tried in recent steps.
         """
         return self.scale * self.of(tasks).counts
 
