@@ -1,0 +1,75 @@
+"""Keyed permutations and hashes: each item once, every order as likely as any other, anywhere at once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare, kstest
+
+from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass, rectangle
+
+ORDERS = 4000
+
+
+@given(st.integers(0, 3000), st.integers(0, 2**64 - 1))
+def test_each_item_stands_at_one_place(size: int, key: int) -> None:
+    numbers = items_at(np.arange(places_of_pass(size)), size, key)
+
+    assert sorted(numbers.tolist()) == list(range(places_of_pass(size)))
+
+
+@given(st.integers(1, 2**31 - 1))
+def test_an_order_has_few_places_without_an_item(size: int) -> None:
+    rows, columns = rectangle(size)
+
+    assert size <= int(rows * columns) <= size + 2 * size**0.5
+    assert 0 <= int(rows - columns) <= 1
+
+
+@given(st.integers(1, 1000), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5), st.data())
+def test_any_places_of_several_orders_can_be_asked_for_at_once(size: int, keys: list[int], data: st.DataObject) -> None:
+    places = np.array([data.draw(st.integers(0, size - 1)) for _ in keys])
+
+    together = items_at(places, np.full(len(keys), size), np.array(keys, np.uint64))
+
+    one_by_one = [int(items_at(places[n : n + 1], size, key)[0]) for n, key in enumerate(keys)]
+    assert together.tolist() == one_by_one
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 12])
+def test_every_order_is_as_likely_as_any_other(size: int) -> None:
+    places = np.arange(places_of_pass(size))
+    ends = np.zeros((size, size))
+    for number in range(ORDERS):
+        order = items_at(places, size, key_of("order", size, number))
+        order = order[order < size]
+        ends[order[0], order[-1]] += 1
+
+    apart = ~np.eye(size, dtype=bool)
+    assert ends[~apart].sum() == 0
+    assert chisquare(ends[apart]).pvalue > 1e-3
+
+
+def test_orders_of_two_keys_have_nothing_in_common() -> None:
+    size = 10_000
+    one, other = (items_at(np.arange(size), size, key_of("seed", seed)) for seed in (1, 2))
+
+    assert abs(np.corrcoef(one, other)[0, 1]) < 4 / size**0.5
+    assert abs(np.corrcoef(one[:-1], one[1:])[0, 1]) < 4 / size**0.5
+
+
+def test_fractions_are_uniform_and_those_of_two_keys_independent() -> None:
+    items = np.arange(20_000)
+    one, other = fractions(items, key_of("u", 1)), fractions(items, key_of("u", 2))
+
+    assert kstest(one, "uniform").pvalue > 1e-3
+    assert abs(np.corrcoef(one, other)[0, 1]) < 4 / len(items) ** 0.5
+    assert 0.0 <= one.min() < one.max() < 1.0
+    assert fractions(items[500:501], key_of("u", 1))[0] == one[500]
+
+
+def test_keys_tell_words_and_numbers_apart() -> None:
+    keys = {key_of(*parts) for parts in [(1, 2), (12,), (1, "2", ""), ("", 1, 2), (2, 1), ()]}
+
+    assert len(keys) == 6
+    assert all(0 <= key < 2**64 for key in keys)
