@@ -60,7 +60,7 @@ async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -
                 yield await bench.reports(count, runs[:spread], callers)
             tracked = [f"tracked-{number}" for number in range(max(grid.runs))]
             for run in tracked:
-                make_run(service, dataset, run, lease_seconds=LEASE_S, belief="tracker")
+                make_run(service, dataset, run, lease_seconds=LEASE_S, belief="tracker", strategy="thompson")
             row = await bench.reports(min(grid.counts), tracked, max(grid.callers))
             yield replace(row, operation=f"{row.operation}, tracker")
 
