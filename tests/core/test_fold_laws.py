@@ -15,7 +15,7 @@ from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, Setting
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import advance, fresh_state
+from bots_service.core.state import advance, closing_step, fresh_state
 from tests.core.journals import (
     Story,
     carried_by_tasks,
@@ -57,6 +57,25 @@ def test_folding_in_pieces_equals_replaying_at_once_bit_for_bit(story: Story, da
         told.append(receipt)
     assert encode_state(state) == encode_state(whole)
     assert told == receipts
+
+
+@given(stories(), st.booleans())
+def test_the_step_that_a_report_would_close_is_the_one_that_is_folded(story: Story, tracked):
+    first = settings_from({"belief": "tracker"}) if tracked else story.settings
+    state = fresh_state(first, story.pool)
+    for entry in story.entries:
+        report = entry.body
+        if tracked and isinstance(report, SettingsChange):
+            report = SettingsChange({**report.values, "belief": "tracker", "prior": first.prior})
+        step = closing_step(state, report) if isinstance(report, Report) else None
+        belief, now = state.belief.extended(story.pool, entry.profiles), state.settings
+        state, receipt = advance(state, replace(entry, body=report), story.pool)
+        assert receipt.closed == (step is not None)
+        if step is not None:
+            assert step.number == state.step
+            assert belief.fold(story.pool, step, now).encoded()[0] == state.belief.encoded()[0]
+            folded, kept = belief.fold(story.pool, step, now).encoded()[1], state.belief.encoded()[1]
+            assert all(folded[name].tobytes() == kept[name].tobytes() for name in kept)
 
 
 @given(stories())

@@ -202,7 +202,22 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     return state, _receipt(state, tally(no_evidence()))
 
 
-def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
+def closing_step(state: RunState, report: Report) -> ClosingStep | None:
+    """Return the step that this report would close, as `advance` folds it; None if the step would stay open.
+
+    Args:
+        state: the state before the report.
+        report: of the next entry.
+    """
+    state = _holding(state, report)
+    whole = state.open_step.whole()
+    if not _closes(state.settings, report.close, pending=len(whole)):
+        return None
+    return _closing(state, whole, state.totals.plus(tally(whole), state.open_step))
+
+
+def _holding(state: RunState, report: Report) -> RunState:
+    """Return the state with a report's evidence in the open step."""
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
@@ -210,10 +225,14 @@ def _with_report(state: RunState, report: Report, pool: Pool) -> tuple[RunState,
         open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
     else:
         open_step = state.open_step.with_report(report.evidence, made_at, late=is_late)
-    late, expired = open_step.late - state.open_step.late, open_step.expired - state.open_step.expired
-    evidence = open_step.whole()
+    return replace(state, open_step=open_step)
+
+
+def _with_report(before: RunState, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
+    state = _holding(before, report)
+    late, expired = state.open_step.late - before.open_step.late, state.open_step.expired - before.open_step.expired
+    evidence = state.open_step.whole()
     step_tally = tally(evidence)
-    state = replace(state, open_step=open_step)
     if not _closes(state.settings, report.close, pending=len(evidence)):
         return state, _receipt(state, step_tally, late=late, expired=expired)
     predicted = state.belief.distributions(pool, evidence.tasks).mean
@@ -237,15 +256,26 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
 def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally) -> RunState:
     """Return the state with the open step folded into the belief."""
     totals = state.totals.plus(step_tally, state.open_step)
-    closed = replace(state, step=state.step + 1, open_step=nothing_open(), totals=totals)
-    step = ClosingStep(
-        number=closed.step,
+    step = _closing(state, whole, totals)
+    belief = state.belief.fold(pool, step, state.settings)
+    attempts = with_step(state.attempts, whole, step.number)
+    return replace(state, step=step.number, open_step=nothing_open(), totals=totals, belief=belief, attempts=attempts)
+
+
+def _closing(state: RunState, whole: Evidence, totals: Totals) -> ClosingStep:
+    """Return the open step as one that closes.
+
+    Args:
+        state: its open step closes.
+        whole: what waits there, each task once.
+        totals: with this step.
+    """
+    return ClosingStep(
+        number=state.step + 1,
         batches=tuple((state.step - made_at, evidence) for made_at, evidence in state.open_step.by_step(whole)),
         whole=whole,
-        rollouts=closed.rollouts_per_task or 0.0,
+        rollouts=replace(state, totals=totals).rollouts_per_task or 0.0,
     )
-    belief = state.belief.fold(pool, step, state.settings)
-    return replace(closed, belief=belief, attempts=with_step(state.attempts, whole, closed.step))
 
 
 def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0) -> Receipt:
