@@ -304,7 +304,7 @@ class Calibration(Table):
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, settings, rewind or fork.
+    kind: report, past_evidence, settings, rewind or fork.
     step: number of closed steps after it; None if it is not known yet.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.

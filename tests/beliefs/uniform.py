@@ -9,6 +9,7 @@ import numpy as np
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.checks import Arrays, as_count, require_arrays
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 
@@ -84,6 +85,9 @@ class UniformBelief:
 
     def fold(self, pool: Pool, step: ClosingStep, settings: RunSettings) -> "UniformBelief":
         return replace(self, steps=self.steps + 1, own_tasks=np.union1d(self.own_tasks, step.whole.tasks))
+
+    def with_past(self, pool: Pool, past: AgedEvidence, settings: RunSettings, *, step: int) -> "UniformBelief":
+        return replace(self, own_tasks=np.union1d(self.own_tasks, past.evidence.tasks))
 
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)

@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, PastEvidence, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, Evidence, no_evidence
+from bots_service.core.past_evidence import LARGEST_AGE, AgedEvidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from
@@ -50,6 +51,13 @@ def report_of(
     *pieces: Piece, made_at: int | None = None, close: bool | None = None, effective: Sequence[bool] | None = None
 ) -> Report:
     return Report(evidence_of(*pieces, effective=effective), made_at, close)
+
+
+def past_of(*aged: tuple[Piece, float]) -> PastEvidence:
+    """Return evidence from old logs: pieces with their ages."""
+    return PastEvidence(
+        AgedEvidence(evidence_of(*(piece for piece, _ in aged)), frozen(np.array([a for _, a in aged])))
+    )
 
 
 def replay(pool: Pool, bodies: Sequence[Body], settings: RunSettings, state: RunState | None = None) -> RunState:
@@ -270,6 +278,7 @@ class Story:
 
 shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1)
 quarters = st.integers(0, 64).map(lambda number: number / 4)
+ages = st.integers(0, 5).map(float) | st.floats(0, LARGEST_AGE)
 counts = st.integers(0, 16).map(float) | quarters | st.just(MAX_TRIALS / 2)
 rollouts_per_task = st.sampled_from([None, None, 1, 4, 16, 1e5])
 tasks_per_step = st.sampled_from([None, None, 1, 3])
@@ -314,14 +323,20 @@ def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
 
 
 @st.composite
-def stories(draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings) -> Story:
+def stories(
+    draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, with_past: bool = True
+) -> Story:
+    """with_past: with evidence from old logs, of which the slow references know nothing."""
     first, pool = draw(settings), draw(pools())
     dense, entries = DenseRun(pool, first), []
     tasks = draw(st.integers(1, len(pool)))
     for seq in range(1, draw(st.integers(1, max_entries)) + 1):
         tasks = draw(st.sampled_from([tasks, tasks, len(pool)]))
-        body: Report | SettingsChange
-        if draw(st.integers(0, 9)) == 0:
+        body: Report | PastEvidence | SettingsChange
+        kind = draw(st.integers(0, 9))
+        if kind == 1 and with_past:
+            body = past_of(*((piece, draw(ages)) for piece in draw(pieces(tasks))))
+        elif kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
             body = SettingsChange(_some_of(draw, {**draw(settings).as_dict(), **fixed}))
         else:
@@ -332,6 +347,7 @@ def stories(draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings
             told = draw(st.none() | st.lists(st.booleans(), min_size=len(some), max_size=len(some)))
             body = report_of(*some, made_at=made_at, close=close, effective=told)
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
-        dense.take(entry)
+        if not isinstance(body, PastEvidence):
+            dense.take(entry)
         entries.append(entry)
     return Story(first, pool, entries)

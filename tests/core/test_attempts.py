@@ -25,7 +25,7 @@ def counted(state: RunState) -> dict[int, tuple[int, float, int]]:
     return dict(zip(tasks, zip(*columns, strict=True), strict=True))
 
 
-@given(stories())
+@given(stories(with_past=False))
 def test_each_task_s_visits_rollouts_and_last_step_are_those_of_the_closed_steps(story: Story):
     dense = DenseRun(story.pool, story.settings)
     for entry in story.entries:

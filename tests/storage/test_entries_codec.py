@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.errors import DamagedStateError
 from bots_service.storage.sql.codecs import decode_body, encode_body
 
@@ -27,6 +28,19 @@ GOLDEN: list[tuple[Body, dict[str, object]]] = [
         report_of([3, 1, 3, 0], counts, counts[::-1], flags),
         {"kind": "report", "tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1], "effective": flags}
         | {"made_at": 12, "close": None},
+    ),
+    (
+        PastEvidence(
+            AgedEvidence(report_of([3, 1], [0.5, 1 / 3], [1.5, 2.0], [True, False]).evidence, np.array([7, 0.1]))
+        ),
+        {
+            "kind": "past_evidence",
+            "tasks": [3, 1],
+            "successes": [0.5, 1 / 3],
+            "failures": [1.5, 2.0],
+            "effective": [True, False],
+            "ages": [7.0, 0.1],
+        },
     ),
     (SettingsChange({"target": 1 / 3}), {"kind": "settings", "settings": {"target": 1 / 3}}),
     (Rewind(17, 9), {"kind": "rewind", "to_seq": 17, "to_step": 9}),

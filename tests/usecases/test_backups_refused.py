@@ -13,8 +13,9 @@ import pytest
 
 from bots_service.core.belief.capability import Capability
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.rows import LayeredRows
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidBackupError
@@ -100,6 +101,10 @@ def report(task: int, successes: float = 1.0, failures: float = 1.0, *, counts: 
     return Report(Evidence(np.array([task]), *columns), None, None)
 
 
+def past(task: int, *, age: float = 1.0, ages: int = 1) -> PastEvidence:
+    return PastEvidence(AgedEvidence(report(task).evidence, np.full(ages, age)))
+
+
 def snapshot(**values: Any) -> Change:
     return lambda part: changed(part, row=replace(part.row, **values))
 
@@ -171,6 +176,10 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
         (EntriesPart, body(2, report(1, 4096.0, 1.0)), "counts that no report can have"),
         (EntriesPart, body(2, report(1, counts=2)), "counts that no report can have"),
         (EntriesPart, body(2, replace(report(1), made_at=-1)), "speaks of step -1"),
+        (EntriesPart, body(2, past(40)), "tasks that are not in the dataset"),
+        (EntriesPart, body(2, past(1, age=-1.0)), "ages that no old log can have"),
+        (EntriesPart, body(2, past(1, age=2e6)), "ages that no old log can have"),
+        (EntriesPart, body(2, past(1, ages=2)), "ages that no old log can have"),
         (EntriesPart, body(2, SettingsChange({"prior": (2.0, 2.0)})), "changes prior"),
         (EntriesPart, body(2, SettingsChange({"target": 7})), "can't be read"),
         (EntriesPart, body(4, Rewind(2, 1)), "is another"),

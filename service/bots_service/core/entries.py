@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,13 @@ class Report:
     evidence: Evidence
     made_at: int | None
     close: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvidence:
+    """What old logs say: it changes the belief alone. No step closes, and no rollout counts as this run's."""
+
+    aged: AgedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class Fork:
     state: bytes
 
 
-Body = Report | SettingsChange | Rewind | Fork
+Body = Report | PastEvidence | SettingsChange | Rewind | Fork
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,11 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.tasks)
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the arrays take."""
+        return sum(each.nbytes for each in (self.tasks, self.successes, self.failures, self.effective))
+
     def where(self, wanted: Flags) -> "Evidence":
         """Return the evidence in the wanted places ([B])."""
         return Evidence(self.tasks[wanted], self.successes[wanted], self.failures[wanted], self.effective[wanted])

@@ -13,7 +13,7 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.attempts import Attempts, no_attempts, with_step
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
+from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
@@ -192,7 +192,11 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     if isinstance(body, Report):
         state = replace(state, seq=entry.seq, belief=state.belief.extended(pool, entry.profiles))
         return _with_report(state, body, pool)
-    if isinstance(body, SettingsChange):
+    if isinstance(body, PastEvidence):
+        belief = state.belief.extended(pool, entry.profiles)
+        belief = belief.with_past(pool, body.aged, state.settings, step=state.step)
+        state = replace(state, seq=entry.seq, belief=belief)
+    elif isinstance(body, SettingsChange):
         state = replace(state, seq=entry.seq, settings=settings_from(body.values, base=state.settings))
     elif base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")

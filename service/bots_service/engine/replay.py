@@ -10,7 +10,7 @@ from itertools import pairwise
 import structlog
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Fork, Report, Rewind
+from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -104,7 +104,9 @@ class Replay:
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
-                if pool.has_metric_tags and state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS:
+                is_long = any(isinstance(entry.body, PastEvidence) for entry in entries)
+                is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS and not is_long
+                if pool.has_metric_tags and is_small:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)
@@ -122,8 +124,7 @@ class Replay:
     async def _pool(self, run: OpenRun, state: RunState, entries: list[Entry]) -> Pool:
         """Return a pool with all tasks of the state and the entries: replicas may report newly appended tasks."""
         pool = (await self.open_runs.matching(run, state)).dataset.pool
-        tasks = (int(entry.body.evidence.tasks.max(initial=-1)) for entry in entries if isinstance(entry.body, Report))
-        if max(entry.profiles for entry in entries) > pool.profiles or max(tasks, default=-1) >= len(pool):
+        if max(entry.profiles for entry in entries) > pool.profiles or max(map(_last_task, entries)) >= len(pool):
             await self.head(run)
             pool = (await self.open_runs.refreshed(run)).dataset.pool
         return pool
@@ -135,6 +136,14 @@ class Replay:
         if isinstance(entry.body, Rewind):
             return await self.state_at(run, entry.body.to_seq)
         return None
+
+
+def _last_task(entry: Entry) -> int:
+    """Return the largest task that an entry names, -1 if it names none."""
+    body = entry.body
+    if isinstance(body, Report):
+        return int(body.evidence.tasks.max(initial=-1))
+    return int(body.aged.evidence.tasks.max(initial=-1)) if isinstance(body, PastEvidence) else -1
 
 
 def fold(

@@ -27,7 +27,8 @@ class LoggedEntry:
     closed: whether it closed a step; None as above.
     is_hidden: whether a later rewind undid it.
     created_at: when it was appended (seconds since 1970, UTC).
-    tasks, rollouts: numbers in a report; effective: number of its tasks whose group gives a gradient.
+    tasks, rollouts: numbers in a report, or in evidence from old logs; effective: number of its groups that give a
+        gradient.
     to_step: target of a rewind.
     changed: names and values of changed settings.
     """

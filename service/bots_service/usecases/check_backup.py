@@ -5,8 +5,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from bots_service.core.belief.protocol import PoolSize
+from bots_service.core.checks import are_within
 from bots_service.core.codec import decode_state
-from bots_service.core.entries import Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import LARGEST_AGE
 from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
@@ -93,6 +96,11 @@ class CheckedRun:
             self._fork(body, where)
         elif isinstance(body, Report):
             self._report(body, where)
+        elif isinstance(body, PastEvidence):
+            self._evidence(body.aged.evidence, where)
+            ages = body.aged.ages
+            is_aged = len(ages) == len(body.aged.evidence) and are_within(ages, 0.0, LARGEST_AGE)
+            self._require(is_aged, f"{where} has ages that no old log can have")
         elif isinstance(body, SettingsChange):
             fixed = fixed_flaws(settings_from(body.values, base=self.settings), self.settings)
             self._require(not fixed, f"{where} changes {' and '.join(str(flaw.where[0]) for flaw in fixed)}")
@@ -115,8 +123,11 @@ class CheckedRun:
         self._require(same, f"{where} begins elsewhere than the run says")
 
     def _report(self, body: Report, where: str) -> None:
-        seen, made_at = body.evidence, 0 if body.made_at is None else body.made_at
+        made_at = 0 if body.made_at is None else body.made_at
         self._require(0 <= made_at <= LARGEST_STEP, f"{where} speaks of step {made_at}")
+        self._evidence(body.evidence, where)
+
+    def _evidence(self, seen: Evidence, where: str) -> None:
         known = all(0 <= task < self.facts.size for task in seen.tasks.tolist())
         self._require(known, f"{where} names tasks that are not in the dataset")
         possible = is_possible_evidence(seen, tasks=self.facts.size)

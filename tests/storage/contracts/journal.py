@@ -3,10 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sqlalchemy import insert, update
 
-from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
 from bots_service.ports.records import IdempotencyKey, NewEntry, SnapshotRow
@@ -165,7 +167,8 @@ class JournalContract:
     async def test_what_a_page_tells_of_each_kind_of_entry(self, stores: Stores):
         run, report = await made.run(stores), made.report(3)
         change = SettingsChange({"forgetting": 0.1 + 0.2, "reward_range": (-1.0, 1 / 3)})
-        for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), Fork("other", 7, b"state")):
+        past = PastEvidence(AgedEvidence(report.evidence, np.arange(4.0)))
+        for body in (report, made.report(4, tasks=0), change, Rewind(2, 1), Fork("other", 7, b"state"), past):
             await stores.journal.append(run, NewEntry(body, 5))
         read = (await stores.journal.before(run, None, 9))[::-1]
         rollouts = float(report.evidence.successes.sum() + report.evidence.failures.sum())
@@ -175,8 +178,9 @@ class JournalContract:
             (3, 0, None, None, None, change.values),
             (4, 1, None, None, 1, None),
             (5, 1, None, None, None, None),
+            (6, 1, 4, rollouts, None, None),
         ]
-        assert [one.kind for one in read] == ["report", "report", "settings", "rewind", "fork"]
+        assert [one.kind for one in read] == ["report", "report", "settings", "rewind", "fork", "past_evidence"]
 
     async def test_a_page_does_not_read_the_state_that_a_fork_holds(self, stores: Stores):
         run = await made.run(stores)

@@ -211,10 +211,10 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it; null if it is not known yet.
-    kind: report, settings, rewind or fork.
-    tasks: how many outcomes a report has.
-    effective: how many of a report's groups have a gradient.
-    rollouts: how many rollouts a report has.
+    kind: report, past_evidence, settings, rewind or fork.
+    tasks: how many outcomes a report or past evidence has.
+    effective: how many of these groups have a gradient.
+    rollouts: how many rollouts a report or past evidence has.
     closed: whether a report closed a step.
     to_step: the step that a rewind went back to.
     changed: the names and values that a change of settings set.

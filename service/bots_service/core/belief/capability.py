@@ -105,13 +105,9 @@ class Capability:
             rule: how c is found. Both rules keep the sums, so that a run can go from one to the other.
             momentum: gamma, the share that a batch leaves of what was remembered.
         """
-        known = ~np.isnan(references).any(axis=1)
-        if references.shape[1] == 0 or not known.any():
+        references, pass_rates = _of_known(references, pass_rates)
+        if len(references) == 0:
             return self
-        if not known.all():
-            references, pass_rates = references[known], pass_rates[known]
-        if references.shape[1] == 1:  # one reference is the strong one; the weak one solves nothing
-            references = np.concatenate([np.zeros_like(references), references], axis=1)
         sums = _batch_sums(references, pass_rates)
         if self.sums.shape[1]:
             sums += momentum * self.sums
@@ -120,6 +116,21 @@ class Capability:
         else:
             value = smoothed(self.value, quotient(references, pass_rates), momentum)
         return Capability(value, frozen(sums))
+
+    def with_past(
+        self, references: Floats, pass_rates: Floats, *, rule: "CapabilityRule", weight: float
+    ) -> "Capability":
+        """Return the estimate with a batch from before, of which `weight` is left.
+
+        The paper's rule divides the means of the newest batch, which an old one doesn't change: then only the sums do.
+        """
+        references, pass_rates = _of_known(references, pass_rates)
+        if len(references) == 0:
+            return self
+        sums = weight * _batch_sums(references, pass_rates)
+        if self.sums.shape[1]:
+            sums += self.sums
+        return Capability(least_squares(sums) if rule == "least_squares" else self.value, frozen(sums))
 
     def is_possible(self, models: int) -> bool:
         """Return whether batches could have led here, as far as the estimate alone tells; `models`: of reference."""
@@ -130,6 +141,21 @@ class Capability:
             and are_within(products, -LARGEST_SUM, LARGEST_SUM)
             and is_within(None if self.value is None else abs(self.value), LARGEST_CAPABILITY)
         )
+
+
+def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:
+    """Return the rows whose references are all known, [n, M >= 2], with their pass rates; none if there are no models.
+
+    One reference is the strong one; the weak one solves nothing.
+    """
+    if references.shape[1] == 0:
+        return references[:0], pass_rates[:0]
+    known = np.flatnonzero(~np.isnan(references).any(axis=1))
+    if len(known) < len(references):
+        references, pass_rates = references[known], pass_rates[known]
+    if references.shape[1] == 1:
+        references = np.concatenate([np.zeros_like(references), references], axis=1)
+    return references, pass_rates
 
 
 def no_capability() -> Capability:

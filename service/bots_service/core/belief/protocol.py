@@ -13,6 +13,7 @@ import numpy as np
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 
 if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
@@ -142,6 +143,17 @@ class Belief(Protocol):
         """Return the belief after one closed step; every profile of the pool has room in this belief.
 
         Two processes that fold the same steps must get the same bytes.
+        """
+        ...
+
+    def with_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings", *, step: int) -> Self:
+        """Return the belief with evidence from old logs; every profile of the pool has room in this belief.
+
+        Args:
+            pool: the tasks.
+            past: the evidence.
+            settings: the run's.
+            step: how many steps closed.
         """
         ...
 

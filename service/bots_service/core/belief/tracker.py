@@ -20,6 +20,7 @@ from bots_service.core.belief.tracker_filter import (
 )
 from bots_service.core.checks import Arrays, are_within, as_count, require_arrays
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.rows import LayeredRows, TaskRows
 
@@ -94,7 +95,21 @@ class TrackerBelief:
             belief = belief._after(pool, evidence, lag, None if place else undrifted)
         return belief
 
-    def _after(self, pool: Pool, evidence: Evidence, lag: int, undrifted: Effects | None) -> "TrackerBelief":
+    def with_past(
+        self,
+        pool: Pool,
+        past: AgedEvidence,
+        settings: "RunSettings",  # noqa: ARG002 - it has no settings
+        *,
+        step: int,  # noqa: ARG002 - it counts the steps itself
+    ) -> "TrackerBelief":
+        """Return the belief with evidence from old logs: as late evidence, a batch for each age, the oldest first."""
+        belief = self
+        for age, evidence in past.batches():
+            belief = belief._after(pool, evidence, age, None)
+        return belief
+
+    def _after(self, pool: Pool, evidence: Evidence, lag: float, undrifted: Effects | None) -> "TrackerBelief":
         """Return the belief after one batch of the step that closes."""
         rows = self.residuals.of(evidence.tasks)
         features = pool.features.take(pool.profile_of.take(evidence.tasks), axis=1)
@@ -107,7 +122,7 @@ class TrackerBelief:
     def _residual(self, rows: Residuals) -> tuple[Floats, Floats, NDArray[np.bool_], Floats]:
         """Return the residuals' means and variances now, whether each task was tried, and how many steps ago; [n]."""
         tau2, kappa, _ = self.variances.estimates
-        tried = rows.last_step > 0
+        tried = rows.variance > 0.0  # 0 in the rows of tasks of which nothing is known
         age = np.where(tried, self.step - rows.last_step, 0.0)
         return rows.mean, np.where(tried, rows.variance + kappa * age, tau2), tried, age
 
@@ -259,7 +274,7 @@ def _are_possible(rows: Residuals, step: int, tasks: int) -> bool:
     return (
         are_within(rows.tasks, 0, tasks - 1)
         and bool((np.diff(rows.tasks) > 0).all())
-        and are_within(rows.last_step, 1, step)
+        and are_within(rows.last_step, 0, step)
         and are_within(np.abs(rows.mean), 0.0, LARGEST_LOGIT)
         and are_within(rows.variance, np.nextafter(0.0, 1.0), LARGEST_LOGIT)
     )

@@ -147,7 +147,7 @@ class LaggedEvidence:
 
     features: [d - 1, n] of the tasks' profiles.
     successes, failures: [n] real counts, their sum > 0.
-    lag: how many steps ago the tasks were selected.
+    lag: how many steps ago the tasks were selected; from old logs it may be a fraction.
     residual, variance: [n] N(residual, variance) of each task; 0 and tau^2 for those never tried.
     tried: [n] whether there was evidence of the task before; age: [n] steps since, 0 for the others.
     """
@@ -155,7 +155,7 @@ class LaggedEvidence:
     features: NDArray[np.float64]
     successes: Floats
     failures: Floats
-    lag: int
+    lag: float
     residual: Floats
     variance: Floats
     tried: Flags

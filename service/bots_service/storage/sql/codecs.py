@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
+from bots_service.core.arrays import Floats, frozen
+from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 from bots_service.ports.records import TaskBlock
@@ -74,6 +75,16 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
     close: bool | None
 
 
+class PastText(msgspec.Struct, frozen=True, tag_field="kind", tag="past_evidence"):
+    """Evidence from old logs: parallel lists, as in a report, and ages in steps."""
+
+    tasks: list[int]
+    successes: list[float]
+    failures: list[float]
+    effective: list[bool]
+    ages: list[float]
+
+
 class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"):
     """A change of settings; entries of the first releases hold all of them, the unchanged ones too."""
 
@@ -95,12 +106,18 @@ class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
     state: bytes
 
 
-BodyText = ReportText | SettingsText | RewindText | ForkText
+BodyText = ReportText | PastText | SettingsText | RewindText | ForkText
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
 
-KINDS: dict[type[Body], str] = {Report: "report", SettingsChange: "settings", Rewind: "rewind", Fork: "fork"}
+KINDS: dict[type[Body], str] = {
+    Report: "report",
+    PastEvidence: "past_evidence",
+    SettingsChange: "settings",
+    Rewind: "rewind",
+    Fork: "fork",
+}
 
 
 def encode_body(body: Body) -> str:
@@ -126,17 +143,9 @@ def decode_body(text: str) -> Body:
 
 def _text_of(body: Body) -> BodyText:
     if isinstance(body, Report):
-        seen = body.evidence
-        if not (np.isfinite(seen.successes).all() and np.isfinite(seen.failures).all()):
-            raise ValueError("a count is not finite")  # JSON would turn it into null, which is no count
-        return ReportText(
-            tasks=seen.tasks.tolist(),
-            successes=seen.successes.tolist(),
-            failures=seen.failures.tolist(),
-            effective=seen.effective.tolist(),
-            made_at=body.made_at,
-            close=body.close,
-        )
+        return ReportText(**_columns(body.evidence), made_at=body.made_at, close=body.close)
+    if isinstance(body, PastEvidence):
+        return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
     if isinstance(body, SettingsChange):
         return SettingsText(body.values)
     if isinstance(body, Rewind):
@@ -144,15 +153,36 @@ def _text_of(body: Body) -> BodyText:
     return ForkText(body.parent, body.parent_seq, body.state)
 
 
+def _columns(seen: Evidence) -> dict[str, list[Any]]:
+    return {
+        "tasks": seen.tasks.tolist(),
+        "successes": _finite(seen.successes),
+        "failures": _finite(seen.failures),
+        "effective": seen.effective.tolist(),
+    }
+
+
+def _finite(numbers: Floats) -> list[float]:
+    if not np.isfinite(numbers).all():
+        raise ValueError("a number is not finite")  # JSON would turn it into null
+    listed: list[float] = numbers.tolist()
+    return listed
+
+
+def _evidence_of(text: ReportText | PastText) -> Evidence:
+    return Evidence(
+        frozen(np.array(text.tasks, np.int32)),
+        frozen(np.array(text.successes, np.float64)),
+        frozen(np.array(text.failures, np.float64)),
+        frozen(np.array(text.effective, bool)),
+    )
+
+
 def _body_of(text: BodyText) -> Body:
     if isinstance(text, ReportText):
-        evidence = Evidence(
-            frozen(np.array(text.tasks, np.int32)),
-            frozen(np.array(text.successes, np.float64)),
-            frozen(np.array(text.failures, np.float64)),
-            frozen(np.array(text.effective, bool)),
-        )
-        return Report(evidence, text.made_at, text.close)
+        return Report(_evidence_of(text), text.made_at, text.close)
+    if isinstance(text, PastText):
+        return PastEvidence(AgedEvidence(_evidence_of(text), frozen(np.array(text.ages, np.float64))))
     if isinstance(text, SettingsText):
         settings_from(text.settings)  # refuses what no version wrote
         values = text.settings.items()

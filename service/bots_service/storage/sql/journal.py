@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, select
 
-from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
 from bots_service.ports.journal import LoggedEntry
@@ -71,8 +71,9 @@ class Tail:
 def _nbytes(entry: Entry) -> int:
     body = entry.body
     if isinstance(body, Report):
-        seen = body.evidence
-        return ENTRY_BYTES + sum(each.nbytes for each in (seen.tasks, seen.successes, seen.failures, seen.effective))
+        return ENTRY_BYTES + body.evidence.nbytes
+    if isinstance(body, PastEvidence):
+        return ENTRY_BYTES + body.aged.evidence.nbytes + body.aged.ages.nbytes
     return ENTRY_BYTES + (len(body.state) if isinstance(body, Fork) else 0)
 
 
@@ -122,8 +123,8 @@ def entries_before(connection: Connection, run_id: int, seq: int, limit: int) ->
 
 def _told(body: Body) -> dict[str, Any]:
     """Return what a page tells of a body."""
-    if isinstance(body, Report):
-        seen = body.evidence
+    if isinstance(body, Report | PastEvidence):
+        seen = body.evidence if isinstance(body, Report) else body.aged.evidence
         rollouts = float(seen.successes.sum() + seen.failures.sum())
         return {"tasks": len(seen), "effective": int(seen.effective.sum()), "rollouts": rollouts}
     if isinstance(body, Rewind):

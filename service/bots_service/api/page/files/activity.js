@@ -73,6 +73,8 @@ function journalTable(entries) {
 function whatHappened(entry) {
   if (entry.kind === "report")
     return `${count(entry.tasks)} tasks, ${count(entry.effective)} effective, ${count(entry.rollouts)} rollouts`;
+  if (entry.kind === "past_evidence")
+    return `old logs: ${count(entry.tasks)} outcomes, ${count(entry.rollouts)} rollouts`;
   if (entry.kind === "rewind") return `rewind to step ${count(entry.to_step)}`;
   if (entry.kind === "settings")
     return `settings: ${Object.entries(entry.changed ?? {})
