@@ -1,0 +1,99 @@
+"""The beliefs that a comparison tries, and the pool as each of them sees it."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from bots_service.core.arrays import Counts
+from bots_service.core.pool import Pool, number_profiles
+from bots_service.core.run_settings import RunSettings
+
+FORGETTING = (0.0, 0.02, 0.05, 0.1, 0.2)
+IMPLICIT_WEIGHT = (0.0, 0.05, 0.1, 0.2)
+
+Role = Literal["run", "defaults", "paper", "grid", "tracker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A belief that a comparison tries.
+
+    role: "run", the run's own settings; "defaults" and "paper" of belief "bots"; "grid", other values of its two main
+        settings; or "tracker".
+    settings: of the belief. The run's own may change during its journal; all others stay.
+    references, tags: whether it sees those of the dataset.
+    """
+
+    role: Role
+    settings: RunSettings
+    references: bool = True
+    tags: bool = True
+
+    @property
+    def name(self) -> str:
+        """What to call it; no two candidates of a comparison have one name."""
+        kind = "tracker" if self.role == "tracker" else "BOTS"
+        hidden = [said for said, seen in (("references", self.references), ("tags", self.tags)) if not seen]
+        without = f" without {' and '.join(hidden)}" if hidden else ""
+        detail = {
+            "run": "this run",
+            "paper": "BOTS as in the paper",
+            "grid": f"BOTS, forgetting {self.settings.forgetting:g}, implicit weight {self.settings.implicit_weight:g}",
+        }
+        return detail.get(self.role, kind) + without
+
+
+def candidates_for(own: RunSettings, pool: Pool) -> tuple[Candidate, ...]:
+    """Return the candidates for a run, its own settings first.
+
+    Those that can't differ are left out: without references, neither the implicit weight nor the rule of capability
+    changes anything; and belief "bots" knows no tags.
+
+    Args:
+        own: the run's settings where the comparison begins.
+        pool: its tasks.
+    """
+    defaults, tracker = RunSettings(), RunSettings(belief="tracker")
+    found = [Candidate("run", own), Candidate("defaults", defaults), Candidate("tracker", tracker)]
+    if pool.has_references:
+        found.append(Candidate("paper", replace(defaults, capability="paper")))
+        found.append(Candidate("defaults", defaults, references=False))
+        found.append(Candidate("tracker", tracker, references=False))
+    if pool.offset_tags:
+        found.append(Candidate("tracker", tracker, tags=False))
+    if pool.has_references and pool.offset_tags:
+        found.append(Candidate("tracker", tracker, references=False, tags=False))
+    weights = IMPLICIT_WEIGHT if pool.has_references else (defaults.implicit_weight,)
+    grid = [replace(defaults, forgetting=lost, implicit_weight=weight) for lost in FORGETTING for weight in weights]
+    found += [Candidate("grid", settings) for settings in grid if settings != defaults]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool as one candidate sees it.
+
+    pool: the tasks, without what the candidate doesn't see.
+    numbers: [G] for each profile of the whole pool, its number here.
+    """
+
+    pool: Pool
+    numbers: Counts
+
+    def profiles(self, known: int) -> int:
+        """Return how many profiles there were here when the whole pool had so many."""
+        return int(self.numbers[:known].max(initial=-1)) + 1
+
+
+def view(pool: Pool, candidate: Candidate) -> PoolView:
+    """Return the pool as the candidate sees it; tasks that it can't tell apart have one profile."""
+    if candidate.references and candidate.tags:
+        return PoolView(pool, np.arange(pool.profiles))
+    references = pool.references if candidate.references else pool.references[:, :0]
+    shows_tags = candidate.tags and bool(pool.offset_tags)
+    carried = pool.carried if shows_tags else np.zeros(pool.profiles, np.uint32)
+    references, carried, numbers = number_profiles(references, carried)
+    tags = pool.offset_tags if shows_tags else ()
+    seen = Pool(references, numbers[pool.profile_of], offset_tags=tags, carried=carried)
+    return PoolView(seen, numbers.astype(np.int64))
