@@ -68,14 +68,14 @@ def compared(candidates: Sequence[Candidate], scores: Scores) -> Comparison:
     if steps == 0:
         return Comparison(0, 0, 0, 0.0, (), None, f"Too few steps: none has outcomes, {FEWEST_STEPS} are needed.", ())
     is_enough = steps >= FEWEST_STEPS
-    told = tuple(_score(place, candidate, scores, is_enough) for place, candidate in enumerate(candidates))
+    listed = tuple(_score(place, candidate, scores, is_enough) for place, candidate in enumerate(candidates))
     recommended, advice = _advice(candidates, scores) if is_enough else (None, _too_few(steps))
     return Comparison(
         steps=steps,
         first_step=int(scores.steps[0]),
         last_step=int(scores.steps[-1]),
         rollouts=float(scores.rollouts.sum()),
-        scores=told,
+        scores=listed,
         recommended=recommended,
         advice=advice,
         remarks=_remarks(candidates, scores) if is_enough else (),
