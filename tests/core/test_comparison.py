@@ -1,7 +1,7 @@
 """Which belief fits: intervals that hold, calibration against plain Python, and what is recommended when."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ NOISE = np.random.default_rng(1).normal(0.0, 0.01, 2 * FEWEST_STEPS)
 KEEP = "Keep this run's belief: no other predicts certainly better over 200 steps."
 
 
-def scores(log_loss: dict[str, np.ndarray | float], steps: int = len(NOISE)) -> Scores:
+def scores(log_loss: Mapping[str, np.ndarray | float], steps: int = len(NOISE)) -> Scores:
     """Return made-up scores: 0.5 for every candidate that is not named."""
     columns = [np.broadcast_to(log_loss.get(name, 0.5), steps) for name in NAMES]
     errors = np.array(columns).T
