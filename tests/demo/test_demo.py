@@ -91,6 +91,8 @@ def test_the_table_shows_what_the_histories_and_beliefs_of_the_service_show(tmp_
             assert run["effective_task_ratio"] == run["effective"] / run["reported"]
             recent = sum(step.effective for step in steps[-RECENT:]) / (RECENT * 32)
             assert run[f"effective_task_ratio_last_{RECENT}"] == recent
+            tried = [task.id for task in client.tasks(replay["dataset"], run["run"]) if task.attempts]
+            assert run["distinct_tasks"] == len(tried)
             losses = [loss_before(client, replay["dataset"], run["run"], step) for step in (5, 15, 25, 35, 45, 55)]
             assert run["log_loss"] == pytest.approx(fmean(losses))
 
@@ -140,7 +142,7 @@ def test_a_person_gets_a_closing_table(tmp_path):
         check=True,
     )
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert [row[0] for row in rows if len(row) == 6 and row[0] in RUNS] == list(RUNS)
+    assert [row[0] for row in rows if len(row) == 7 and row[0] in RUNS] == list(RUNS)
     assert "10 steps of a real GRPO run" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 

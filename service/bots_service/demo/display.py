@@ -14,7 +14,7 @@ from bots_service.demo.replay import PREDICTED_EVERY, RECENT, ROLLOUTS, Course, 
 
 LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 50  # characters: 10 steps each in a whole run
-WIDTH = 78  # fits a terminal of 80 columns
+WIDTH = 80  # of a small terminal
 BAR_WIDTH = 34
 COLORS = {"uniform": "yellow", "BOTS": "cyan", "tracker": "green"}
 
@@ -78,10 +78,18 @@ def mark(level: float) -> str:
 def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
     """Return the results: a section for each replay, with a row for each run."""
     replays = list(replays)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", width=WIDTH)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title_justify="left",
+        title_style="bold",
+        width=WIDTH,
+    )
     plan = replays[0].plan
     table.title = f"{plan.steps} steps of a real GRPO run, {plan.count} tasks a step, {ROLLOUTS} rollouts each"
     table.caption = (
+        "Tasks met: different problems that the run selected. "
         f"Log loss: of the success rates predicted for all problems, before every {PREDICTED_EVERY}th step. "
         "The run with uniform sampling keeps the belief of BOTS."
     )
@@ -92,6 +100,7 @@ def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
         f"last {RECENT}\nsteps",
         "times\nuniform",
         "rollouts\nsaved",
+        "tasks\nmet",
         "log\nloss",
     ):
         table.add_column(column, justify="right")
@@ -110,6 +119,7 @@ def row_of(replay: ReplayedRun, label: str, course: Course) -> tuple[str, ...]:
         ratio(course, RECENT),
         number(replay.times_uniform(course)),
         count(replay.rollouts_saved(course)),
+        count(len(course.met)),
         number(course.log_loss, digits=3),
     )
 

@@ -1,6 +1,6 @@
 """Replay the recorded run through the service, once for each way to select: uniformly, by BOTS, by the tracker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,15 +47,18 @@ class Course:
     run: its name.
     reported, effective: tasks of each step.
     log_losses: of the success rates predicted for all problems, before every tenth step.
+    met: every problem that it selected so far.
     """
 
     run: str
     reported: list[int] = field(default_factory=list)
     effective: list[int] = field(default_factory=list)
     log_losses: list[float] = field(default_factory=list)
+    met: set[str] = field(default_factory=set)
 
-    def add(self, receipt: Receipt) -> None:
-        """Append a step that was closed."""
+    def add(self, tasks: Iterable[str], receipt: Receipt) -> None:
+        """Append a step that was closed, with the tasks that it selected."""
+        self.met.update(tasks)
         self.reported.append(receipt.reported)
         self.effective.append(receipt.effective)
 
@@ -134,7 +137,7 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
             if step % PREDICTED_EVERY == PREDICTED_EVERY // 2:
                 predicted = predictions(client, replay.dataset, course.run)
                 course.log_losses.append(log_loss(predicted, recording.success_probabilities(step)))
-            course.add(train(client, replay.dataset, course.run, plan.count, shown))
+            course.add(*train(client, replay.dataset, course.run, plan.count, shown))
         yield replay
 
 
@@ -160,8 +163,8 @@ def log_loss(predicted: Floats, probabilities: Floats) -> float:
     return float(-np.mean(probabilities * np.log(q) + (1 - probabilities) * np.log1p(-q)))
 
 
-def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, int]) -> Receipt:
-    """Do one training step: select, roll out, report.
+def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, int]) -> tuple[tuple[str, ...], Receipt]:
+    """Do one training step: select, roll out, report. Return the selected tasks and the receipt.
 
     Args:
         client: of the service.
@@ -172,7 +175,7 @@ def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, i
     """
     selection = client.select(dataset, count, run=run)
     outcomes = [Outcome.counts(task, shown[task], ROLLOUTS) for task in selection.ids]
-    return client.report(dataset, outcomes, run=run, selection=selection)
+    return selection.ids, client.report(dataset, outcomes, run=run, selection=selection)
 
 
 def summary(replay: ReplayedRun) -> dict[str, Any]:
@@ -196,6 +199,7 @@ def summary(replay: ReplayedRun) -> dict[str, Any]:
                 f"effective_task_ratio_last_{RECENT}": course.effective_task_ratio(RECENT),
                 "times_uniform": replay.times_uniform(course),
                 "rollouts_saved": replay.rollouts_saved(course),
+                "distinct_tasks": len(course.met),
                 "log_loss": course.log_loss,
             }
             for label, course in replay.courses.items()
