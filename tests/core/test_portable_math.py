@@ -1,5 +1,6 @@
 """The portable arithmetic is right; that it gives the same bits everywhere is tested with whole folds."""
 
+import functools
 import math
 
 import numpy as np
@@ -37,7 +38,8 @@ def test_log_is_right_to_1e_15_of_the_larger_of_it_and_1(x):
 def test_inverses_and_determinants_are_those_of_linear_algebra(size: int, count: int, seed: int):
     root = np.random.default_rng(seed).normal(size=(count, size, size))
     matrices = root @ root.transpose(0, 2, 1) + 0.1 * np.eye(size)
-    inverses, log_determinants = inverse(matrices)
+    inverses, pivots = inverse(np.moveaxis(matrices, 0, -1))
+    inverses, log_determinants = np.moveaxis(inverses, -1, 0), np.log(pivots).sum(axis=0)
     np.testing.assert_allclose(inverses @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-10)
     np.testing.assert_array_equal(inverses, inverses.transpose(0, 2, 1))
     np.testing.assert_allclose(log_determinants, np.linalg.slogdet(matrices)[1], atol=1e-10)
@@ -51,6 +53,14 @@ def test_sums_and_products_are_those_of_linear_algebra(rows: int, inner: int, co
     np.testing.assert_allclose(product(matrix, vector), matrix @ vector, atol=1e-12)
     np.testing.assert_allclose(summed(others), others.sum(axis=0), atol=1e-12)
     np.testing.assert_allclose(summed_rows(others), others.sum(axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [1, 32, 500])
+def test_sums_are_added_one_after_the_other_however_many(columns: int):
+    numbers = np.random.default_rng(3).normal(size=(15, columns))
+    wanted = [functools.reduce(float.__add__, column) for column in numbers.T.tolist()]
+    assert summed(numbers).tolist() == wanted
+    assert summed_rows(numbers.T).tolist() == wanted
 
 
 def test_nothing_summed_is_zero():

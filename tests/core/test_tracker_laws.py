@@ -153,7 +153,8 @@ def test_where_rows_stand_changes_nothing_that_is_believed(story: Story):
 def test_a_search_for_a_mode_that_is_cut_short_still_gives_moments(monkeypatch):
     prior, counts = (np.zeros(2), np.array([1.0, 4.0])), (np.array([3.0, 0.0]), np.array([500.0, 2.0]))
     mean, variance = moments(*prior, *counts)
-    monkeypatch.setattr(tracker_filter, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(tracker_filter, "FREE_STEPS", 1)
+    monkeypatch.setattr(tracker_filter, "HELD_STEPS", 1)
     cut_mean, cut_variance = moments(*prior, *counts)
     np.testing.assert_allclose(cut_mean, mean, atol=0.01)
     np.testing.assert_allclose(cut_variance, variance, rtol=0.05)

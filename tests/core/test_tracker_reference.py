@@ -92,6 +92,15 @@ def test_moments_are_those_of_dense_quadrature(mean: float, variance: float, err
     assert (np.abs(centre - dense[:, 0]) <= error * np.sqrt(dense[:, 1])).all()
 
 
+@pytest.mark.parametrize("variance", [4.0, 64.0, 1e3, 1e5, 1e7])
+@pytest.mark.parametrize("mean", [-40.0, -7.0, 0.0, 30.0])
+def test_moments_are_those_around_the_mode_however_far_the_search_for_it(mean: float, variance: float):
+    counts = [(0.0, 1.0), (1.0, 0.0), (3.5, 12.5), (512.0, 0.0)]
+    found = moments(np.full(4, mean), np.full(4, variance), *np.array(counts).T)
+    wanted = [slow_tracker.moments(mean, variance, *count) for count in counts]
+    np.testing.assert_allclose(found, np.array(wanted).T, rtol=1e-6)
+
+
 def test_the_nodes_are_those_of_gauss_and_hermite():
     nodes, weights = np.polynomial.hermite_e.hermegauss(15)
     np.testing.assert_allclose(NODES, nodes, atol=1e-13)

@@ -8,12 +8,40 @@ rounds in one way, in an order that is written down. Each function costs some tw
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats
+from bots_service.core.arrays import Floats, frozen
 
-LOG2_E = 1.4426950408889634
-LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # ln 2; the first ends in 21 zero bits
-LARGEST_EXPONENT = 700.0  # of e; beyond it lies infinity
-HALF_ROOT = 0.7071067811865476  # sqrt(1/2)
+
+def _constant(value: float) -> Floats:
+    """Return the number as numpy is quickest with it: it converts a Python number each time, as slow as 32 sums."""
+    return frozen(np.array(value))
+
+
+LOG2_E = _constant(1.4426950408889634)
+# ln 2 in two parts; the first ends in 21 zero bits.
+LN2_HIGH, LN2_LOW = _constant(6.93147180369123816490e-01), _constant(1.90821492927058770002e-10)
+LEAST_EXPONENT, LARGEST_EXPONENT = _constant(-700.0), _constant(700.0)  # of e; beyond it lies infinity
+ONE, TWO = _constant(1.0), _constant(2.0)
+# A double's bits are its exponent, then so many of its mantissa; those of sqrt(1/2) tell which power of two is nearest.
+MANTISSA_BITS = frozen(np.array(52))
+HALF_ROOT_BITS = frozen(np.array(0.7071067811865476).view(np.int64))
+# Of the Pade approximant [6/6] of e^r: its even coefficients, then its odd ones.
+EVEN, ODD = tuple(map(_constant, (840.0, 75_600.0, 665_280.0))), tuple(map(_constant, (42.0, 10_080.0, 332_640.0)))
+# Of s^2, s^4 and so on in ln((1 + s) / (1 - s)) / s - 2, the last first: as fdlibm has them (Sun Microsystems, 1993),
+# right to 2^-58 for |s| < 0.1716.
+LOGARITHM = tuple(
+    map(
+        _constant,
+        (
+            1.479819860511658591e-01,
+            1.531383769920937332e-01,
+            1.818357216161805012e-01,
+            2.222219843214978396e-01,
+            2.857142874366239149e-01,
+            3.999999999940941908e-01,
+            6.666666666666735130e-01,
+        ),
+    )
+)
 
 
 def exp(x: Floats) -> Floats:
@@ -21,58 +49,67 @@ def exp(x: Floats) -> Floats:
 
     With x = k ln 2 + r, |r| <= ln 2 / 2, this is 2^k e^r, and e^r is the Pade approximant [6/6] at r: right to 2e-19.
     """
-    x = np.minimum(np.maximum(x, -LARGEST_EXPONENT), LARGEST_EXPONENT)
-    powers = np.rint(x * LOG2_E)
+    x = np.maximum(x, LEAST_EXPONENT)
+    np.minimum(x, LARGEST_EXPONENT, out=x)
+    powers = x * LOG2_E
+    np.rint(powers, out=powers)
     x -= powers * LN2_HIGH
     x -= powers * LN2_LOW
     square = x * x
-    even = square + 840.0
-    even *= square
-    even += 75_600.0
-    even *= square
-    even += 665_280.0
-    odd = square * 42.0
-    odd += 10_080.0
+    even = square + EVEN[0]
+    for coefficient in EVEN[1:]:
+        even *= square
+        even += coefficient
+    odd = square * ODD[0]
+    odd += ODD[1]
     odd *= square
-    odd += 332_640.0
+    odd += ODD[2]
     odd *= x
     even -= odd
     odd += odd
     odd /= even
-    odd += 1.0
+    odd += ONE
     return np.asarray(np.ldexp(odd, powers.astype(np.int32)), np.float64)
 
 
 def log(x: Floats) -> Floats:
     """Return ln x to 1e-15, relative to the larger of it and 1; x > 0 and normal.
 
-    With x = 2^k m, m in [sqrt(1/2), sqrt(2)), this is k ln 2 + 2 artanh(s), s = (m - 1) / (m + 1), by Taylor's series.
+    With x = 2^k m, m in [sqrt(1/2), sqrt(2)), this is k ln 2 + 2 artanh(s), s = (m - 1) / (m + 1).
     """
-    mantissas, powers = np.frexp(x)
-    is_low = mantissas < HALF_ROOT
-    mantissas = mantissas + mantissas * is_low
-    exponents = (powers - is_low).astype(np.float64)
-    s = (mantissas - 1.0) / (mantissas + 1.0)
+    bits = x.view(np.int64)
+    powers = (bits - HALF_ROOT_BITS) >> MANTISSA_BITS
+    mantissas = (bits - (powers << MANTISSA_BITS)).view(np.float64)
+    s = mantissas - ONE
+    mantissas += ONE
+    s /= mantissas
     square = s * s
-    series = np.full_like(s, 1 / 23)
-    for odd in (21.0, 19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0):
+    series = square * LOGARITHM[0]
+    for coefficient in LOGARITHM[1:]:
+        series += coefficient
         series *= square
-        series += 1 / odd
-    s += s
-    s *= series
-    s += exponents * LN2_LOW
-    return np.asarray(s + exponents * LN2_HIGH, np.float64)
+    series += TWO
+    series *= s
+    exponents = powers.astype(np.float64)
+    series += exponents * LN2_LOW
+    exponents *= LN2_HIGH
+    return np.asarray(np.add(series, exponents, out=series), np.float64)
 
 
 def sigmoid(x: Floats) -> Floats:
     """Return 1 / (1 + e^-x)."""
     p = exp(-x)
-    p += 1.0
-    return np.asarray(np.divide(1.0, p, out=p), np.float64)
+    p += ONE
+    return np.asarray(np.divide(ONE, p, out=p), np.float64)
+
+
+FEW_NUMBERS = 2048  # of so many, numpy adds up rows sooner in one call than row by row
 
 
 def summed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sums over the first axis, added one after the other; zeros where it is empty."""
+    if 0 < x.size <= FEW_NUMBERS:
+        return np.asarray(np.add.accumulate(x)[-1], np.float64)
     total = np.zeros(x.shape[1:])
     for each in x:
         total += each
@@ -91,26 +128,28 @@ def product(matrix: Floats, columns: Floats) -> Floats:
     return summed(matrix.T[:, :, None] * columns[:, None, :])
 
 
-LEAST_PIVOT = 1e-300
+LEAST_PIVOT = _constant(1e-300)
+MINUS_ONE, MINUS_HALF = _constant(-1.0), _constant(-0.5)
 
 
 def inverse(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], Floats]:
-    """Return the inverses of symmetric positive definite matrices, and the logarithms of their determinants.
+    """Return the inverses of symmetric positive definite matrices, and [d, j] numbers whose products are determinants.
 
-    By the sweep operator (Beaton 1964): simple, symmetric, and quick for many small matrices at once.
+    By the sweep operator (Dempster 1969; its result is the inverse, negative): simple, symmetric, and quick for many
+    small matrices at once.
 
     Args:
-        matrices: [j, d, d].
+        matrices: [d, d, j], side by side: numpy then takes one step of all of them together.
     """
     swept = matrices.copy()
-    size = swept.shape[-1]
-    pivots = np.empty((size, len(swept)))
-    for i in range(size):
-        pivot = np.maximum(swept[:, i, i], LEAST_PIVOT, out=pivots[i])[:, None]
-        column = swept[:, :, i] / pivot
-        row = swept[:, i, :].copy()
-        swept -= column[:, :, None] * row[:, None, :]
-        swept[:, i, :] = row / pivot
-        swept[:, :, i] = -column
-        swept[:, i, i] = 1.0 / pivots[i]
-    return 0.5 * (swept + swept.transpose(0, 2, 1)), summed(log(pivots))
+    pivots = np.empty(swept.shape[1:])
+    for i in range(len(swept)):
+        pivot = np.maximum(swept[i, i], LEAST_PIVOT, out=pivots[i])
+        column = swept[:, i] / pivot
+        swept -= swept[:, i, None] * column
+        swept[i] = column
+        swept[:, i] = column
+        np.divide(MINUS_ONE, pivot, out=swept[i, i])
+    inverses = swept + swept.transpose(1, 0, 2)  # both halves of the matrix were rounded in their own way
+    inverses *= MINUS_HALF
+    return inverses, pivots

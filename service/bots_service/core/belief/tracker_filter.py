@@ -47,6 +47,9 @@ HALF_WEIGHTS = (
 )
 NODES = frozen(np.array([*(-x for x in reversed(HALF_NODES)), 0.0, *HALF_NODES]))
 WEIGHTS = frozen(np.array([*reversed(HALF_WEIGHTS), 0.31825951825951815, *HALF_WEIGHTS]))
+HALF_SQUARES = frozen(0.5 * NODES * NODES)
+MIDDLE = len(HALF_NODES)  # the place of node 0
+LN2 = 0.6931471805599453
 
 ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
 TAG_VARIANCE = 1.0
@@ -82,7 +85,9 @@ class Variances:
         ends = (0, len(self.untried), len(self.untried) + len(self.residual), len(weights))
         grids = (UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS)
         parts = [weights[begin:end] for begin, end in pairwise(ends)]
-        tau2, kappa, q = (math.fsum(w * x) / math.fsum(w) for w, x in zip(parts, grids, strict=True))
+        tau2, kappa, q = (
+            math.fsum((w * x).tolist()) / math.fsum(w.tolist()) for w, x in zip(parts, grids, strict=True)
+        )
         return tau2, kappa, q
 
     def plus(self, untried: Floats, residual: Floats, ability: Floats) -> "Variances":
@@ -129,7 +134,15 @@ class Effects:
 
     def drifted(self, by: float) -> "Effects":
         """Return the effects once they drifted, the ability by this variance."""
-        return Effects(self.mean, frozen(self.covariance + np.diag(by * self.drift)), self.drift)
+        covariance = self.covariance.copy()
+        diagonal(covariance)[:] += by * self.drift
+        return Effects(self.mean, frozen(covariance), self.drift)
+
+
+def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a view of the diagonals of square matrices, [d] of [d, d] or [d, j] of [d, d, j]."""
+    size = len(matrices)
+    return matrices.reshape(size * size, *matrices.shape[2:])[:: size + 1]
 
 
 def first_effects(models: int, tags: int) -> Effects:
@@ -184,29 +197,36 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
         batch: the evidence.
         undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
     """
-    _, kappa, q = variances.estimates
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
-    wiggle = product(effects.drift[None, :], phi * phi)[0]
-    noise = batch.lag * (kappa + q * wiggle)
+    _, kappa, q = variances.estimates
+    moved, noise = _moved(effects, phi, batch.lag, kappa, q)
     shared = summed(phi * product(effects.covariance, phi))
-    mean = product(effects.mean[None, :], phi)[0] + batch.residual
+    mean = summed(effects.mean[:, None] * phi) + batch.residual
     seen = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
-    unexplained = shared + batch.lag * q * wiggle + seen.variance
+    unexplained = shared + moved + seen.variance
     unexplained += np.where(batch.tried, batch.variance - kappa * batch.age, batch.lag * kappa)
     untried, residual = _likelihoods(batch, unexplained, seen.excess)
     blur = seen.variance + noise
     total = batch.variance + blur
     weighted = phi / total
-    information = summed_rows(weighted[:, None, :] * phi[None, :, :])
+    information = summed_rows(weighted[:, None, :] * phi)
     score = summed_rows(weighted * seen.excess)
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
     return Absorbed(
         effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
         variances=variances.plus(untried, residual, ability),
-        residual=batch.residual + share * (seen.excess - product(shift[None, :], phi)[0]),
-        variance=share * blur + share * share * summed(phi * product(posterior, phi)),
+        residual=batch.residual + share * (seen.excess - summed(shift[:, None] * phi)),
+        variance=share * (blur + share * summed(phi * product(posterior, phi))),
     )
+
+
+def _moved(effects: Effects, phi: Floats, lag: float, kappa: float, q: float) -> tuple[Floats, Floats]:
+    """Return how far the effects may have moved the logits since evidence was due, and all that may have; [n]."""
+    if lag == 0:
+        return (nothing := np.zeros(phi.shape[1])), nothing
+    moved = lag * q * summed(effects.drift[:, None] * (phi * phi))
+    return moved, moved + lag * kappa
 
 
 def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> tuple[Floats, Floats]:
@@ -216,34 +236,46 @@ def _likelihoods(batch: LaggedEvidence, unexplained: Floats, excess: Floats) -> 
         unexplained: [n] the variance of the excess without what the grid's variance adds.
         excess: [n] observed less expected.
     """
-    added = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
-    variance = unexplained + added
+    variance = np.where(batch.tried, RESIDUAL_DRIFTS[:, None] * (batch.age + batch.lag), UNTRIED_VARIANCES[:, None])
+    variance += unexplained
     fit = log(variance)
     fit += excess * excess / variance
     fit *= -0.5
-    return summed_rows(np.where(batch.tried, 0.0, fit)), summed_rows(np.where(batch.tried, fit, 0.0))
+    tells = np.array([~batch.tried, batch.tried])
+    untried, residual = summed_rows(np.where(tells[:, None, :], fit, 0.0))
+    return untried, residual
 
 
 def _updated(
     effects: Effects, information: Floats, score: Floats, undrifted: Effects | None
 ) -> tuple[Floats, Floats, Floats]:
     """Return the posterior covariance, the shift of the mean, and log likelihoods of the grid of q, [8]."""
-    priors = effects.covariance[None]
-    if undrifted is not None:
-        drifts = ABILITY_DRIFTS[:, None, None] * np.diag(effects.drift)
-        priors = np.concatenate([priors, undrifted.covariance + drifts])
-    precisions, log_determinants = inverse(priors)
-    posteriors, log_determinants_after = inverse(precisions + information)
-    shifts = summed_rows(posteriors * score)
+    precisions, pivots = inverse(_priors(effects, undrifted))
+    posteriors, pivots_after = inverse(precisions + information[:, :, None])
+    shifts = summed(posteriors * score[:, None, None])
+    posterior, shift = posteriors[:, :, 0], shifts[:, 0]
     if undrifted is None:
-        return posteriors[0], shifts[0], np.zeros(len(ABILITY_DRIFTS))
-    # `log_determinants_after` are of precisions, so they add.
-    fits = 0.5 * (summed_rows(shifts * score) - log_determinants_after - log_determinants)
-    return posteriors[0], shifts[0], fits[1:]
+        return posterior, shift, np.zeros(len(ABILITY_DRIFTS))
+    # The determinants after are of precisions, so their logarithms add.
+    determinants = summed(log(np.concatenate([pivots, pivots_after])))
+    fits = 0.5 * (summed(shifts * score[:, None]) - determinants)
+    return posterior, shift, fits[1:]
 
 
-NEWTON_STEPS = 80
-PRECISION = 1e-7  # of the mode, in logits: only the quadrature's nodes depend on it
+def _priors(effects: Effects, undrifted: Effects | None) -> NDArray[np.float64]:
+    """Return the effects' covariance, then for the first batch of a step as each drift of the grid would have it.
+
+    [d, d, 1] or [d, d, 9].
+    """
+    if undrifted is None:
+        return effects.covariance[:, :, None]
+    priors = np.empty((*effects.covariance.shape, 1 + len(ABILITY_DRIFTS)))
+    priors[:, :, 0] = effects.covariance
+    priors[:, :, 1:] = undrifted.covariance[:, :, None]
+    diagonal(priors)[:, 1:] += effects.drift[:, None] * ABILITY_DRIFTS
+    return priors
+
+
 LEAST_GAIN = 1e-9
 
 
@@ -261,7 +293,8 @@ def observed(mean: Floats, variance: Floats, successes: Floats, failures: Floats
     The likelihood is log-concave, so the posterior is never wider than the prior, except by rounding.
     """
     posterior_mean, posterior_variance = moments(mean, variance, successes, failures)
-    gain = np.maximum(1 / posterior_variance - 1 / variance, LEAST_GAIN / variance)
+    precision = 1 / variance
+    gain = np.maximum(1 / posterior_variance - precision, LEAST_GAIN * precision)
     return Observation((posterior_mean - mean) / (posterior_variance * gain), 1 / gain)
 
 
@@ -272,42 +305,81 @@ def moments(mean: Floats, variance: Floats, successes: Floats, failures: Floats)
     prior variances up to 4 and from 1 to 512 rollouts, to 7 % at 64.
     """
     trials, precision = successes + failures, 1 / variance
-    mode = _mode(mean, variance, successes, failures)
-    p = sigmoid(mode)
-    width = 1 / np.sqrt(trials * p * (1 - p) + precision)
-    logits = mode + width * NODES[:, None]
-    softplus = np.maximum(logits, 0.0) + log(1.0 + exp(-np.abs(logits)))
-    density = successes * logits - trials * softplus
-    density -= 0.5 * precision * (logits - mean) ** 2
-    density += 0.5 * (NODES * NODES)[:, None]
-    weights = exp(density - density.max(axis=0))
+    mode, curvature = _mode(mean, precision, successes, failures)
+    away = NODES[:, None] / np.sqrt(curvature)
+    logits = mode + away
+    softplus = log(1.0 + exp(-np.abs(logits)))
+    softplus += np.maximum(logits, 0.0)
+    softplus *= trials
+    # Logarithms of the density, less those of the normal density with this mode and curvature.
+    weights = (successes - (mode - mean) * precision) * away
+    weights -= softplus
+    weights += HALF_SQUARES[:, None] * (1.0 - precision / curvature)
+    weights -= weights[MIDDLE].copy()  # exp stays a number: none exceeds the mode's by more than its half square, 20
+    weights = exp(weights)
     weights *= WEIGHTS[:, None]
     weights /= summed(weights)
-    centre = summed(weights * logits)
-    logits -= centre
-    return centre, summed(weights * logits * logits)
+    weights *= away
+    shift = summed(weights)
+    weights *= away
+    return mode + shift, summed(weights) - shift * shift
 
 
-def _mode(mean: Floats, variance: Floats, successes: Floats, failures: Floats) -> Floats:
-    """[n] where the density is largest: Newton's method, held within a bracket."""
-    trials, precision = successes + failures, 1 / variance
-    low, high = mean - variance * failures, mean + variance * successes  # the gradient's sign is known there
-    rate = (successes + 0.5) / (trials + 1)
-    known = trials * rate * (1 - rate)
-    mode = (mean * precision + known * log(rate / (1 - rate))) / (precision + known)
-    mode = np.minimum(np.maximum(mode, low), high)
+FREE_STEPS = 6  # of the search for a mode; typical evidence takes 2 or 3
+HELD_STEPS = 80  # of the search within a bracket, which costs as much again: where the other one leads nowhere
+PRECISION = 1e-3  # in logits: a step of Halley's below it leaves about its cube, 1e-9
+
+
+def _mode(mean: Floats, precision: Floats, successes: Floats, failures: Floats) -> tuple[Floats, Floats]:
+    """[n] where the density is largest, and [n] the curvature of its logarithm there, negative."""
+    # A mean of the prior's mode and the evidence's, whose logarithm the parts of a float tell to 0.06.
+    mantissas, powers = np.frexp((successes + 0.5) / (failures + 0.5))
+    known = (successes + 0.5) * (failures + 0.5) / (successes + failures + 1.0)
+    mode = (mean * precision + known * LN2 * (powers + (2.0 * mantissas - 2.0))) / (precision + known)
+    for _ in range(FREE_STEPS):
+        _, step, curvature = _ascent(mode, mean, precision, successes, failures)
+        mode += step
+        if np.abs(step).max() < PRECISION:
+            return mode, curvature
+    return _held_mode(mode, mean, precision, successes, failures)
+
+
+def _held_mode(
+    mode: Floats, mean: Floats, precision: Floats, successes: Floats, failures: Floats
+) -> tuple[Floats, Floats]:
+    """[n] mode and [n] curvature, wherever the search begins: it is held within a bracket."""
+    low, high = mean - failures / precision, mean + successes / precision  # the slope's sign is known there
     moved = high - low
-    for _ in range(NEWTON_STEPS):
-        p = sigmoid(mode)
-        slope = successes - trials * p - (mode - mean) * precision
-        low, high = np.where(slope > 0, mode, low), np.where(slope > 0, high, mode)
-        step = slope / (trials * p * (1 - p) + precision)
+    for _ in range(HELD_STEPS):
+        slope, step, _ = _ascent(mode, mean, precision, successes, failures)
+        is_below = slope > 0
+        low = np.where(is_below, np.maximum(mode, low), low)
+        high = np.where(is_below, high, np.minimum(mode, high))
         ahead, size = mode + step, np.abs(step)
         # A step below the precision is the last one: halving the bracket would only lead away from the mode again.
         is_astray = (size > PRECISION) & ((ahead < low) | (ahead > high) | (size > 0.5 * moved))
         ahead = np.where(is_astray, 0.5 * (low + high), ahead)
         moved = np.abs(ahead - mode)
         mode = ahead
-        if moved.max() < PRECISION:
+        if size.max() < PRECISION:
             break
-    return mode
+    _, _, curvature = _ascent(mode, mean, precision, successes, failures)
+    return mode, curvature
+
+
+def _ascent(
+    at: Floats, mean: Floats, precision: Floats, successes: Floats, failures: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return the logarithm's slope at these logits, Halley's step towards the mode, and the curvature after it.
+
+    Of the shape of the density Newton's method uses the slope's slope; this uses the slope of that, too.
+    """
+    trials = successes + failures
+    p = sigmoid(at)
+    spread = trials * p * (1.0 - p)
+    bend = spread * (1.0 - 2.0 * p)
+    curvature = spread + precision
+    slope = successes - trials * p - (at - mean) * precision
+    step = slope / curvature
+    step /= np.maximum(1.0 + 0.5 * step * bend / curvature, 0.5)
+    return slope, step, np.maximum(curvature + bend * step, precision)
