@@ -67,6 +67,7 @@ class Receipt:
 
     closed: whether it closed a step; `reported` and `effective` describe that step, otherwise the open step.
     late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
+    new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
     duplicate: the same report was counted before; nothing changed.
     degraded: other replicas see the report only when Redis is back.
     """
@@ -80,6 +81,8 @@ class Receipt:
     capability: float | None = None
     late: int = 0
     expired: int = 0
+    new_tasks: int = 0
+    distinct_tasks: int = 0
     duplicate: bool = False
     degraded: bool = False
 
@@ -129,6 +132,7 @@ class Totals:
     all_solved, none_solved: the others, by whether their success rate is at least 0.5.
     rollouts, successes: sums; fractional rewards give fractional successes.
     late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
+    distinct: different tasks.
     """
 
     reported: int = 0
@@ -139,6 +143,7 @@ class Totals:
     successes: float = 0.0
     late: int = 0
     expired: int = 0
+    distinct: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +214,7 @@ class HistoryStep:
     """One closed step.
 
     brier, log_loss: error of the predictions made before the step was folded; smaller is better.
+    new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
     """
 
     step: int
@@ -223,6 +229,8 @@ class HistoryStep:
     brier: float | None = None
     log_loss: float | None = None
     late: int = 0
+    new_tasks: int = 0
+    distinct_tasks: int = 0
     time: datetime | None = None
 
 
@@ -230,7 +238,7 @@ class HistoryStep:
 class CurvePoint:
     """Consecutive closed steps, aggregated.
 
-    capability, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    capability, distinct_tasks, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
     """
 
     first_step: int
@@ -247,6 +255,8 @@ class CurvePoint:
     log_loss: float | None = None
     late: int = 0
     expired: int = 0
+    new_tasks: int = 0
+    distinct_tasks: int = 0
     time: datetime | None = None
 
 

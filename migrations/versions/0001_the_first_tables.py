@@ -120,6 +120,8 @@ def upgrade() -> None:
         sa.Column("brier", sa.Double(), nullable=True),
         sa.Column("log_loss", sa.Double(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=True),
+        sa.Column("new_tasks", sa.Integer(), nullable=False),
+        sa.Column("distinct_tasks", sa.Integer(), nullable=False),
         sa.Column("calibration", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_receipts_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_receipts"),

@@ -187,12 +187,14 @@ async def test_a_curve_with_a_point_for_each_step_is_the_history(http):
         await report(http, solved(task), solved(task + 6, 0), solved(task + 12, 16))
     steps, points = (await http.get(f"{RUN}/history")).json()["history"], await curve(http)
     assert [(point["first_step"], point["last_step"]) for point in points] == [(n, n) for n in range(1, 6)]
-    same = ("reported", "effective", "effective_task_ratio", "rollouts", "capability", "late", "time")
+    same = ("reported", "effective", "effective_task_ratio", "rollouts", "capability", "late", "new_tasks", "time")
     assert [[point[name] for name in same] for point in points] == [[step[name] for name in same] for step in steps]
     for name in ("brier", "log_loss"):
         assert [point[name] for point in points] == pytest.approx([step[name] for step in steps])
     assert {(point["all_solved"], point["none_solved"], point["expired"]) for point in points} == {(1, 1, 0)}
     assert [point["success_rate"] for point in points] == pytest.approx([23 / 48] * 5)
+    assert [step["distinct_tasks"] for step in steps] == [3, 6, 9, 12, 15]
+    assert [point["distinct_tasks"] for point in await curve(http, points=2)] == [9, 15]
 
 
 async def test_a_curve_has_no_more_points_than_asked_for_and_leaves_no_step_out(http):

@@ -49,6 +49,7 @@ RUN: dict[str, Any] = {
         "successes": 70.5,
         "late": 1,
         "expired": 0,
+        "distinct": 6,
     },
     "forked_from": {"run": "other", "step": 3, "seq": 4},
     "created_at": "2026-01-02T03:04:05.5+00:00",
@@ -77,6 +78,8 @@ RECEIPT: dict[str, Any] = {
     "capability": None,
     "late": 1,
     "expired": 2,
+    "new_tasks": 5,
+    "distinct_tasks": 300,
     "duplicate": True,
 }
 BELIEF: dict[str, Any] = {
@@ -104,6 +107,8 @@ HISTORY_STEP: dict[str, Any] = {
     "brier": 0.2,
     "log_loss": 0.6,
     "late": 0,
+    "new_tasks": 3,
+    "distinct_tasks": 7,
     "time": "2026-01-02T03:04:05Z",
 }
 JOURNAL_ENTRY: dict[str, Any] = {

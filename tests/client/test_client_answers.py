@@ -24,7 +24,7 @@ def test_a_run_is_read_in_full(serve, connect):
 
     assert (run.settings.prior, run.settings.rollouts_per_task, run.settings.tasks_per_step) == ((1.0, 2.0), 8.0, 32)
     assert run.totals == Totals(
-        reported=9, effective=5, all_solved=2, none_solved=2, rollouts=144.0, successes=70.5, late=1
+        reported=9, effective=5, all_solved=2, none_solved=2, rollouts=144.0, successes=70.5, late=1, distinct=6
     )
     assert run.forked_from == Fork(run="other", step=3, seq=4)
     assert (run.epoch, run.step, run.seq, run.pending, run.leased) == (1, 12, 14, 2, 3)
@@ -40,7 +40,7 @@ def test_a_selection_and_a_receipt_are_read_in_full(serve, connect):
     assert [(task.draw, task.mean, task.effective) for task in selection.tasks] == [(0.497, 0.52, 0.98), (None, 0.5, 1)]
     assert (selection.reused, selection.seq) == (1, 12)
     assert (receipt.effective_task_ratio, receipt.capability, receipt.late, receipt.expired) == (0.625, None, 1, 2)
-    assert receipt.duplicate
+    assert (receipt.duplicate, receipt.new_tasks, receipt.distinct_tasks) == (True, 5, 300)
 
 
 def test_lists_are_read_in_full(serve, connect):
@@ -51,6 +51,7 @@ def test_lists_are_read_in_full(serve, connect):
     assert (belief.alpha, belief.interval, belief.last_step, belief.tags) == (2.5, (0.2, 0.9), None, ("math",))
     assert (belief.effective, belief.variance, belief.attempts) == (0.75, 0.125, 17.0)
     assert (step.brier, step.log_loss, step.rollouts, step.time.year) == (0.2, 0.6, 64.0, 2026)
+    assert (step.new_tasks, step.distinct_tasks) == (3, 7)
 
 
 def test_what_is_in_flight_is_read_in_full(serve, connect):

@@ -23,6 +23,8 @@ POINT: dict[str, Any] = {
     "log_loss": 0.5,
     "late": 2,
     "expired": 1,
+    "new_tasks": 6,
+    "distinct_tasks": 6,
     "time": "2026-01-02T03:04:05Z",
 }
 EMPTY: dict[str, Any] = {"low": 0, "high": 0.1, "rollouts": 0, "mean_prediction": None, "success_rate": None}

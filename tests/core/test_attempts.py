@@ -9,6 +9,7 @@ from hypothesis import given
 from bots_service.core.arrays import frozen
 from bots_service.core.attempts import are_possible, no_attempts, with_step
 from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence, no_evidence
 from bots_service.core.rows import FEW_ROWS
 from bots_service.core.run_settings import settings_from
@@ -34,6 +35,19 @@ def test_each_task_s_visits_rollouts_and_last_step_are_those_of_the_closed_steps
     assert counted(state) == {task: pytest.approx(one, rel=1e-12) for task, one in dense.attempts.items()}
     everyone = np.arange(len(story.pool), dtype=np.int32)
     assert (state.attempts.of(everyone).visits > 0).tolist() == [task in dense.attempts for task in everyone.tolist()]
+
+
+@given(stories(with_past=False))
+def test_receipts_tell_how_many_tasks_are_new_and_how_many_different_ones_were_reported(story: Story):
+    dense = DenseRun(story.pool, story.settings)
+    _, receipts = story.replayed()
+    for entry, receipt in zip(story.entries, receipts, strict=True):
+        before = set(dense.attempts)
+        dense.take(entry)
+        now = set(dense.attempts) | {task for task, *_ in dense.waiting}
+        is_report = isinstance(entry.body, Report)
+        assert receipt.new_tasks == (len(now - before) if is_report else 0)
+        assert receipt.distinct_tasks == len(dense.attempts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,9 +97,11 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
     found = attempts.of(np.arange(size, dtype=np.int32))
     np.testing.assert_array_equal([found.visits, found.rollouts, found.last_step], [visits, rollouts, last_step])
     told, rolled = int(visits.sum()), float(rollouts.sum())
-    assert are_possible(attempts, 59, size, reported=told, rollouts=rolled)
-    assert not are_possible(attempts, 59, size, reported=told + 1, rollouts=rolled)
-    assert not are_possible(attempts, 59, size, reported=told, rollouts=rolled * 1.001)
+    many = int(np.count_nonzero(visits))
+    assert are_possible(attempts, 59, size, reported=told, distinct=many, rollouts=rolled)
+    assert not are_possible(attempts, 59, size, reported=told + 1, distinct=many, rollouts=rolled)
+    assert not are_possible(attempts, 59, size, reported=told, distinct=many - 1, rollouts=rolled)
+    assert not are_possible(attempts, 59, size, reported=told, distinct=many, rollouts=rolled * 1.001)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +118,8 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
 )
 def test_attempts_that_no_journal_leads_to_are_not_possible(column, value):
     attempts = replay(POOL, [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0))], settings_from({})).attempts
-    assert are_possible(attempts, 2, len(POOL), reported=2, rollouts=4.0)
+    assert are_possible(attempts, 2, len(POOL), reported=2, distinct=2, rollouts=4.0)
     changed = getattr(attempts.recent, column).copy()
     changed[-1] = value
     wrong = replace(attempts, recent=replace(attempts.recent, **{column: changed}))
-    assert not are_possible(wrong, 2, len(POOL), reported=2, rollouts=4.0)
+    assert not are_possible(wrong, 2, len(POOL), reported=2, distinct=2, rollouts=4.0)

@@ -20,7 +20,7 @@ def receipt(seq: int, tags: TagSums | None = None) -> Receipt:
     """Return the receipt of a closed step of four tasks."""
     evidence = evidence_of((0, 0.0, seq), (1, 1.5, 0.5), (2, seq, 2.0), (3, 4.0, 0.0))
     shown = calibration(MEANS, evidence)
-    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, tags)
+    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, tags=tags)
 
 
 def by_tag(**reported: float) -> TagSums:

@@ -93,7 +93,7 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
     capability = None if seq == 1 else 1 / seq
     brier = None if seq == 2 else 0.2 / seq
     shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
-    return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown)
+    return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown, seq % 3, 2 * seq)
 
 
 def outlook(seed: int = 0) -> Outlook:

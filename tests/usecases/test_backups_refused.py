@@ -202,6 +202,8 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
                 ("successes", 1e9, "no fold can do"),
                 ("reported", 9, "no fold can do"),
                 ("closed", False, "no fold can do"),
+                ("new_tasks", 9, "no fold can do"),
+                ("distinct_tasks", 0, "no fold can do"),
                 ("calibration", np.full(30, np.nan).tobytes(), "no fold can do"),
                 ("epoch", 1, "has epoch 1"),
                 ("step", 3, "stands at step 3"),

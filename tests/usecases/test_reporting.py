@@ -197,6 +197,7 @@ async def test_evidence_in_parts_comes_to_the_same_as_at_once(world: World):
     closing = await world.report(close_step=True)
     at_once = await world.report(outcome("t1", 3), outcome("t2", 3), outcome("t1", 3), run="whole")
     assert (closing.closed, closing.tally, closing.brier) == (True, at_once.tally, at_once.brier)
+    assert (closing.new_tasks, closing.distinct_tasks) == (at_once.new_tasks, at_once.distinct_tasks) == (2, 2)
     assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("whole"))
     nothing = await world.report(close_step=True)
     assert (nothing.closed, nothing.step, nothing.tally.reported, nothing.brier) == (True, 2, 0, None)

@@ -24,6 +24,7 @@ from bots_service.api.routes import (
     docs,
     history,
     keys,
+    outlooks,
     page,
     probes,
     runs,
@@ -37,7 +38,7 @@ from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics, RequestMetrics
 from bots_service.usecases import UseCases
 
-ROUTES = (training, datasets, runs, tasks, history, snapshots, backups, keys, probes, docs, page)
+ROUTES = (training, datasets, runs, tasks, history, outlooks, snapshots, backups, keys, probes, docs, page)
 
 # FastAPI's own traces would contain queries and exception messages, and so user data; ours contain neither.
 NO_TELEMETRY: TelemetryConfig = {

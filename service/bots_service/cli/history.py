@@ -87,6 +87,7 @@ def history(
         (
             count(one.step),
             count(one.reported),
+            count(one.new_tasks),
             number(one.effective_task_ratio),
             number(one.mean_pass_rate),
             number(one.capability),
@@ -95,7 +96,7 @@ def history(
         )
         for one in found
     )
-    columns = ">step  >tasks  >ETR  >pass rate  >capability  >Brier  time"
+    columns = ">step  >tasks  >new  >ETR  >pass rate  >capability  >Brier  time"
     nothing = f"run {run} has no closed steps after step {after_step}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)
 
@@ -192,6 +193,7 @@ def _curve_table(found: "Curve") -> "RenderableType":
         (
             f"{count(one.first_step)} to {count(one.last_step)}",
             count(one.reported),
+            count(one.new_tasks),
             number(one.effective_task_ratio),
             number(one.success_rate),
             number(one.capability),
@@ -199,7 +201,7 @@ def _curve_table(found: "Curve") -> "RenderableType":
         )
         for one in found.points
     )
-    shown = table("steps  >tasks  >ETR  >success rate  >capability  >Brier", rows)
+    shown = table("steps  >tasks  >new  >ETR  >success rate  >capability  >Brier", rows)
     if not sys.stdout.isatty():
         return shown
     from rich.console import Group

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats
+from bots_service.core.arrays import Floats, Tasks, contained
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import LayeredRows, TaskRows
@@ -51,7 +51,14 @@ def with_step(attempts: LayeredRows[Attempts], evidence: Evidence, step: int) ->
     return attempts.with_rows(rows.frozen())
 
 
-def are_possible(attempts: LayeredRows[Attempts], step: int, tasks: int, *, reported: int, rollouts: float) -> bool:
+def never_tried(attempts: LayeredRows[Attempts], tasks: Tasks) -> int:
+    """Return how many of these tasks no closed step reported."""
+    return len(tasks) - int(np.count_nonzero(contained(tasks, (attempts.settled.tasks, attempts.recent.tasks))))
+
+
+def are_possible(
+    attempts: LayeredRows[Attempts], step: int, tasks: int, *, reported: int, distinct: int, rollouts: float
+) -> bool:
     """Return whether folding a journal could have led here.
 
     Args:
@@ -59,12 +66,13 @@ def are_possible(attempts: LayeredRows[Attempts], step: int, tasks: int, *, repo
         step: how many steps closed.
         tasks: how many the pool has.
         reported: the tasks that these steps reported, each once a step.
+        distinct: the same, each once.
         rollouts: the rollouts that they reported.
     """
     if not all(_are_possible(rows, step, tasks) for rows in (attempts.settled, attempts.recent)):
         return False
     whole, slack = attempts.whole, ROUNDING * rollouts
-    is_whole = int(whole.visits.sum(dtype=np.int64)) == reported
+    is_whole = int(whole.visits.sum(dtype=np.int64)) == reported and len(whole) == distinct
     return is_whole and abs(float(whole.rollouts.sum()) - rollouts) <= slack
 
 

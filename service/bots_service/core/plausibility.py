@@ -51,6 +51,8 @@ def is_possible_receipt(receipt: Receipt) -> bool:
         and is_within(receipt.brier, 1.0)
         and is_within(receipt.log_loss, LARGEST_LOG_LOSS)
         and all(is_within(each, step.rollouts) for each in sums)
+        and receipt.new_tasks <= step.reported
+        and (not receipt.closed or receipt.new_tasks <= receipt.distinct_tasks)
     )
 
 
@@ -72,7 +74,14 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         and (totals.rollouts > 0) == (totals.reported > 0)
         and is_within(totals.successes, totals.rollouts)
         and state.belief.is_possible(state.settings, state.step, size)
-        and are_possible(state.attempts, state.step, size.tasks, reported=totals.reported, rollouts=totals.rollouts)
+        and are_possible(
+            state.attempts,
+            state.step,
+            size.tasks,
+            reported=totals.reported,
+            distinct=totals.distinct,
+            rollouts=totals.rollouts,
+        )
         and is_possible_evidence(waiting.evidence, tasks=size.tasks)
         and are_within(waiting.made_at, max(0, state.step - state.belief.longest_lag), state.step)
     )

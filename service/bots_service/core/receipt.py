@@ -112,6 +112,8 @@ class Receipt:
     closed: whether the entry closed a step; `tally` describes that step, otherwise the open step so far.
     late: outcomes of this entry for a step that had already closed; they have less weight.
     expired: outcomes too late to count.
+    new_tasks: those of the tally's tasks that no step before had reported.
+    distinct_tasks: how many different tasks the closed steps reported so far.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
     tags: the closed step by tag; None where no task has tags, and in a receipt from SQL, which does not keep it.
@@ -128,6 +130,8 @@ class Receipt:
     brier: float | None = None
     log_loss: float | None = None
     calibration: Calibration | None = None
+    new_tasks: int = 0
+    distinct_tasks: int = 0
     tags: TagSums | None = field(default=None, compare=False)
 
 

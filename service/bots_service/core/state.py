@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.attempts import Attempts, no_attempts, with_step
+from bots_service.core.attempts import Attempts, never_tried, no_attempts, with_step
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
@@ -86,7 +86,10 @@ def nothing_open() -> OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all closed steps; a task counts once in each step that reported it."""
+    """Sums over all closed steps; a task counts once in each step that reported it.
+
+    distinct: how many different tasks they reported.
+    """
 
     reported: int = 0
     effective: int = 0
@@ -96,14 +99,15 @@ class Totals:
     successes: float = 0.0
     late: int = 0
     expired: int = 0
+    distinct: int = 0
 
     @property
     def rollouts_per_task(self) -> float | None:
         """How many rollouts a reported task had, on average; None before the first."""
         return self.rollouts / self.reported if self.reported else None
 
-    def plus(self, step: Tally, open_step: OpenStep) -> "Totals":
-        """Return the totals with one more closed step."""
+    def plus(self, step: Tally, open_step: OpenStep, new_tasks: int) -> "Totals":
+        """Return the totals with one more closed step, of whose tasks so many were never reported before."""
         return Totals(
             reported=self.reported + step.reported,
             effective=self.effective + step.effective,
@@ -113,6 +117,7 @@ class Totals:
             successes=self.successes + step.successes,
             late=self.late + open_step.late,
             expired=self.expired + open_step.expired,
+            distinct=self.distinct + new_tasks,
         )
 
 
@@ -217,7 +222,8 @@ def closing_step(state: RunState, report: Report) -> ClosingStep | None:
     whole = state.open_step.whole()
     if not _closes(state.settings, report.close, pending=len(whole)):
         return None
-    return _closing(state, whole, state.totals.plus(tally(whole), state.open_step))
+    totals = state.totals.plus(tally(whole), state.open_step, never_tried(state.attempts, whole.tasks))
+    return _closing(state, whole, totals)
 
 
 def _holding(state: RunState, report: Report) -> RunState:
@@ -236,13 +242,13 @@ def _with_report(before: RunState, report: Report, pool: Pool) -> tuple[RunState
     state = _holding(before, report)
     late, expired = state.open_step.late - before.open_step.late, state.open_step.expired - before.open_step.expired
     evidence = state.open_step.whole()
-    step_tally = tally(evidence)
+    step_tally, new_tasks = tally(evidence), never_tried(state.attempts, evidence.tasks)
     if not _closes(state.settings, report.close, pending=len(evidence)):
-        return state, _receipt(state, step_tally, late=late, expired=expired)
+        return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks)
     predicted = state.belief.distributions(pool, evidence.tasks).mean
     brier, log_loss = prediction_error(predicted, evidence)
-    closed = _close_step(state, pool, evidence, step_tally)
-    receipt = _receipt(closed, step_tally, late=late, expired=expired)
+    closed = _close_step(state, pool, evidence, state.totals.plus(step_tally, state.open_step, new_tasks))
+    receipt = _receipt(closed, step_tally, late=late, expired=expired, new_tasks=new_tasks)
     shown = calibration(predicted, evidence)
     tags = sums_by_tag(pool.metric_tags, evidence) if pool.tags else None
     return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown, tags=tags)
@@ -257,9 +263,8 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
     return close is None and pending > 0
 
 
-def _close_step(state: RunState, pool: Pool, whole: Evidence, step_tally: Tally) -> RunState:
-    """Return the state with the open step folded into the belief."""
-    totals = state.totals.plus(step_tally, state.open_step)
+def _close_step(state: RunState, pool: Pool, whole: Evidence, totals: Totals) -> RunState:
+    """Return the state with the open step folded into the belief; `totals` are those after it."""
     step = _closing(state, whole, totals)
     belief = state.belief.fold(pool, step, state.settings)
     attempts = with_step(state.attempts, whole, step.number)
@@ -282,6 +287,16 @@ def _closing(state: RunState, whole: Evidence, totals: Totals) -> ClosingStep:
     )
 
 
-def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0) -> Receipt:
-    capability = state.belief.capability
-    return Receipt(state.seq, state.epoch, state.step, False, step_tally, capability, late, expired)
+def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0, new_tasks: int = 0) -> Receipt:
+    return Receipt(
+        seq=state.seq,
+        epoch=state.epoch,
+        step=state.step,
+        closed=False,
+        tally=step_tally,
+        capability=state.belief.capability,
+        late=late,
+        expired=expired,
+        new_tasks=new_tasks,
+        distinct_tasks=state.totals.distinct,
+    )

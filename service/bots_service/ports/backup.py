@@ -62,7 +62,7 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
     """What folding an entry did; the names are those of `Receipt` and `Tally`.
 
     created_at: when the entry was appended, where the entry itself was pruned.
-    calibration: as storage wrote it; backups of older versions have none.
+    calibration: as storage wrote it.
     """
 
     seq: Count
@@ -82,7 +82,9 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
     brier: float | None
     log_loss: float | None
     created_at: Moment | None
-    calibration: CalibrationBlob | None = None
+    calibration: CalibrationBlob | None
+    new_tasks: Small
+    distinct_tasks: Small
 
 
 @dataclass(frozen=True, slots=True)

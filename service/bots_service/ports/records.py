@@ -241,6 +241,7 @@ class CurvePoint:
     """Consecutive closed steps, aggregated; fields without a description are sums.
 
     first_step, last_step: the first and the last of them;
+    distinct_tasks: how many different tasks all steps up to the last of them reported;
     capability: after the last of them;
     brier, log_loss: means over their rollouts, None if there are none;
     time: when the last of them closed, in seconds since 1970, UTC.
@@ -256,6 +257,8 @@ class CurvePoint:
     successes: float
     late: int
     expired: int
+    new_tasks: int
+    distinct_tasks: int
     capability: float | None
     brier: float | None
     log_loss: float | None

@@ -83,10 +83,7 @@ async def compare_curve(stores: Stores, run: RunRow, read: list[StoredReceipt], 
         for kept in read:
             if kept.receipt.seq <= up_to:
                 places.setdefault((kept.receipt.step - 1 - run.origin_step) // width, []).append(kept)
-        expected = [
-            (kept[0].receipt.step, kept[-1].receipt.step, kept[-1].receipt.capability, kept[-1].created_at, *sums(kept))
-            for kept in places.values()
-        ]
+        expected = [(kept[0].receipt.step, *at_end(kept[-1]), *sums(kept)) for kept in places.values()]
         points = await stores.journal.curve(run, up_to, width)
         assert [plain(point) for point in points] == expected
 
@@ -107,10 +104,17 @@ async def compare_journal(stores: Stores, run: RunRow, model: SlowHistory) -> No
 
 def plain(point: CurvePoint) -> tuple[Any, ...]:
     """Return a point's numbers in the order of `compare_curve`, those that are sums of fractions nearly."""
-    ends = (point.first_step, point.last_step, point.capability, point.time)
-    counts = (point.reported, point.effective, point.all_solved, point.none_solved, point.late, point.expired)
+    ends = (point.first_step, point.last_step, point.capability, point.distinct_tasks, point.time)
+    counts = (point.reported, point.effective, point.all_solved, point.none_solved)
+    others = (point.late, point.expired, point.new_tasks)
     fractions = (point.rollouts, point.successes, point.brier, point.log_loss)
-    return (*ends, *counts, *map(pytest.approx, fractions))
+    return (*ends, *counts, *others, *map(pytest.approx, fractions))
+
+
+def at_end(kept: StoredReceipt) -> tuple[float | None, ...]:
+    """Return what a point tells of its last step, in the order of `compare_curve`."""
+    receipt = kept.receipt
+    return receipt.step, receipt.capability, receipt.distinct_tasks, kept.created_at
 
 
 def sums(several: list[StoredReceipt]) -> tuple[float | None, ...]:
@@ -128,6 +132,7 @@ def sums(several: list[StoredReceipt]) -> tuple[float | None, ...]:
         *(sum(getattr(tally, name) for tally in tallies) for name in ("all_solved", "none_solved")),
         sum(receipt.late for receipt in receipts),
         sum(receipt.expired for receipt in receipts),
+        sum(receipt.new_tasks for receipt in receipts),
         rollouts,
         sum(tally.successes for tally in tallies),
         mean([receipt.brier for receipt in receipts]),

@@ -1,4 +1,4 @@
-"""GET history, curve, calibration, outlooks and journal of a run."""
+"""GET history, curve, calibration and journal of a run."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,7 +15,6 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
-from bots_service.ports.history import StoredOutlook
 from bots_service.ports.journal import LoggedEntry
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import CurvePoint, StoredReceipt
@@ -49,6 +48,8 @@ class ClosedStep(Struct, frozen=True):
     brier: float | None
     log_loss: float | None
     late: int
+    new_tasks: int
+    distinct_tasks: int
     time: datetime
 
     @classmethod
@@ -69,6 +70,8 @@ class ClosedStep(Struct, frozen=True):
             brier=receipt.brier,
             log_loss=receipt.log_loss,
             late=receipt.late,
+            new_tasks=receipt.new_tasks,
+            distinct_tasks=receipt.distinct_tasks,
             time=moment(stored.created_at),
         )
 
@@ -106,6 +109,8 @@ class Point(Struct, frozen=True):
     log_loss: float | None
     late: int
     expired: int
+    new_tasks: int
+    distinct_tasks: int
     time: datetime
 
     @classmethod
@@ -126,6 +131,8 @@ class Point(Struct, frozen=True):
             log_loss=point.log_loss,
             late=point.late,
             expired=point.expired,
+            new_tasks=point.new_tasks,
+            distinct_tasks=point.distinct_tasks,
             time=moment(point.time),
         )
 
@@ -137,34 +144,6 @@ class Curve(Struct, frozen=True):
     """
 
     points: list[Point]
-
-
-class OutlookResponse(Struct, frozen=True):
-    """The estimates for all tasks that are not retired, at a step.
-
-    uniform_effective_task_ratio: estimated effective task ratio of uniform sampling.
-    distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
-    """
-
-    step: int
-    uniform_effective_task_ratio: float
-    distribution: list[float]
-    time: datetime
-
-    @classmethod
-    def from_stored(cls, outlook: StoredOutlook) -> "OutlookResponse":
-        """Return the answer for an outlook."""
-        ratio, shares = outlook.uniform_effective_task_ratio, list(outlook.distribution)
-        return cls(outlook.step, ratio, shares, moment(outlook.created_at))
-
-
-class OutlooksResponse(Struct, frozen=True):
-    """The estimates for the whole pool over the course of training, in order.
-
-    outlooks: the estimates.
-    """
-
-    outlooks: list[OutlookResponse]
 
 
 class Bin(Struct, frozen=True):
@@ -277,6 +256,8 @@ EXAMPLE_STEP = ClosedStep(
     brier=0.11,
     log_loss=0.42,
     late=0,
+    new_tasks=40,
+    distinct_tasks=724,
     time=EXAMPLE_TIME,
 )
 EXAMPLE_POINT = Point(
@@ -294,9 +275,10 @@ EXAMPLE_POINT = Point(
     log_loss=0.42,
     late=0,
     expired=0,
+    new_tasks=83,
+    distinct_tasks=724,
     time=EXAMPLE_TIME,
 )
-EXAMPLE_OUTLOOK = OutlookResponse(12, 0.45, [0.1, 0.2, 0.4, 0.2, 0.1], EXAMPLE_TIME)
 EXAMPLE_ENTRY = JournalEntry(
     seq=12,
     epoch=0,
@@ -362,19 +344,6 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
     """Compare the success rates predicted before the last steps with the observed ones."""
     compared, sums = await use_cases_of(request).read_calibration(dataset, run, steps)
     return json_response(CalibrationResponse.from_sums(compared, sums))
-
-
-@router.get(
-    "/datasets/{dataset}/runs/{run}/outlooks",
-    summary="List the estimates for a run's pool",
-    response_class=Response,
-    responses={**answers_with(OutlooksResponse([EXAMPLE_OUTLOOK])), **documented(*EVERY, *RUN)},
-)
-@allowed(Scope.READ)
-async def read_outlooks(request: Request, dataset: DatasetName, run: RunName, points: Points = 200) -> Response:
-    """Return the estimates for the whole pool over the course of training, in at most `points` points."""
-    found = await use_cases_of(request).read_outlooks(dataset, run, points)
-    return json_response(OutlooksResponse([OutlookResponse.from_stored(outlook) for outlook in found]))
 
 
 @router.get(

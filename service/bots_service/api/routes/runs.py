@@ -206,7 +206,9 @@ EXAMPLE = Run(
     pending=0,
     leased=64,
     degraded=False,
-    totals=Totals(reported=768, effective=531, all_solved=96, none_solved=141, rollouts=6144.0, successes=2950.0),
+    totals=Totals(
+        reported=768, effective=531, all_solved=96, none_solved=141, rollouts=6144.0, successes=2950.0, distinct=683
+    ),
     advice=(),
     forked_from=None,
     created_at=EXAMPLE_TIME,

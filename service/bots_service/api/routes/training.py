@@ -107,6 +107,8 @@ class ReportResponse(Struct, frozen=True):
     capability: float | None
     late: int
     expired: int
+    new_tasks: int
+    distinct_tasks: int
     duplicate: bool
     degraded: bool
 
@@ -124,6 +126,8 @@ class ReportResponse(Struct, frozen=True):
             capability=receipt.capability,
             late=receipt.late,
             expired=receipt.expired,
+            new_tasks=receipt.new_tasks,
+            distinct_tasks=receipt.distinct_tasks,
             duplicate=reported.duplicate,
             degraded=reported.degraded,
         )
@@ -159,6 +163,8 @@ EXAMPLE_RECEIPT = ReportResponse(
     capability=0.31,
     late=0,
     expired=0,
+    new_tasks=1,
+    distinct_tasks=684,
     duplicate=False,
     degraded=False,
 )

@@ -188,6 +188,8 @@ def _row(kept: Kept) -> dict[str, Any]:
         "brier": receipt.brier,
         "log_loss": receipt.log_loss,
         "calibration": _encoded(receipt.calibration),
+        "new_tasks": receipt.new_tasks,
+        "distinct_tasks": receipt.distinct_tasks,
     } | {name: getattr(receipt.tally, name) for name in _TALLY}
 
 
@@ -205,6 +207,8 @@ def receipt_of(row: SqlRow) -> Receipt:
         brier=row.brier,
         log_loss=row.log_loss,
         calibration=_decoded(row.calibration),
+        new_tasks=row.new_tasks,
+        distinct_tasks=row.distinct_tasks,
     )
 
 
@@ -221,7 +225,7 @@ def _decoded(blob: bytes | None) -> Calibration | None:
     return Calibration(tuple(rollouts), tuple(predicted), tuple(solved))
 
 
-_SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired")
+_SUMS = ("reported", "effective", "all_solved", "none_solved", "rollouts", "successes", "late", "expired", "new_tasks")
 _place = (receipts.c.step - 1 - bindparam("begin", type_=BigInteger)) // bindparam("width", type_=BigInteger)
 
 
@@ -253,6 +257,7 @@ _ENDS = (
     select(
         receipts.c.seq,
         receipts.c.capability,
+        receipts.c.distinct_tasks,
         cast(func.coalesce(receipts.c.created_at, journal.c.created_at), Double).label("time"),
     )
     .outerjoin(journal, (journal.c.run_id == receipts.c.run_id) & (journal.c.seq == receipts.c.seq))
@@ -282,6 +287,7 @@ def _point(rows: list[SqlRow], end: SqlRow) -> CurvePoint:
         first_step=rows[0].first_step,
         last_step=rows[-1].last_step,
         capability=end.capability,
+        distinct_tasks=end.distinct_tasks,
         brier=_mean((row.squared_error for row in rows), sums["rollouts"]),
         log_loss=_mean((row.log_loss for row in rows), sums["rollouts"]),
         time=end.time,

@@ -136,6 +136,8 @@ receipts = Table(
     Column("brier", Double),
     Column("log_loss", Double),
     Column("created_at", Double),  # of the entry, once that is pruned
+    Column("new_tasks", Integer, nullable=False),
+    Column("distinct_tasks", Integer, nullable=False),
     Column("calibration", LargeBinary),  # little-endian doubles: rollouts, predicted and solved, by bins
 )
 Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)
