@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
-from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool

@@ -100,7 +100,7 @@ class Settings:
     prior: alpha and beta of a task without evidence.
     capability: how the model's place along the references is found: least_squares, or paper.
     capability_momentum: gamma, how much each step keeps of what earlier ones say of that place, in [0, 1].
-    strategy: thompson, mean, softmax, uniform, shuffle or easy_to_hard.
+    strategy: thompson, pass, mean, softmax, uniform, shuffle or easy_to_hard.
     temperature: tau of the softmax strategy.
     seed: random seed of the selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import RunSettings, StrategyName
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class Uniforms:
 @dataclass(frozen=True, slots=True)
 class UniformBelief:
     """Learns nothing but how many steps closed, and which tasks were ever reported (they count as tried)."""
+
+    default_strategy: ClassVar[StrategyName] = "thompson"
 
     steps: int
     own_tasks: Tasks

@@ -11,8 +11,8 @@ from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.logit_normals import LogitNormals
 from bots_service.core.belief.protocol import Distributions
+from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState
@@ -147,7 +147,7 @@ def a_request(count, **wanted):
 @st.composite
 def some_settings(draw):
     return RunSettings(
-        strategy=draw(st.sampled_from(["thompson", "mean", "softmax", "uniform", "easy_to_hard", "shuffle"])),
+        strategy=draw(st.sampled_from(["thompson", "pass", "mean", "softmax", "uniform", "easy_to_hard", "shuffle"])),
         target=draw(st.sampled_from([0.0, 0.5, 0.8, 1.0])),
         seed=draw(st.integers(0, 5)),
     )

@@ -265,7 +265,7 @@ def test_totals_add_up_over_closed_steps(chosen):
 
 def test_evidence_selected_in_the_future_counts_as_on_time(chosen):
     one = replay(POOL, [report_of((0, 1.0, 3.0), made_at=9)], chosen)
-    other = replay(POOL, [report_of((0, 1.0, 3.0))], chosen)
+    other = replay(POOL, [report_of((0, 1.0, 3.0), made_at=0)], chosen)
     assert encode_state(one) == encode_state(other)
 
 

@@ -24,6 +24,7 @@ from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import OpenStep, RunState, Totals
+from bots_service.core.walks import Walks
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 
 FORMAT = 1
@@ -46,6 +47,7 @@ def encode_state(state: RunState) -> bytes:
         "settings": state.settings.as_dict(),
         "totals": {name: getattr(state.totals, name) for name in Totals.__slots__},
         "belief": header,
+        "walks": state.walks.encoded(),
         "open_late": waiting.late,
         "open_expired": waiting.expired,
     }
@@ -80,6 +82,7 @@ def decode_state(blob: bytes) -> RunState:
             settings=settings,
             belief=KINDS[settings.belief].decoded(header["belief"], believed),
             attempts=attempts.decoded(others),
+            walks=Walks.decoded(header["walks"]),
             open_step=_open_step(header, others),
             totals=_totals(header["totals"]),
         )

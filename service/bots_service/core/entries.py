@@ -5,6 +5,7 @@ from typing import Any
 
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
+from bots_service.core.walks import Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +15,13 @@ class Report:
     evidence: of the rollouts; empty if all were aborted, or to close a step of partial reports.
     made_at: the step at which the tasks were selected; None if they were not selected here.
     close: whether the step closes now; None leaves it to the settings.
+    walks: how far their selection walked through passes.
     """
 
     evidence: Evidence
     made_at: int | None
     close: bool | None
+    walks: tuple[Walk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

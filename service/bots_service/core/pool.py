@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Bits, Counts, Floats, Tasks, frozen, tag_bits
+from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
 from bots_service.core.receipt import MetricTags, metric_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
-# the pool and 4 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
+# the pool and 8 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
 PARTS_KEPT = 16
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
+WHOLE = 0  # the key of the part that holds all tasks
 PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
@@ -49,14 +51,25 @@ class Part:
     references: [G, M] the pool's.
     members: the tasks, grouped by profile.
     included: [N] whether each task of the pool is one of them; None where all are.
+    key: the same for the same tags, 0 for the whole pool; None for listed tasks.
+    carriers: ascending, the tasks with the part's tags, retired ones included; None for the whole pool.
     """
 
     references: Floats
     members: Members
     included: NDArray[np.bool_] | None
+    key: int | None = None
+    carriers: Tasks | None = None
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @property
+    def carrier_count(self) -> int:
+        """How many tasks carry the part's tags, retired ones included."""
+        if self.carriers is not None:
+            return len(self.carriers)
+        return len(self.members) if self.included is None else len(self.included)
 
     def keep(self, tasks: Tasks) -> Tasks:
         """Return those of the given tasks that are in this part, in their order."""
@@ -202,7 +215,7 @@ class Pool:
 
     @cached_property
     def _whole(self) -> Part:
-        return Part(self.references, self.members, None)
+        return Part(self.references, self.members, None, key=WHOLE)
 
     @cached_property
     def _parts(self) -> Callable[[tuple[str, ...], str | None], Part]:
@@ -280,9 +293,13 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None) -> Part:
         carries = np.zeros(len(pool), bool)
         carries[pool.tags[also]] = True
         included &= carries
+    is_whole = not tags and also is None
+    carriers = None if is_whole else frozen(np.flatnonzero(included).astype(np.int32))
+    key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}") % 2**32
     included[pool.retired] = False
     tasks = np.flatnonzero(included).astype(np.int32)
-    return Part(pool.references, group_by_profile(tasks, pool.profile_of, pool.profiles), frozen(included))
+    members = group_by_profile(tasks, pool.profile_of, pool.profiles)
+    return Part(pool.references, members, frozen(included), key, carriers)
 
 
 def _shuffle(order: Tasks, seed: int, turn: int) -> Tasks:

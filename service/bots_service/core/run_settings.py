@@ -2,13 +2,18 @@
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
+if TYPE_CHECKING:  # they read these settings
+    from bots_service.core.belief.protocol import Belief
+
 CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
-StrategyName = Literal["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
+StrategyName = Literal["thompson", "pass", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
+
+TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class RunSettings:
         only.
     capability_momentum: gamma, how much each step keeps of what earlier batches say of it, in [0, 1]; belief "bots"
         only.
-    strategy: how tasks are chosen.
+    strategy: how tasks are chosen; where it is not given, the kind of belief says: "thompson" for "bots", "pass" for
+        "tracker".
     temperature: tau of the softmax strategy, > 0.
     seed: of every draw; the same seed, journal and calls give the same selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
@@ -79,13 +85,16 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     flaws = [
         Flaw((name,), f"unknown setting; known: {', '.join(sorted(known))}") for name in values if name not in known
     ]
-    merged = {**(base or RunSettings()).as_dict(), **{name: value for name, value in values.items() if name in known}}
+    given = {name: value for name, value in values.items() if name in known}
+    merged = {**(base or RunSettings()).as_dict(), **given}
     for name, value in merged.items():
         flaw = _flaw_of(name, value)
         if flaw:
             flaws.append(Flaw((name,), flaw))
     if flaws:
         raise InvalidSettingsError("invalid settings", tuple(flaws))
+    if base is None and "strategy" not in given:
+        merged["strategy"] = _default_strategy(merged["belief"])
     for pair in ("prior", "reward_range"):
         merged[pair] = (float(merged[pair][0]), float(merged[pair][1]))
     for number in _RANGES:
@@ -116,14 +125,22 @@ def _flaw_of(name: str, value: Any) -> str | None:
     if name in _RANGES:
         return _outside(value, *_RANGES[name])
     if name == "belief":
-        from bots_service.core.belief.kinds import KINDS  # not above: the command line needs no numpy for its help
-
-        return _not_one_of(tuple(KINDS), value)
+        return _not_one_of(tuple(_kinds()), value)
     if name in _CHOICES:
         return _not_one_of(_CHOICES[name], value)
     if name in _INTEGERS:
         return _not_a_count(name, value)
     return _not_a_pair(name, value)
+
+
+def _kinds() -> dict[str, "type[Belief]"]:
+    from bots_service.core.belief.kinds import KINDS  # not above: the command line needs no numpy for its help
+
+    return KINDS
+
+
+def _default_strategy(belief: str) -> StrategyName:
+    return _kinds()[belief].default_strategy
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:

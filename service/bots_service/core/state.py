@@ -18,9 +18,8 @@ from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
 from bots_service.core.rows import LayeredRows
-from bots_service.core.run_settings import RunSettings, settings_from
-
-TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
+from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, settings_from
+from bots_service.core.walks import Walks
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +129,7 @@ class RunState:
     step: how many steps closed in the present history.
     belief: about every task of the dataset.
     attempts: how often the closed steps tried each task.
+    walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     """
 
@@ -139,6 +139,7 @@ class RunState:
     settings: RunSettings
     belief: Belief
     attempts: LayeredRows[Attempts]
+    walks: Walks
     open_step: OpenStep
     totals: Totals
 
@@ -174,7 +175,7 @@ class RunState:
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), nothing_open(), Totals())
+    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), nothing_open(), Totals())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -202,7 +203,9 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         belief = belief.with_past(pool, body.aged, state.settings, step=state.step)
         state = replace(state, seq=entry.seq, belief=belief)
     elif isinstance(body, SettingsChange):
-        state = replace(state, seq=entry.seq, settings=settings_from(body.values, base=state.settings))
+        settings = settings_from(body.values, base=state.settings)
+        walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
+        state = replace(state, seq=entry.seq, settings=settings, walks=walks)
     elif base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     else:
@@ -227,7 +230,7 @@ def closing_step(state: RunState, report: Report) -> ClosingStep | None:
 
 
 def _holding(state: RunState, report: Report) -> RunState:
-    """Return the state with a report's evidence in the open step."""
+    """Return the state with a report's evidence in the open step, and its walks moved."""
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
@@ -235,7 +238,7 @@ def _holding(state: RunState, report: Report) -> RunState:
         open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
     else:
         open_step = state.open_step.with_report(report.evidence, made_at, late=is_late)
-    return replace(state, open_step=open_step)
+    return replace(state, open_step=open_step, walks=_walks_after(state.walks, report))
 
 
 def _with_report(before: RunState, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
@@ -252,6 +255,13 @@ def _with_report(before: RunState, report: Report, pool: Pool) -> tuple[RunState
     shown = calibration(predicted, evidence)
     tags = sums_by_tag(pool.metric_tags, evidence) if pool.tags else None
     return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown, tags=tags)
+
+
+def _walks_after(walks: Walks, report: Report) -> Walks:
+    """Return the walks after a report; one of tasks that were not selected here says nothing of them."""
+    if report.made_at is None and len(report.evidence):
+        return walks.restarted()
+    return walks.moved(report.walks)
 
 
 def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:

@@ -1,6 +1,6 @@
 """POST /report: record what rollouts showed. Journal first, posterior second: what is acknowledged is never lost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import IdempotencyKey, NewEntry
 from bots_service.spans import Span
-from bots_service.usecases.selection_id import Origin, read_id
+from bots_service.usecases.selection_id import LONGEST_ID, Origin, read_id
 
 MAX_OUTCOMES = 65_536
 
@@ -59,7 +59,7 @@ class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
     dataset: Name
     outcomes: Annotated[list[Outcome], Meta(max_length=MAX_OUTCOMES)]
     run: Name = "default"
-    selection_id: Annotated[str, Meta(max_length=256)] | None = None
+    selection_id: Annotated[str, Meta(max_length=LONGEST_ID)] | None = None
     close_step: bool | None = None
 
 
@@ -132,7 +132,9 @@ class ReportOutcomes:
                 state = (await self.catch_up.current(run)).state
             if _is_ahead(origin, state):
                 raise _from_the_future(run, origin, state.step)
-        body = Report(evidence, None if origin is None else origin.step, request.close_step)
+        body = Report(evidence, None, request.close_step)
+        if origin is not None:
+            body = replace(body, made_at=origin.step, walks=origin.walks)
         epoch = None if origin is None else origin.epoch
         try:
             with Span("append", count=len(request.outcomes)) as span:

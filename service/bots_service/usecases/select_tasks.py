@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Tasks, united
+from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, fit, select_tasks, wanted_in_all
-from bots_service.core.draw.strategies import DrawContext
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -153,7 +153,9 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
     if not pool.is_grouped:
         return False
-    is_ordinary = state.settings.strategy == "thompson" and not (request.tags or request.quotas or len(pool.retired))
+    is_ordinary = state.settings.strategy in ("thompson", "pass") and not (
+        request.tags or request.quotas or len(pool.retired)
+    )
     looked_at = pool.profiles + len(state.belief.own_tasks) + len(leased) + QUICK_PER_WANTED * request.count
     return is_ordinary and looked_at <= QUICK_NUMBERS
 
@@ -164,15 +166,15 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
     give the same tasks.
     """
-    pool, origin = run.dataset.pool, Origin(state.epoch, state.step, state.seq, ticket.ordinal)
+    pool = run.dataset.pool
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
-    rng = np.random.default_rng([state.settings.seed, origin.epoch, origin.seq, origin.ordinal])
-    context = DrawContext(state.settings, state.totals.reported, rng)
+    rng = np.random.default_rng([state.settings.seed, state.epoch, state.seq, ticket.ordinal])
+    context = DrawContext(state.settings, state.totals.reported, rng, state.walks, state.group_size)
     drawn = select_tasks(state.belief, pool, request, context, named=named, leased=leased)
     believed = state.belief.distributions(pool, drawn.tasks)
     return Selection(
-        id=write_id(run.row, origin),
+        id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
         epoch=state.epoch,
         step=state.step,
         seq=state.seq,

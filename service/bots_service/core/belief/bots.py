@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from bots_service.core.past_evidence import AgedEvidence, shares_kept
 from bots_service.core.pool import Pool
 
 if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
-    from bots_service.core.run_settings import RunSettings
+    from bots_service.core.run_settings import RunSettings, StrategyName
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class BotsBelief:
     estimate: of c, where the model stands along the reference models.
     past: what the last closed steps booked, so that late evidence can enter with the weight that it has by now.
     """
+
+    default_strategy: ClassVar["StrategyName"] = "thompson"
 
     prior: tuple[float, float]
     implied: NDArray[np.float64]

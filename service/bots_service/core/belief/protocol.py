@@ -6,7 +6,7 @@ success probability, its bytes, its size, and what an import may contain. Nobody
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 
 if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
-    from bots_service.core.run_settings import RunSettings
+    from bots_service.core.run_settings import RunSettings, StrategyName
 
 
 class Distributions(Protocol):
@@ -121,7 +121,11 @@ class Belief(Protocol):
     """How likely the model in training is to solve each task of a pool. Beliefs are values: nothing changes one.
 
     Tasks without evidence of their own share the distribution of their profile: they are exchangeable.
+
+    default_strategy: how a run with this belief chooses tasks, unless its settings say.
     """
+
+    default_strategy: ClassVar["StrategyName"]
 
     @classmethod
     def fresh(cls, settings: "RunSettings", pool: Pool) -> Self:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.rows import LayeredRows, TaskRows
 
 if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
-    from bots_service.core.run_settings import RunSettings
+    from bots_service.core.run_settings import RunSettings, StrategyName
 
 LARGEST_LOGIT = 1e12  # no journal leads there; squares of it are still numbers
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
@@ -58,6 +58,8 @@ class TrackerBelief:
     variances: how fast things drift, and how much untried tasks differ.
     residuals: of tasks that were tried; their variances grow from then on, which is added when they are read.
     """
+
+    default_strategy: ClassVar["StrategyName"] = "pass"
 
     step: int
     effects: Effects

@@ -11,9 +11,11 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Floats, Tasks, contained, united, without
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
+from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
-from bots_service.core.draw.strategies import STRATEGIES, DrawContext, StrategyResult, uniform
+from bots_service.core.draw.strategies import STRATEGIES, uniform
 from bots_service.core.pool import Pool
+from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
 
 Share = Annotated[float, Meta(gt=0, le=1)]
@@ -105,11 +107,13 @@ class DrawnTasks:
     tasks: [n] distinct; the `first` tasks, then those of each quota, nearest first if the strategy knows distances.
     draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
     reused: number of tasks that are already leased.
+    walks: how far the selection walked through passes, one for each part of the pool.
     """
 
     tasks: Tasks
     draws: Floats
     reused: int
+    walks: tuple[Walk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def select_tasks(
     unavailable, in_flight = named.excluded, united(leased)
     quotas = in_tasks(request.quotas, request.count, context.rng)
     first = first_tasks(pool, request, named)
-    chosen = [StrategyResult(first, np.full(len(first), np.nan))]
+    chosen = [undrawn(first)]
     reused = len(first) - len(without(united(first), in_flight))
     unavailable, quotas = united(unavailable, first), quotas_left(quotas, pool, first, request.count - len(first))
     for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share):
@@ -153,7 +157,8 @@ def select_tasks(
         chosen += results
         reused += again
     tasks = np.concatenate([one.tasks for one in chosen])
-    return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), reused)
+    walks = tuple(walk for one in chosen for walk in one.walks)
+    return DrawnTasks(tasks, np.concatenate([one.draws for one in chosen]), reused, walks)
 
 
 def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:

@@ -1,44 +1,20 @@
 """Selection strategies: functions with one signature that select among eligible tasks.
 
-`thompson` is BOTS (Shen et al., arXiv:2510.26374). The others are baselines, and Trinity-RFT's built-in strategies.
+`thompson` is BOTS (Shen et al., arXiv:2510.26374); `pass` has a file of its own. The others are baselines, and
+Trinity-RFT's built-in strategies.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from bots_service.core.arrays import Counts, Floats, Tasks, first_places
+from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
 from bots_service.core.draw.draws import TINY
 from bots_service.core.draw.eligible import Candidates, Eligible
+from bots_service.core.draw.passes import walk_pass
 from bots_service.core.draw.thompson import draw_nearest
-from bots_service.core.run_settings import RunSettings, StrategyName
-
-
-@dataclass(frozen=True, slots=True)
-class DrawContext:
-    """The inputs of a strategy other than the eligible tasks and their belief.
-
-    settings: of the run, with the strategy's parameters.
-    position: number of tasks reported so far: where `shuffle` and `easy_to_hard` continue.
-    rng: the only source of random numbers.
-    """
-
-    settings: RunSettings
-    position: int
-    rng: np.random.Generator
-
-
-@dataclass(frozen=True, slots=True)
-class StrategyResult:
-    """tasks: [n] distinct; draws: [n] the sampled success probability of each, NaN if nothing was sampled."""
-
-    tasks: Tasks
-    draws: Floats
-
-
-# count is at least 1 and at most the number of eligible tasks.
-Strategy = Callable[[Eligible, int, DrawContext], StrategyResult]
+from bots_service.core.run_settings import StrategyName
 
 
 def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -69,7 +45,7 @@ def mean(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult
     taken = np.zeros(len(sizes), np.int64)
     taken[nearer] = sizes[nearer]
     taken[tied] = context.rng.multivariate_hypergeometric(sizes[tied], count - int(taken.sum()), method="marginals")
-    return _undrawn(eligible.tasks_of(np.repeat(by_distance, taken[by_distance]), candidates, context.rng))
+    return undrawn(eligible.tasks_of(np.repeat(by_distance, taken[by_distance]), candidates, context.rng))
 
 
 def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -91,12 +67,12 @@ def softmax(eligible: Eligible, count: int, context: DrawContext) -> StrategyRes
     times = np.where(rank == 0, waits, total - (total - waits)[before[owners]])
     keys = np.log(np.maximum(times, TINY)) + distances[owners] / context.settings.temperature
     first = np.argpartition(keys, count - 1)[:count]
-    return _undrawn(eligible.tasks_of(owners[first[np.argsort(keys[first])]], candidates, context.rng))
+    return undrawn(eligible.tasks_of(owners[first[np.argsort(keys[first])]], candidates, context.rng))
 
 
 def uniform(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Select a uniform sample."""
-    return _undrawn(eligible.at_random(count, context.rng))
+    return undrawn(eligible.at_random(count, context.rng))
 
 
 def shuffle(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
@@ -116,6 +92,7 @@ STRATEGIES: dict[StrategyName, Strategy] = {
     "uniform": uniform,
     "easy_to_hard": easy_to_hard,
     "shuffle": shuffle,
+    "pass": walk_pass,
 }
 
 
@@ -138,8 +115,4 @@ def _walk(eligible: Eligible, count: int, position: int, order_of: Callable[[int
     places = np.searchsorted(eligible.excluded, ahead)
     excluded = np.append(eligible.excluded, -1)[places] == ahead
     allowed = ahead[~excluded]
-    return _undrawn(allowed[first_places(allowed)[:count]])
-
-
-def _undrawn(tasks: Tasks) -> StrategyResult:
-    return StrategyResult(tasks, np.full(len(tasks), np.nan))
+    return undrawn(allowed[first_places(allowed)[:count]])

@@ -13,6 +13,7 @@ from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, 
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
+from bots_service.core.walks import Walk, walk_numbers
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 from bots_service.ports.records import TaskBlock
 
@@ -64,8 +65,11 @@ def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
     return tags
 
 
-class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
-    """A report: parallel lists of task indices, counts, and whether the group has a gradient."""
+class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", omit_defaults=True):
+    """A report: parallel lists of task indices, counts, and whether the group has a gradient; and a selection's walks.
+
+    walks: part, turn, place and size of each.
+    """
 
     tasks: list[int]
     successes: list[float]
@@ -73,6 +77,7 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report"):
     effective: list[bool]
     made_at: int | None
     close: bool | None
+    walks: list[tuple[int, int, int, int]] = []
 
 
 class PastText(msgspec.Struct, frozen=True, tag_field="kind", tag="past_evidence"):
@@ -143,7 +148,12 @@ def decode_body(text: str) -> Body:
 
 def _text_of(body: Body) -> BodyText:
     if isinstance(body, Report):
-        return ReportText(**_columns(body.evidence), made_at=body.made_at, close=body.close)
+        return ReportText(
+            **_columns(body.evidence),
+            made_at=body.made_at,
+            close=body.close,
+            walks=[walk_numbers(walk) for walk in body.walks],
+        )
     if isinstance(body, PastEvidence):
         return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
     if isinstance(body, SettingsChange):
@@ -180,7 +190,8 @@ def _evidence_of(text: ReportText | PastText) -> Evidence:
 
 def _body_of(text: BodyText) -> Body:
     if isinstance(text, ReportText):
-        return Report(_evidence_of(text), text.made_at, text.close)
+        walks = tuple(Walk(*numbers) for numbers in text.walks)
+        return Report(_evidence_of(text), text.made_at, text.close, walks)
     if isinstance(text, PastText):
         return PastEvidence(AgedEvidence(_evidence_of(text), frozen(np.array(text.ages, np.float64))))
     if isinstance(text, SettingsText):

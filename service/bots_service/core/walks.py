@@ -1,0 +1,115 @@
+"""Where a run's passes stand: how far the strategy `pass` has walked through each part of the pool.
+
+Part of the run's state. A selection's id carries how far it walked, its report journals that, and the state keeps the
+farthest: so replicas, retries and replays agree without another store, and a rewind takes the walks back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bots_service.core.checks import as_count
+from bots_service.core.permutation import places_of_pass
+
+MOST_WALKS = 128  # of a run: one for each set of tags, or quota, that its selections ask for
+LARGEST_NUMBER = 2**32 - 1  # of a walk
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How far one part of a pool is walked.
+
+    part: the part's key.
+    turn: the number of the pass, counted from 0.
+    place: where it continues in the order of that pass.
+    size: how many tasks the part had when the pass began, retired ones included.
+    """
+
+    part: int
+    turn: int
+    place: int
+    size: int
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """Pass and place, so that the farther of two walks compares as the larger."""
+        return self.turn, self.place
+
+    def beginning(self, size: int) -> "Walk":
+        """Return where the next selection begins, in a part that has `size` tasks by now.
+
+        Tasks that were appended join with the next pass, which begins once this one has no place left.
+        """
+        if 0 < self.place < places_of_pass(self.size) and self.size <= size:
+            return self
+        return Walk(self.part, self.turn + (self.place > 0), 0, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """The walks of a run.
+
+    first_turn: the pass with which a part begins that has no walk here.
+    walks: at most MOST_WALKS, the one that was moved last at the end.
+    """
+
+    first_turn: int = 0
+    walks: tuple[Walk, ...] = ()
+
+    def of(self, part: int, size: int) -> Walk:
+        """Return where the next selection from a part begins.
+
+        Args:
+            part: the part's key.
+            size: how many tasks it has, retired ones included.
+        """
+        for walk in self.walks:
+            if walk.part == part:
+                return walk.beginning(size)
+        return Walk(part, self.first_turn, 0, size)
+
+    def moved(self, ends: Iterable[Walk]) -> "Walks":
+        """Return the walks after a report whose selection ended here; a walk that is farther already stays.
+
+        Beyond MOST_WALKS the one that was not moved for the longest time is dropped; its part then starts again.
+        """
+        walks = {walk.part: walk for walk in self.walks}
+        for end in ends:
+            if end.turn >= self.first_turn:
+                walks[end.part] = max(walks.pop(end.part, end), end, key=lambda walk: walk.reached)
+        return Walks(self.first_turn, tuple(walks.values())[-MOST_WALKS:])
+
+    def restarted(self) -> "Walks":
+        """Return walks that begin with a pass that none of these has reached.
+
+        After evidence whose selection is unknown nobody can say how far it walked. Where each walk stays in its place,
+        the next selection would find the same tasks again.
+        """
+        return Walks(max((walk.turn for walk in self.walks), default=self.first_turn) + 1)
+
+    def are_possible(self, tasks: int) -> bool:
+        """Return whether a run on a pool of so many tasks could have walked so."""
+        return (
+            len({walk.part for walk in self.walks}) == len(self.walks) <= MOST_WALKS
+            and all(max(walk.part, walk.turn, walk.place) <= LARGEST_NUMBER for walk in self.walks)
+            and all(self.first_turn <= walk.turn and walk.size <= tasks for walk in self.walks)
+        )
+
+    def encoded(self) -> dict[str, Any]:
+        """Return plain values. Inverse of `decoded`."""
+        return {"first_turn": self.first_turn, "walks": [walk_numbers(walk) for walk in self.walks]}
+
+    @classmethod
+    def decoded(cls, values: Mapping[str, Any]) -> "Walks":
+        """Return the walks that were encoded.
+
+        Raises:
+            LookupError, TypeError, ValueError: these are no walks.
+        """
+        walks = (Walk(*map(as_count, numbers)) for numbers in values["walks"])
+        return cls(as_count(values["first_turn"]), tuple(walks))
+
+
+def walk_numbers(walk: Walk) -> tuple[int, int, int, int]:
+    """Return the numbers of a walk, in the order of its fields."""
+    return walk.part, walk.turn, walk.place, walk.size

@@ -1,0 +1,98 @@
+"""Where passes stand follows from the journal: reports move them, rewinds take them back."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.codec import decode_state, encode_state
+from bots_service.core.entries import Entry, Rewind, SettingsChange
+from bots_service.core.evidence import no_evidence
+from bots_service.core.permutation import places_of_pass
+from bots_service.core.run_settings import RunSettings
+from bots_service.core.state import advance
+from bots_service.core.walks import MOST_WALKS, Walk, Walks
+from tests.core.journals import pool_of, replay, report_of
+
+POOL = pool_of((0.25,), (0.5,), (0.75,))
+walk = st.builds(Walk, st.integers(0, 3), st.integers(0, 3), st.integers(0, 5), st.just(5))
+
+
+def report_with(*walks, made_at=0):
+    return replace(report_of((0, 1.0, 3.0), made_at=made_at), walks=walks)
+
+
+@given(st.lists(st.lists(walk, max_size=3)))
+def test_the_farthest_of_each_part_stays_in_whatever_order_reports_come(reports):
+    forwards, backwards = Walks(), Walks()
+    for ends in reports:
+        forwards = forwards.moved(ends)
+    for ends in reversed(reports):
+        backwards = backwards.moved(ends)
+    farthest: dict[int, Walk] = {}
+    for end in (end for ends in reports for end in ends):
+        farthest[end.part] = max(farthest.get(end.part, end), end, key=lambda one: (one.turn, one.place))
+    assert set(forwards.walks) == set(backwards.walks) == set(farthest.values())
+
+
+def test_beyond_the_limit_the_walk_that_stood_still_for_longest_is_dropped():
+    walks = Walks().moved(Walk(part, 0, 1, 5) for part in range(MOST_WALKS))
+    walks = walks.moved([Walk(0, 0, 2, 5), Walk(999, 0, 1, 5)])
+    parts = {one.part for one in walks.walks}
+    assert len(walks.walks) == MOST_WALKS
+    assert parts == {*range(MOST_WALKS), 999} - {1}
+
+
+def test_a_pass_goes_on_with_the_tasks_that_it_began_with_and_the_next_has_all():
+    end = places_of_pass(10)
+    assert Walk(0, 2, 5, 10).beginning(12) == Walk(0, 2, 5, 10)
+    assert Walk(0, 2, end, 10).beginning(12) == Walk(0, 3, 0, 12)
+    assert Walk(0, 2, 0, 10).beginning(12) == Walk(0, 2, 0, 12)
+    assert Walk(0, 2, 5, 10).beginning(9) == Walk(0, 3, 0, 9)  # no part gets smaller: nobody selected there
+    assert Walks(4).of(7, 12) == Walk(7, 4, 0, 12)
+
+
+def test_a_report_moves_the_walks_of_its_selection_even_where_all_was_aborted():
+    nothing = replace(report_with(Walk(0, 1, 2, 3)), evidence=no_evidence())
+    state = replay(POOL, [report_with(Walk(0, 0, 2, 3)), nothing], RunSettings())
+    assert state.walks.walks == (Walk(0, 1, 2, 3),)
+
+
+def test_a_report_of_tasks_that_were_not_selected_here_begins_passes_that_nobody_walked():
+    state = replay(POOL, [report_with(Walk(0, 4, 2, 3)), report_of((1, 1.0, 3.0))], RunSettings())
+    assert state.walks == Walks(5)
+    late = replay(POOL, [report_with(Walk(0, 4, 3, 3))], RunSettings(), state)  # selected before
+    assert late.walks == Walks(5)
+    assert replay(POOL, [report_of(close=True)], RunSettings(), late).walks == Walks(5)  # it only closes
+
+
+def test_another_seed_begins_other_passes_and_other_settings_do_not():
+    begun = [report_with(Walk(0, 4, 2, 3))]
+    assert replay(POOL, [*begun, SettingsChange({"seed": 5})], RunSettings()).walks == Walks(5)
+    assert (
+        replay(POOL, [*begun, SettingsChange({"seed": 0, "target": 0.4})], RunSettings()).walks.walks == begun[0].walks
+    )
+
+
+def test_a_rewind_takes_the_walks_back():
+    earlier = replay(POOL, [report_with(Walk(0, 0, 2, 3))], RunSettings())
+    later = replay(POOL, [report_with(Walk(0, 1, 1, 3), made_at=1)], RunSettings(), earlier)
+    rewound, _ = advance(later, Entry(3, 1, POOL.profiles, Rewind(1, 1)), POOL, base=earlier)
+    assert rewound.walks == earlier.walks != later.walks
+
+
+@pytest.mark.parametrize("belief", ["bots", "tracker"])
+def test_the_states_bytes_hold_the_walks(belief):
+    state = replay(POOL, [report_with(Walk(0, 0, 2, 3), Walk(8, 1, 0, 2))], RunSettings(belief=belief))
+    assert decode_state(encode_state(state)).walks == state.walks == Walks(0, (Walk(0, 0, 2, 3), Walk(8, 1, 0, 2)))
+
+
+def test_only_what_reports_lead_to_is_possible():
+    whole = Walk(3, 2, 4, 5)
+    assert Walks(2, (whole,)).are_possible(5)
+    assert not Walks(3, (whole,)).are_possible(5)
+    assert not Walks(2, (whole,)).are_possible(4)
+    assert not Walks(2, (whole, whole)).are_possible(5)
+    assert not Walks(2, (replace(whole, place=2**32),)).are_possible(5)
+    assert not Walks(0, tuple(Walk(part, 0, 1, 5) for part in range(MOST_WALKS + 1))).are_possible(5)
