@@ -29,8 +29,8 @@ class Replica:
         self.url = url
         self._http = httpx.Client(base_url=url, timeout=PATIENT_S, headers=OPERATOR)
 
-    def call(self, method: str, path: str, **body: Any) -> Any:
-        answer = self._http.request(method, path, json=body)
+    def call(self, method: str, path: str, headers: dict[str, str] | None = None, **body: Any) -> Any:
+        answer = self._http.request(method, path, json=body, headers=headers)
         assert answer.is_success, f"{method} {path} {body}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
@@ -180,7 +180,7 @@ def test_selections_say_degraded_no_longer_than_a_lost_lease_would_have_lasted(
     wait_until(lambda: not any(is_degraded(replica) for replica in replicas))
 
 
-def new_key(replica: Replica, **more: object) -> tuple[str, dict[str, str]]:
+def new_key(replica: Replica, **more: Any) -> tuple[str, dict[str, str]]:
     """Make a key; return its id and the header that it comes in."""
     made = replica.call("POST", "/keys", name="shared", scopes=["read"], datasets=["*"], **more)
     return made["id"], {"Authorization": f"Bearer {made['key']}"}
