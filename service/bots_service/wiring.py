@@ -85,6 +85,7 @@ async def open_use_cases(
                 opened.follow_replicas.in_background,
                 opened.observe_runs.in_background,
                 opened.prune.in_background,
+                opened.compare_beliefs.in_background,
             ):
                 await background.enter_async_context(work())
             yield opened

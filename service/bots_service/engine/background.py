@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 
@@ -44,7 +45,7 @@ async def repeating(
         await ended([task])
 
 
-async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
+async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until all have ended; repeat the cancellation, because a library may swallow one."""
     left = set(tasks)
     while left:

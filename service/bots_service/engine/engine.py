@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.comparing import Comparing
 from bots_service.engine.live_runs import LiveRuns
 from bots_service.engine.open_runs import OpenDatasets, OpenRuns
 from bots_service.engine.replay import Replay, SaveSnapshot
@@ -52,6 +53,7 @@ class Engine:
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
+        self.comparing = Comparing(self.journal, replay, self.open_runs)
         self.notify_replicas = NotifyReplicas(self.runs, self.states)
         self.follow_replicas = FollowReplicas(
             self.journal, self.catch_up, self.open_runs, self.at_work, is_needed=hot.is_shared

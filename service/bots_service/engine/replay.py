@@ -52,7 +52,7 @@ class Replay:
         """
         rewinds: list[tuple[Entry, int]] = []
         state = await self.stored(run, seq)
-        while (rewind := await self._last_rewind(run, state.seq, seq)) is not None:
+        while (rewind := await self.last_rewind(run, state.seq, seq)) is not None:
             rewinds.append((rewind[0], seq))
             seq = rewind[1]
             state = await self.stored(run, seq)
@@ -75,7 +75,7 @@ class Replay:
                 log.error("snapshot_damaged", run=run.row.name, seq=row.seq, reason=str(error))
                 up_to = row.seq - 1
 
-    async def _last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
+    async def last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
         """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
         while up_to > after:
             begin = max(after, up_to - PAGE)

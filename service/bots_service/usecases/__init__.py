@@ -4,6 +4,7 @@ from bots_service.engine.engine import Engine
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
 from bots_service.usecases.change_run import ChangeSettings, RewindRun, TakeSnapshot
+from bots_service.usecases.compare_beliefs import CompareBeliefs
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe import DescribeRun, ListDatasets
 from bots_service.usecases.export_backup import ExportBackup
@@ -73,6 +74,7 @@ class UseCases:
         self.read_outlooks = ReadOutlooks(e.open_runs, e.catch_up, e.outlooks)
         self.read_calibration = ReadCalibration(e.open_runs, e.catch_up, e.journal)
         self.read_journal = ReadJournal(e.open_runs, e.catch_up, e.journal)
+        self.compare_beliefs = CompareBeliefs(e.open_runs, e.catch_up, e.comparing)
         self.read_leases = ReadLeases(e.open_runs, e.catch_up, e.leases)
 
     def _make_keys(self, e: Engine, admin_digest: bytes | None) -> None:

@@ -1,0 +1,97 @@
+"""What a comparison tells the process that computes it, and what it hears, as checksummed blocks of bytes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bots_service.core.arrays import frozen
+from bots_service.core.checks import Arrays
+from bots_service.core.codec import pack, unpack
+from bots_service.core.comparison.refold import Scores
+from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
+from bots_service.core.evidence import Evidence
+from bots_service.core.pool import Pool
+
+_EVIDENCE = ("successes", "failures", "tasks", "effective")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a comparison is. folded: entries; scores: of all steps, None before the end."""
+
+    folded: int
+    scores: Scores | None = None
+
+
+def pack_pool(pool: Pool) -> bytes:
+    """Return what a fold reads of a pool: not who is retired, and only the tags that tell profiles apart."""
+    return pack(
+        {"offset_tags": pool.offset_tags},
+        {
+            "references": pool.references,
+            "carried": pool.carried.astype(np.uint64),
+            "profile_of": pool.profile_of,
+        },
+    )
+
+
+def unpack_pool(blob: bytes) -> Pool:
+    """Return the pool that was packed."""
+    header, arrays = unpack(blob)
+    carried = frozen(arrays["carried"].astype(np.uint32))
+    tags = tuple(header["offset_tags"])
+    return Pool(arrays["references"], arrays["profile_of"], offset_tags=tags, carried=carried)
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """Return an entry that changes a run: a report, a change of settings, or a rewind.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    body, arrays = _packed_body(entry)
+    return pack({"seq": entry.seq, "epoch": entry.epoch, "profiles": entry.profiles, **body}, arrays)
+
+
+def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
+    body = entry.body
+    if isinstance(body, Report):
+        evidence = {name: getattr(body.evidence, name) for name in _EVIDENCE}
+        return {"kind": "report", "made_at": body.made_at, "close": body.close}, evidence
+    if isinstance(body, SettingsChange):
+        return {"kind": "settings", "values": body.values}, {}
+    if isinstance(body, Rewind):
+        return {"kind": "rewind", "to_seq": body.to_seq, "to_step": body.to_step}, {}
+    raise ValueError(f"entry {entry.seq} begins with a stored state")
+
+
+def unpack_entry(blob: bytes) -> Entry:
+    """Return the entry that was packed."""
+    header, arrays = unpack(blob)
+    body: Report | SettingsChange | Rewind
+    if header["kind"] == "report":
+        evidence = Evidence(**{name: arrays[name] for name in _EVIDENCE})
+        body = Report(evidence, header["made_at"], header["close"])
+    elif header["kind"] == "settings":
+        body = SettingsChange(header["values"])
+    else:
+        body = Rewind(header["to_seq"], header["to_step"])
+    return Entry(header["seq"], header["epoch"], header["profiles"], body)
+
+
+def pack_progress(progress: Progress) -> bytes:
+    """Return how far a comparison is."""
+    scores = progress.scores
+    if scores is None:
+        return pack({"folded": progress.folded}, {})
+    numbers = {name: getattr(scores, name) for name in ("rollouts", "log_loss", "brier", "sums")}
+    return pack({"folded": progress.folded, "steps": scores.steps.tolist()}, numbers)
+
+
+def unpack_progress(blob: bytes) -> Progress:
+    """Return how far a comparison is."""
+    header, arrays = unpack(blob)
+    if "steps" not in header:
+        return Progress(header["folded"])
+    return Progress(header["folded"], Scores(frozen(np.array(header["steps"], np.int64)), **arrays))
