@@ -10,13 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bots_service.core.comparison.candidates import Candidate, candidates_for, view
+from bots_service.core.comparison.messages import (
+    Progress,
+    pack_entry,
+    pack_pool,
+    pack_progress,
+    unpack_entry,
+    unpack_pool,
+    unpack_progress,
+)
 from bots_service.core.comparison.refold import SUMS, Scores, collected, refolded, restarted
-from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS, Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, advance, fresh_state
-from tests.core.journals import Story, pool_of, report_of, stories
+from tests.core.journals import Story, evidence_of, pool_of, report_of, stories
 
 SCHEDULE = ("tasks_per_step", "rollouts_per_task")  # what a change of settings changes for every candidate
 BOTS, TRACKER = settings_from({}), settings_from({"belief": "tracker"})
@@ -30,7 +40,7 @@ def scores_of(
     return collected(refolded(start, entries, candidates, pool), len(candidates))
 
 
-def entries_of(*bodies: Report | SettingsChange, pool: Pool = POOL) -> list[Entry]:
+def entries_of(*bodies: Body, pool: Pool = POOL) -> list[Entry]:
     return [Entry(seq, 0, pool.profiles, body) for seq, body in enumerate(bodies, start=1)]
 
 
@@ -133,6 +143,52 @@ def test_what_waits_in_an_open_step_is_dropped_by_a_rewind():
     entries = entries_of(report_of((1, 3.0, 5.0)), waiting)
     entries += [Entry(3, 1, POOL.profiles, Rewind(1, 1)), Entry(4, 1, POOL.profiles, report_of((2, 4.0, 4.0)))]
     assert scores_of(fresh_state(BOTS, POOL), entries, POOL).rollouts.tolist() == [8.0, 8.0]
+
+
+def test_evidence_from_old_logs_changes_every_candidate():
+    past = PastEvidence(AgedEvidence(evidence_of((0, 7.0, 1.0), (1, 2.0, 6.0)), np.array([3.0, 90.0])))
+    entries = entries_of(report_of((0, 3.0, 5.0)), past, report_of((0, 5.0, 3.0), (1, 4.0, 4.0)))
+    found = scores_of(fresh_state(TRACKER, POOL), entries, POOL)
+    candidates = candidates_for(TRACKER, POOL)
+    for place, candidate in enumerate(candidates):
+        expected = replayed_under(candidate, Story(TRACKER, POOL, entries))
+        assert found.log_loss[:, place].tolist() == [receipt.log_loss for receipt in expected]
+    without = scores_of(fresh_state(TRACKER, POOL), entries_of(entries[0].body, entries[2].body), POOL)
+    assert (found.log_loss[1] != without.log_loss[1]).all()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        report_of((0, 3.0, 5.0), (2, 1.5, 0.5), made_at=4, close=True, effective=[True, False]),
+        report_of(close=False),
+        PastEvidence(AgedEvidence(evidence_of((1, 2.0, 6.0)), np.array([3.5]))),
+        SettingsChange({"forgetting": 0.25, "tasks_per_step": None}),
+        Rewind(7, 3),
+    ],
+    ids=["report", "empty report", "past evidence", "settings", "rewind"],
+)
+def test_an_entry_comes_through_a_pipe_as_it_was(body: Body):
+    assert repr(unpack_entry(pack_entry(Entry(9, 2, 4, body)))) == repr(Entry(9, 2, 4, body))
+
+
+def test_a_stored_state_is_no_entry_to_fold():
+    with pytest.raises(ValueError, match="entry 1 begins with a stored state"):
+        pack_entry(Entry(1, 0, 4, Fork("parent", 3, b"")))
+
+
+def test_a_pool_comes_through_a_pipe_with_all_that_a_fold_reads():
+    again = unpack_pool(pack_pool(POOL))
+    entries = entries_of(report_of((0, 3.0, 5.0)), report_of((1, 3.0, 5.0), (3, 2.0, 2.0)))
+    through, straight = (scores_of(fresh_state(TRACKER, pool), entries, pool) for pool in (again, POOL))
+    assert through.log_loss.tolist() == straight.log_loss.tolist()
+
+
+def test_scores_come_through_a_pipe_as_they_were():
+    scores = scores_of(fresh_state(BOTS, POOL), entries_of(report_of((0, 3.0, 5.0))), POOL)
+    again = unpack_progress(pack_progress(Progress(12, scores)))
+    assert repr(again) == repr(Progress(12, scores))
+    assert unpack_progress(pack_progress(Progress(7))) == Progress(7)
 
 
 def state_after(own: RunSettings, *bodies: Report) -> RunState:

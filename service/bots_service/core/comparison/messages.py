@@ -9,8 +9,9 @@ from bots_service.core.arrays import frozen
 from bots_service.core.checks import Arrays
 from bots_service.core.codec import pack, unpack
 from bots_service.core.comparison.refold import Scores
-from bots_service.core.entries import Entry, Report, Rewind, SettingsChange
+from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 
 _EVIDENCE = ("successes", "failures", "tasks", "effective")
@@ -45,7 +46,7 @@ def unpack_pool(blob: bytes) -> Pool:
 
 
 def pack_entry(entry: Entry) -> bytes:
-    """Return an entry that changes a run: a report, a change of settings, or a rewind.
+    """Return an entry that changes a run: a report, past evidence, a change of settings, or a rewind.
 
     Raises:
         ValueError: it is another one.
@@ -59,6 +60,9 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
     if isinstance(body, Report):
         evidence = {name: getattr(body.evidence, name) for name in _EVIDENCE}
         return {"kind": "report", "made_at": body.made_at, "close": body.close}, evidence
+    if isinstance(body, PastEvidence):
+        evidence = {name: getattr(body.aged.evidence, name) for name in _EVIDENCE}
+        return {"kind": "past"}, {"ages": body.aged.ages, **evidence}
     if isinstance(body, SettingsChange):
         return {"kind": "settings", "values": body.values}, {}
     if isinstance(body, Rewind):
@@ -69,15 +73,20 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
 def unpack_entry(blob: bytes) -> Entry:
     """Return the entry that was packed."""
     header, arrays = unpack(blob)
-    body: Report | SettingsChange | Rewind
+    body: Report | PastEvidence | SettingsChange | Rewind
     if header["kind"] == "report":
-        evidence = Evidence(**{name: arrays[name] for name in _EVIDENCE})
-        body = Report(evidence, header["made_at"], header["close"])
+        body = Report(_evidence_of(arrays), header["made_at"], header["close"])
+    elif header["kind"] == "past":
+        body = PastEvidence(AgedEvidence(_evidence_of(arrays), arrays["ages"]))
     elif header["kind"] == "settings":
         body = SettingsChange(header["values"])
     else:
         body = Rewind(header["to_seq"], header["to_step"])
     return Entry(header["seq"], header["epoch"], header["profiles"], body)
+
+
+def _evidence_of(arrays: Arrays) -> Evidence:
+    return Evidence(**{name: arrays[name] for name in _EVIDENCE})
 
 
 def pack_progress(progress: Progress) -> bytes:

@@ -11,8 +11,9 @@ from bots_service.core.attempts import no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.comparison.candidates import Candidate, PoolView, view
-from bots_service.core.entries import Entry, Report, Rewind
+from bots_service.core.entries import Entry, PastEvidence, Report, Rewind
 from bots_service.core.evidence import Evidence, sum_by_task
+from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS, calibration, prediction_error
 from bots_service.core.state import RunState, advance, closing_step, fresh_state, nothing_open
@@ -81,6 +82,8 @@ def refolded(
         if isinstance(entry.body, Rewind):
             state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
             continue
+        if isinstance(entry.body, PastEvidence):
+            rivals = [rival.extended(entry.profiles).with_past(entry.body.aged, state.step) for rival in rivals]
         step = closing_step(state, entry.body) if isinstance(entry.body, Report) else None
         if step is not None:
             rivals = [rival.extended(entry.profiles) for rival in rivals]
@@ -106,6 +109,10 @@ class _Rival:
 
     def extended(self, profiles: int) -> "_Rival":
         return replace(self, belief=self.belief.extended(self.view.pool, self.view.profiles(profiles)))
+
+    def with_past(self, past: AgedEvidence, step: int) -> "_Rival":
+        belief = self.belief.with_past(self.view.pool, past, self.candidate.settings, step=step)
+        return replace(self, belief=belief)
 
     def folded(self, step: ClosingStep) -> "_Rival":
         step = _still_counting(step, self.belief.longest_lag)
