@@ -1,10 +1,11 @@
 """Comparisons of a run's belief with others: of which entries, what is kept, and what happens when something ends."""
 
 import asyncio
-import os
+import io
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,16 @@ import numpy as np
 import psutil
 import pytest
 
+from bots_service.core.codec import encode_state
 from bots_service.core.comparison.candidates import Candidate, candidates_for, view
+from bots_service.core.comparison.messages import pack_entry, pack_pool, unpack_progress
 from bots_service.core.comparison.paired import weighted_mean
 from bots_service.core.entries import Entry, Report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import advance, fresh_state
 from bots_service.engine.comparing import ENTRIES_AT_ONCE, ComparisonProgress
+from bots_service.engine.comparing_child import SAID_EVERY, blocks, compute, framed
 from bots_service.errors import DamagedStateError, OverloadedError, StorageUnavailableError
 from bots_service.ports.records import RunRow
 from bots_service.usecases.put_run import ForkFrom
@@ -151,34 +155,53 @@ async def test_all_who_ask_at_once_share_one_comparison(world: World):
     assert all(other.result is first.result for other in others)
 
 
+class Gate(Port):
+    """A journal that gives a comparison no entries until the gate is open, so that it can't end before."""
+
+    def __init__(self, real: Any, gate: asyncio.Event) -> None:
+        super().__init__(real)
+        self.gate = gate
+
+    async def after(self, run: RunRow, seq: int, up_to: int | None, limit: int) -> list[Entry]:
+        if limit == ENTRIES_AT_ONCE:
+            await self.gate.wait()
+        return await self.real.after(run, seq, up_to, limit)
+
+
 async def test_another_comparison_meanwhile_is_refused(world: World):
-    await world.report(*outcomes(0))
-    await world.put_run("other")
-    await compare(world, wait_s=0.0)
+    gate = asyncio.Event()
+    slow = world.beside(journal=lambda real: Gate(real, gate))
+    await slow.report(*outcomes(0))
+    await slow.put_run("other")
+    await slow.report(*outcomes(0), run="other")
+    await compare(slow, wait_s=0.0)
     with pytest.raises(OverloadedError, match="one at a time") as refused:
-        await compare(world, "other")
+        await compare(slow, "other")
     assert refused.value.retry_after_s > 0
-    assert (await compare(world)).result is not None
-    assert (await compare(world, "other")).result is not None
+    gate.set()
+    assert (await compare(slow)).result is not None
+    assert (await compare(slow, "other")).result is not None
 
 
 async def child_of_this_process() -> psutil.Process:
     while True:
-        children = [
-            one for one in psutil.Process().children() if any("comparing_child" in word for word in one.cmdline())
-        ]
-        if children:
-            return children[0]
+        for child in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess):
+                if any("comparing_child" in word for word in child.cmdline()):
+                    return child
         await asyncio.sleep(0.01)
 
 
 async def test_a_comparison_whose_process_is_killed_can_be_asked_for_again(world: World):
-    await world.report(*outcomes(0))
-    asked = asyncio.create_task(compare(world))
-    os.kill((await child_of_this_process()).pid, signal.SIGKILL)
+    gate = asyncio.Event()
+    slow = world.beside(journal=lambda real: Gate(real, gate))
+    await slow.report(*outcomes(0))
+    asked = asyncio.create_task(compare(slow))
+    (await child_of_this_process()).kill()
     with pytest.raises(OverloadedError, match=f"ended with status {-signal.SIGKILL}"):
         await asked
-    assert (await compare(world)).result is not None
+    gate.set()
+    assert (await compare(slow)).result is not None
 
 
 async def test_a_comparison_that_can_not_read_the_journal_says_so(world: World):
@@ -216,13 +239,55 @@ async def test_a_pruned_journal_is_compared_from_the_stored_state_on(world: Worl
 
 
 async def test_the_end_of_the_service_ends_a_comparison(world: World):
-    await world.report(*outcomes(0))
-    async with world.use.compare_beliefs.in_background():
-        asked = asyncio.create_task(compare(world))
+    slow = world.beside(journal=lambda real: Gate(real, asyncio.Event()))
+    await slow.report(*outcomes(0))
+    async with slow.use.compare_beliefs.in_background():
+        asked = asyncio.create_task(compare(slow))
         child = await child_of_this_process()
     assert not child.is_running()
     with pytest.raises(asyncio.CancelledError):
         await asked
+
+
+async def test_a_long_comparison_tells_how_far_it_is(world: World):
+    for step in range(2 * SAID_EVERY + 5):
+        await world.report(*outcomes(step))
+    begun = await compare(world, wait_s=0.0)
+    seen = [begun.folded]
+    while (found := await compare(world, seq=begun.seq, wait_s=0.001)).result is None:
+        seen.append(found.folded)
+    assert seen == sorted(seen)
+    assert set(seen) <= {0, SAID_EVERY, 2 * SAID_EVERY, begun.seq}
+    assert found.folded == found.entries == begun.seq
+
+
+async def blocks_of(world: World, last: bytes) -> bytes:
+    """Return what a child is sent: the pool, the first state, all entries, and one more block."""
+    opened = await world.opened()
+    start = fresh_state(opened.row.settings, opened.dataset.pool)
+    entries = await world.parts.journal.after(opened.row, 0)
+    blocks = [pack_pool(opened.dataset.pool), encode_state(start), *map(pack_entry, entries)]
+    return b"".join(map(framed, blocks)) + last
+
+
+async def test_the_child_says_how_far_it_is_and_then_the_scores(world: World):
+    for step in range(SAID_EVERY + 1):
+        await world.report(*outcomes(step))
+    sink = io.BytesIO()
+    compute(io.BytesIO(await blocks_of(world, framed(b""))), sink)
+    first, last = (unpack_progress(block) for block in blocks(io.BytesIO(sink.getvalue() + framed(b""))))
+    assert (first.folded, first.scores) == (SAID_EVERY, None)
+    assert last.folded == SAID_EVERY + 1
+    own = [one.receipt.log_loss for one in await world.use.read_history(POOL, "default", 0, 100)]
+    assert last.scores is not None
+    assert last.scores.log_loss[:, 0].tolist() == own
+
+
+@pytest.mark.parametrize("last", [b"", framed(b"abc")[:-1]], ids=["between blocks", "within a block"])
+async def test_a_child_ends_when_the_service_does(world: World, last: bytes):
+    await world.report(*outcomes(0))
+    with pytest.raises(EOFError):
+        compute(io.BytesIO(await blocks_of(world, last)), io.BytesIO())
 
 
 async def test_an_empty_run_has_nothing_to_compare(world: World):

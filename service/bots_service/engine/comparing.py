@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
@@ -24,7 +23,7 @@ from bots_service.engine.background import ended
 from bots_service.engine.comparing_child import LENGTH, framed
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import Replay
-from bots_service.errors import BotsError, OverloadedError
+from bots_service.errors import OverloadedError
 from bots_service.ports.journal import Journal
 
 log = structlog.get_logger(__name__)
@@ -99,7 +98,7 @@ class Comparing:
         self._journal = journal
         self._replay = replay
         self._open_runs = open_runs
-        self._kept: OrderedDict[tuple[str, int, int], ComparisonResult] = OrderedDict()
+        self._kept: dict[tuple[str, int, int], ComparisonResult] = {}
         self._job: _Job | None = None
 
     def known(self, run: OpenRun, seq: int, steps: int) -> ComparisonProgress | None:
@@ -112,7 +111,7 @@ class Comparing:
         return self._job is not None and (self._job.uid, self._job.steps) == (run.row.uid, steps)
 
     def begin(self, run: OpenRun, state: RunState, steps: int) -> None:
-        """Begin a comparison; it goes on when its caller leaves.
+        """Begin a comparison; it continues when its caller leaves.
 
         Args:
             run: the run.
@@ -144,15 +143,11 @@ class Comparing:
         job, self._job = self._job, None
         if task.cancelled() or job is None:
             return
-        error = task.exception()
-        if error is None:
-            self._kept[job.uid, job.seq, job.steps] = task.result()
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        elif isinstance(error, BotsError):
-            log.warning("comparison_failed", reason=str(error))
-        else:
-            log.error("comparison_failed", exc_info=error)
+        if (error := task.exception()) is not None:
+            log.warning("comparison_failed", reason=repr(error))
+            return
+        newest = (job.uid, job.seq, job.steps), task.result()
+        self._kept = dict([*self._kept.items(), newest][-KEPT:])
 
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[None]:

@@ -73,7 +73,7 @@ def compute(source: BinaryIO, sink: BinaryIO) -> None:
     say(Progress(folded, scores))
 
 
-def main() -> None:
+def main() -> None:  # pragma: no cover - runs in the child, which tests/usecases/test_comparing.py starts
     """Compute what stdin asks for; end quietly if the service did."""
     os.nice(NICENESS)
     try:
@@ -82,5 +82,5 @@ def main() -> None:
         os._exit(1)  # at once: closing stdout would complain about the broken pipe
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no cover - as above
     main()

@@ -25,7 +25,7 @@ class CompareBeliefs:
             dataset: the run's.
             run: its name.
             steps: the last so many of the present history, at most.
-            seq: what an earlier answer said, so that a run that goes on doesn't begin another comparison; where that
+            seq: what an earlier answer said, so that a run in training doesn't begin another comparison; where that
                 one is not known any more, another begins.
             wait_s: how long to wait for the end.
 
