@@ -40,7 +40,7 @@ from bots_client._errors import (
     StaleEpochError,
     UnreachableError,
 )
-from bots_client._inputs import GivenSettings, Outcome, Task
+from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
 from bots_client._models import (
     Calibration,
     CalibrationBin,
@@ -53,6 +53,7 @@ from bots_client._models import (
     Leases,
     Outlook,
     Outlooks,
+    PastReceipt,
     Receipt,
     Run,
     SelectedTask,
@@ -101,6 +102,8 @@ __all__ = [
     "Outcome",
     "Outlook",
     "Outlooks",
+    "PastOutcome",
+    "PastReceipt",
     "PoolChange",
     "Problem",
     "PrunedRun",

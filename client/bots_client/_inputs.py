@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
 
@@ -105,6 +106,43 @@ class Outcome:
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as JSON values of the wire format."""
         return {"task": self.task, **dict(self.evidence)}
+
+
+@dataclass(frozen=True, slots=True)
+class PastOutcome:
+    """What rollouts of one task showed some time ago, in training that is not this run's.
+
+    outcome: counts or rewards.
+    age: how many steps ago, at most a million; 0 as if with the step that closed last.
+    at: when, with a time zone, in place of the age.
+    """
+
+    outcome: Outcome
+    age: float | None = None
+    at: datetime | None = None
+
+    def as_wire(self) -> dict[str, Any]:
+        """Return the outcome as JSON values of the wire format."""
+        wire = self.outcome.as_wire()
+        if self.age is not None:
+            wire["age"] = plain(self.age, of=self.outcome.task)
+        if self.at is not None:
+            wire["at"] = self.at.isoformat()
+        return wire
+
+
+def wires_of_past(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return past outcomes as JSON values of the wire format.
+
+    Raises:
+        TypeError: it is not a list of `PastOutcome`.
+    """
+    wires, write = [], "[PastOutcome(Outcome.counts(task, successes, trials), age=10)]"
+    for place, outcome in enumerate(checked_list(outcomes, "outcomes", "a list of PastOutcome", write=write)):
+        if not isinstance(outcome, PastOutcome):
+            raise wrong_type(f"outcomes[{place}]", "a PastOutcome", outcome, write=write[1:-1])
+        wires.append(outcome.as_wire())
+    return wires
 
 
 def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:

@@ -88,6 +88,26 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastReceipt:
+    """The result of an import of evidence from old logs. It closes no step.
+
+    seq: its entry in the journal; step: how many steps had closed.
+    outcomes, rollouts: how many the belief learned from.
+    capability: afterwards; None if it is not known.
+    duplicate: the same evidence was counted before; nothing changed.
+    degraded: other replicas see it only when Redis is back.
+    """
+
+    seq: int
+    step: int
+    outcomes: int
+    rollouts: float
+    capability: float | None = None
+    duplicate: bool = False
+    degraded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a run (symbols as in the paper, arXiv:2510.26374).
 

@@ -52,6 +52,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/outlooks": {"read"},
     "GET /datasets/{dataset}/runs/{run}/journal": {"read"},
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
+    "POST /datasets/{dataset}/runs/{run}/evidence": {"report"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
     "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
     "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},

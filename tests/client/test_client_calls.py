@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from bots_client import (
     ConflictError,
     InvalidRequestError,
     Outcome,
+    PastOutcome,
     Selection,
     Task,
 )
@@ -35,6 +37,7 @@ from tests.client.scripted_server import answer, problem
 
 NOWHERE = "http://127.0.0.1:1"
 RUN_PATH = "/datasets/guru/runs/r1"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TASK = Task("math-17", [0.25, None], ["math"])
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
@@ -113,6 +116,26 @@ CALLS = [
         {"dry_run": False, "runs": []},
     ),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
+    (
+        "import_evidence",
+        (
+            "guru",
+            [PastOutcome(Outcome.counts("a", 1, 2), age=3), PastOutcome(Outcome.rewards("a", [1]), at=NOON)],
+            "r1",
+        ),
+        {"seconds_per_step": 2.5, "now": NOON},
+        "POST",
+        f"{RUN_PATH}/evidence",
+        {
+            "outcomes": [
+                {"task": "a", "successes": 1, "trials": 2, "age": 3},
+                {"task": "a", "rewards": [1], "at": NOON.isoformat()},
+            ],
+            "seconds_per_step": 2.5,
+            "now": NOON.isoformat(),
+        },
+        {"seq": 1, "step": 0, "outcomes": 2, "rollouts": 3.0},
+    ),
     ("snapshot", ("guru", "r1"), {}, "POST", f"{RUN_PATH}/snapshots", None, SNAPSHOT),
     ("snapshots", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/snapshots", None, page("snapshots", SNAPSHOT)),
     ("select", ("guru", 2), {}, "POST", "/select", {"dataset": "guru", "run": "default", "count": 2}, SELECTION),

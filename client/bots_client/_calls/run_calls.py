@@ -1,13 +1,14 @@
 """Runs: settings, beliefs, history, charts, snapshots and rewinds."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from bots_client._admin_models import Snapshot
 from bots_client._arguments import checked_number, checked_strings
 from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._inputs import GivenSettings, Unpack
+from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_past
 from bots_client._models import (
     Calibration,
     Curve,
@@ -15,6 +16,7 @@ from bots_client._models import (
     JournalEntry,
     Leases,
     Outlooks,
+    PastReceipt,
     Run,
     TaskBelief,
 )
@@ -185,6 +187,40 @@ def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
     return written(
         "POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": checked_number(step, "step")}
     )
+
+
+def import_evidence(
+    dataset: str,
+    outcomes: Iterable[PastOutcome],
+    run: str = "default",
+    *,
+    seconds_per_step: float | None = None,
+    now: datetime | None = None,
+    idempotency_key: str | None = None,
+    deadline_s: float | None = None,
+) -> Call[PastReceipt]:
+    """Let a run learn from rollouts of earlier training, each weighted by its age; they don't count as its own.
+
+    Args:
+        dataset: name of the dataset.
+        outcomes: at most 65,536 in one call; tasks may repeat.
+        run: name of the run.
+        seconds_per_step: how long a step took; turns times into ages.
+        now: the time whose age is 0, with a time zone; None: the newest time of the outcomes.
+        idempotency_key: evidence with the same key counts once; None: a new key.
+        deadline_s: for the whole call with its retries; None: the client's.
+
+    Raises:
+        InvalidRequestError: an outcome or an age is invalid; nothing was recorded.
+        TypeError: an argument has the wrong type, such as an `Outcome` in place of a `PastOutcome`.
+    """
+    content = given(
+        outcomes=wires_of_past(outcomes),
+        seconds_per_step=seconds_per_step,
+        now=None if now is None else now.isoformat(),
+    )
+    where = path("datasets", dataset, "runs", run, "evidence")
+    return written("POST", where, into(PastReceipt), content, key=idempotency_key, deadline_s=deadline_s)
 
 
 def snapshot(dataset: str, run: str = "default") -> Call[Snapshot]:

@@ -22,6 +22,7 @@ from bots_service.api.routes import (
     backups,
     datasets,
     docs,
+    evidence,
     history,
     keys,
     outlooks,
@@ -38,7 +39,7 @@ from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics, RequestMetrics
 from bots_service.usecases import UseCases
 
-ROUTES = (training, datasets, runs, tasks, history, outlooks, snapshots, backups, keys, probes, docs, page)
+ROUTES = (training, datasets, runs, evidence, tasks, history, outlooks, snapshots, backups, keys, probes, docs, page)
 
 # FastAPI's own traces would contain queries and exception messages, and so user data; ours contain neither.
 NO_TELEMETRY: TelemetryConfig = {

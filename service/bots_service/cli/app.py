@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import backups, datasets, history, keys, runs, service, steps
+from bots_service.cli import backups, datasets, evidence, history, keys, runs, service, steps
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
@@ -37,6 +37,7 @@ app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
 app.command()(steps.select)
 app.command()(steps.report)
+app.command()(evidence.import_evidence)
 app.command()(history.tasks)
 app.command()(history.history)
 app.command()(history.curve)

@@ -10,6 +10,7 @@ from bots_service.usecases.describe import DescribeRun, ListDatasets
 from bots_service.usecases.export_backup import ExportBackup
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
+from bots_service.usecases.import_evidence import ImportEvidence
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
@@ -51,6 +52,8 @@ class UseCases:
     def _make_training(self, e: Engine) -> None:
         self.select_tasks = SelectTasks(e.open_runs, e.catch_up, e.leases, e.live, e.metrics)
         self.report_outcomes = ReportOutcomes(e.open_runs, e.journal, e.catch_up, e.leases, e.metrics)
+
+        self.import_evidence = ImportEvidence(e.open_runs, e.journal, e.catch_up)
 
     def _make_datasets(self, e: Engine) -> None:
         self.list_datasets = ListDatasets(e.datasets)

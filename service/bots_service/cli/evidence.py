@@ -1,0 +1,72 @@
+"""`bots import-evidence`: let a run learn from rollouts of earlier training."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
+from bots_service.cli.output import count, number, show
+
+
+def import_evidence(
+    dataset: Dataset,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, JSON or Parquet with the columns task, successes and trials (or rewards), and age (in steps) "
+            "or at (a time).",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ],
+    *,
+    run: RunName = "default",
+    age: Annotated[
+        float | None, typer.Option(help="Age in steps of rows that have none.", min=0, show_default=False)
+    ] = None,
+    seconds_per_step: Annotated[
+        float | None, typer.Option(help="How long a step took: turns times into ages.", min=1e-6, show_default=False)
+    ] = None,
+    now: Annotated[
+        str | None, typer.Option(help="The time whose age is 0.", show_default="the newest of the file")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a run learn from rollouts of earlier training, each weighted by its age.
+
+    They are not the run's own: attempts, totals and steps stay as they are. A file that was imported counts once, so
+    that a failed import can be repeated.
+    """
+    from bots_service.cli.past_files import Ages, moment_of, read_past, send_past
+
+    outcomes = read_past(file, Ages(age, seconds_per_step, moment_of(now)))
+    if not outcomes:
+        raise typer.BadParameter("the file has no rows", param_hint="FILE")
+    with connected(url) as client:
+        receipts = list(send_past(client, dataset, run, outcomes))
+    fresh = [one for one in receipts if not one.duplicate]
+    told = {
+        "dataset": dataset,
+        "run": run,
+        "outcomes": sum(one.outcomes for one in fresh),
+        "rollouts": sum(one.rollouts for one in fresh),
+        "counted_before": sum(one.outcomes for one in receipts if one.duplicate),
+        "oldest_age": outcomes[0].age,
+        "newest_age": outcomes[-1].age,
+        "capability": receipts[-1].capability,
+        "seq": receipts[-1].seq,
+    }
+    show(told, lambda: told_in_words(told), as_json=as_json)
+
+
+def told_in_words(told: dict[str, Any]) -> str:
+    """Describe an import in words."""
+    before = f"; {count(told['counted_before'])} more had been imported before" if told["counted_before"] else ""
+    return (
+        f"run {told['run']} of {told['dataset']} learned from {count(told['outcomes'])} outcomes with "
+        f"{count(told['rollouts'])} rollouts, {number(told['oldest_age'])} to {number(told['newest_age'])} steps "
+        f"old{before}"
+    )
