@@ -1,37 +1,41 @@
 """`bots import-evidence`: let a run learn from rollouts of earlier training."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
 from bots_service.cli.output import count, number, show
 
+if TYPE_CHECKING:
+    from bots_client import PastOutcome, PastReceipt
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="CSV, JSON or Parquet with the columns task, successes and trials (or rewards), and age (in steps) or at "
+        "(a time).",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+Age = Annotated[float | None, typer.Option(help="Age in steps of rows that have none.", min=0, show_default=False)]
+SecondsPerStep = Annotated[
+    float | None, typer.Option(help="How long a step took: turns times into ages.", min=1e-6, show_default=False)
+]
+Now = Annotated[str | None, typer.Option(help="The time whose age is 0.", show_default="the newest of the file")]
+
 
 def import_evidence(
     dataset: Dataset,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV, JSON or Parquet with the columns task, successes and trials (or rewards), and age (in steps) "
-            "or at (a time).",
-            exists=True,
-            dir_okay=False,
-            show_default=False,
-        ),
-    ],
+    file: File,
     *,
     run: RunName = "default",
-    age: Annotated[
-        float | None, typer.Option(help="Age in steps of rows that have none.", min=0, show_default=False)
-    ] = None,
-    seconds_per_step: Annotated[
-        float | None, typer.Option(help="How long a step took: turns times into ages.", min=1e-6, show_default=False)
-    ] = None,
-    now: Annotated[
-        str | None, typer.Option(help="The time whose age is 0.", show_default="the newest of the file")
-    ] = None,
+    age: Age = None,
+    seconds_per_step: SecondsPerStep = None,
+    now: Now = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,10 +51,14 @@ def import_evidence(
         raise typer.BadParameter("the file has no rows", param_hint="FILE")
     with connected(url) as client:
         receipts = list(send_past(client, dataset, run, outcomes))
+    told = {"dataset": dataset, "run": run, **summary(outcomes, receipts)}
+    show(told, lambda: in_words(told), as_json=as_json)
+
+
+def summary(outcomes: list["PastOutcome"], receipts: list["PastReceipt"]) -> dict[str, Any]:
+    """Return what was imported: outcomes, the oldest first, and the receipts of their parts."""
     fresh = [one for one in receipts if not one.duplicate]
-    told = {
-        "dataset": dataset,
-        "run": run,
+    return {
         "outcomes": sum(one.outcomes for one in fresh),
         "rollouts": sum(one.rollouts for one in fresh),
         "counted_before": sum(one.outcomes for one in receipts if one.duplicate),
@@ -59,10 +67,9 @@ def import_evidence(
         "capability": receipts[-1].capability,
         "seq": receipts[-1].seq,
     }
-    show(told, lambda: told_in_words(told), as_json=as_json)
 
 
-def told_in_words(told: dict[str, Any]) -> str:
+def in_words(told: dict[str, Any]) -> str:
     """Describe an import in words."""
     before = f"; {count(told['counted_before'])} more had been imported before" if told["counted_before"] else ""
     return (
