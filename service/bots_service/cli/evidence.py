@@ -51,8 +51,8 @@ def import_evidence(
         raise typer.BadParameter("the file has no rows", param_hint="FILE")
     with connected(url) as client:
         receipts = list(send_past(client, dataset, run, outcomes))
-    told = {"dataset": dataset, "run": run, **summary(outcomes, receipts)}
-    show(told, lambda: in_words(told), as_json=as_json)
+    said = {"dataset": dataset, "run": run, **summary(outcomes, receipts)}
+    show(said, lambda: in_words(said), as_json=as_json)
 
 
 def summary(outcomes: list["PastOutcome"], receipts: list["PastReceipt"]) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def summary(outcomes: list["PastOutcome"], receipts: list["PastReceipt"]) -> dic
     }
 
 
-def in_words(told: dict[str, Any]) -> str:
+def in_words(said: dict[str, Any]) -> str:
     """Describe an import in words."""
-    before = f"; {count(told['counted_before'])} more had been imported before" if told["counted_before"] else ""
+    before = f"; {count(said['counted_before'])} more had been imported before" if said["counted_before"] else ""
     return (
-        f"run {told['run']} of {told['dataset']} learned from {count(told['outcomes'])} outcomes with "
-        f"{count(told['rollouts'])} rollouts, {number(told['oldest_age'])} to {number(told['newest_age'])} steps "
+        f"run {said['run']} of {said['dataset']} learned from {count(said['outcomes'])} outcomes with "
+        f"{count(said['rollouts'])} rollouts, {number(said['oldest_age'])} to {number(said['newest_age'])} steps "
         f"old{before}"
     )
