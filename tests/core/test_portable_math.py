@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.portable_math import exp, inverse, log, product, sigmoid, summed, summed_rows
+from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 
 MANY = np.random.default_rng(0)
 
@@ -43,16 +43,6 @@ def test_inverses_and_determinants_are_those_of_linear_algebra(size: int, count:
     np.testing.assert_allclose(inverses @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-10)
     np.testing.assert_array_equal(inverses, inverses.transpose(0, 2, 1))
     np.testing.assert_allclose(log_determinants, np.linalg.slogdet(matrices)[1], atol=1e-10)
-
-
-@given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 40), st.integers(0, 2**32 - 1))
-def test_sums_and_products_are_those_of_linear_algebra(rows: int, inner: int, columns: int, seed: int):
-    rng = np.random.default_rng(seed)
-    matrix, others, vector = rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns)), rng.normal(size=inner)
-    np.testing.assert_allclose(product(matrix, others), matrix @ others, atol=1e-12)
-    np.testing.assert_allclose(product(matrix, vector), matrix @ vector, atol=1e-12)
-    np.testing.assert_allclose(summed(others), others.sum(axis=0), atol=1e-12)
-    np.testing.assert_allclose(summed_rows(others), others.sum(axis=1), atol=1e-12)
 
 
 @pytest.mark.parametrize("columns", [1, 32, 500])

@@ -103,12 +103,12 @@ def sigmoid(x: Floats) -> Floats:
     return np.asarray(np.divide(ONE, p, out=p), np.float64)
 
 
-FEW_NUMBERS = 2048  # of so many, numpy adds up rows sooner in one call than row by row
+SHORT_ROW = 128  # numpy adds up rows of so many numbers sooner in one call than row by row
 
 
 def summed(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sums over the first axis, added one after the other; zeros where it is empty."""
-    if 0 < x.size <= FEW_NUMBERS:
+    if 0 < x.size <= SHORT_ROW * len(x):
         return np.asarray(np.add.accumulate(x)[-1], np.float64)
     total = np.zeros(x.shape[1:])
     for each in x:
@@ -119,13 +119,6 @@ def summed(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def summed_rows(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sums over the last axis, added one after the other; it may not be empty."""
     return np.asarray(np.add.accumulate(x, axis=-1)[..., -1], np.float64)
-
-
-def product(matrix: Floats, columns: Floats) -> Floats:
-    """Return the product of [m, d] with [d, n], or with [d]."""
-    if columns.ndim == 1:
-        return summed((matrix * columns).T)
-    return summed(matrix.T[:, :, None] * columns[:, None, :])
 
 
 LEAST_PIVOT = _constant(1e-300)

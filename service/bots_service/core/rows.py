@@ -1,8 +1,10 @@
 """Tables with a row for each of some tasks: sorted, never changed, cheap to add to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -24,7 +26,7 @@ class TaskRows:
         return len(self.tasks)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        yield from (getattr(self, name) for name in self.__dataclass_fields__)
+        return iter(_columns_of(type(self))(self))  # type: ignore[arg-type]  # a class is hashable
 
     def frozen(self) -> Self:
         """Return the rows, made read-only."""
@@ -42,9 +44,9 @@ class TaskRows:
         places, found = self._find(tasks)
         _, *columns = self
         columns = [column.take(places, axis=-1) for column in columns]
-        if not found.all():
+        if np.count_nonzero(found) < len(tasks):
             for column in columns:
-                column[..., ~found] = 0
+                np.copyto(column, 0, where=~found)
         return type(self)(tasks, *columns)
 
     def write_to(self, others: Self) -> None:
@@ -52,9 +54,8 @@ class TaskRows:
         if len(self) == 0:
             return
         places, found = self._find(others.tasks)
-        places = places[found]
-        for own, other in list(zip(self, others, strict=True))[1:]:
-            other[..., found] = own.take(places, axis=-1)
+        for own, other in islice(zip(self, others, strict=True), 1, None):
+            np.copyto(other, own.take(places, axis=-1), where=found)
 
     def overlaid(self, newer: Self) -> Self:
         """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
@@ -80,6 +81,12 @@ class TaskRows:
         """Return a place for each task, and whether the task stands there; there must be rows."""
         places = np.minimum(self.tasks.searchsorted(tasks), len(self) - 1)
         return places, self.tasks.take(places) == tasks
+
+
+@cache
+def _columns_of(kind: type[TaskRows]) -> Callable[[TaskRows], tuple[NDArray[Any], ...]]:
+    """Return what reads the columns of such rows, tasks first: at once, for a fold reads them a dozen times."""
+    return attrgetter(*kind.__dataclass_fields__)
 
 
 RowsT = TypeVar("RowsT", bound=TaskRows)

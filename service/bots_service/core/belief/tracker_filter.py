@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Floats, frozen
-from bots_service.core.portable_math import exp, inverse, log, product, sigmoid, summed, summed_rows
+from bots_service.core.portable_math import exp, inverse, log, sigmoid, summed, summed_rows
 
 # The positive half of 15-point Gauss-Hermite quadrature for N(0, 1). Literals: computed ones differ in the last bits.
 HALF_NODES = (
@@ -62,6 +62,7 @@ DAMPING = 0.99  # of the velocity, a step
 UNTRIED_VARIANCES = frozen(2.0 ** np.arange(-4, 5))
 RESIDUAL_DRIFTS = frozen(2.0 ** np.arange(-16, 1, 2))
 ABILITY_DRIFTS = frozen(2.0 ** np.arange(-16, -1, 2))
+GRIDS = frozen(np.concatenate([UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS]))
 GRID_CENTRE, GRID_SPREAD = 4.0, 2.0  # places: what is likely before any evidence
 
 
@@ -82,11 +83,10 @@ class Variances:
     def estimates(self) -> tuple[float, float, float]:
         """tau^2, kappa and q: means over the grids."""
         weights = exp(np.concatenate([self.untried, self.residual, self.ability]))
-        ends = (0, len(self.untried), len(self.untried) + len(self.residual), len(weights))
-        grids = (UNTRIED_VARIANCES, RESIDUAL_DRIFTS, ABILITY_DRIFTS)
-        parts = [weights[begin:end] for begin, end in pairwise(ends)]
+        weighted, weights = (weights * GRIDS).tolist(), weights.tolist()
+        ends = (0, len(UNTRIED_VARIANCES), len(UNTRIED_VARIANCES) + len(RESIDUAL_DRIFTS), len(GRIDS))
         tau2, kappa, q = (
-            math.fsum((w * x).tolist()) / math.fsum(w.tolist()) for w, x in zip(parts, grids, strict=True)
+            math.fsum(weighted[begin:end]) / math.fsum(weights[begin:end]) for begin, end in pairwise(ends)
         )
         return tau2, kappa, q
 
@@ -198,9 +198,10 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
         undrifted: the effects before the drift of this step, for its first batch: that tells how fast they drift.
     """
     phi = np.concatenate([batch.features, np.full((1, len(batch.age)), -float(batch.lag))])
+    squares = (phi[:, None] * phi).reshape(phi.shape[0] ** 2, phi.shape[1])
     _, kappa, q = variances.estimates
     moved, noise = _moved(effects, phi, batch.lag, kappa, q)
-    shared = summed(phi * product(effects.covariance, phi))
+    shared = summed(effects.covariance.reshape(-1, 1) * squares)
     mean = summed(effects.mean[:, None] * phi) + batch.residual
     seen = observed(mean, shared + batch.variance + noise, batch.successes, batch.failures)
     unexplained = shared + moved + seen.variance
@@ -208,16 +209,15 @@ def absorb(effects: Effects, variances: Variances, batch: LaggedEvidence, undrif
     untried, residual = _likelihoods(batch, unexplained, seen.excess)
     blur = seen.variance + noise
     total = batch.variance + blur
-    weighted = phi / total
-    information = summed_rows(weighted[:, None, :] * phi)
-    score = summed_rows(weighted * seen.excess)
+    information = summed_rows(squares / total).reshape(effects.covariance.shape)
+    score = summed_rows(phi * (seen.excess / total))
     posterior, shift, ability = _updated(effects, information, score, undrifted)
     share = batch.variance / total
     return Absorbed(
         effects=Effects(frozen(effects.mean + shift), frozen(posterior), effects.drift),
         variances=variances.plus(untried, residual, ability),
         residual=batch.residual + share * (seen.excess - summed(shift[:, None] * phi)),
-        variance=share * (blur + share * summed(phi * product(posterior, phi))),
+        variance=share * (blur + share * summed(posterior.reshape(-1, 1) * squares)),
     )
 
 
@@ -308,8 +308,7 @@ def moments(mean: Floats, variance: Floats, successes: Floats, failures: Floats)
     mode, curvature = _mode(mean, precision, successes, failures)
     away = NODES[:, None] / np.sqrt(curvature)
     logits = mode + away
-    softplus = log(1.0 + exp(-np.abs(logits)))
-    softplus += np.maximum(logits, 0.0)
+    softplus = np.maximum(log(1.0 + exp(logits)), logits)  # of logits beyond 700 it is the logit, and exp is cut
     softplus *= trials
     # Logarithms of the density, less those of the normal density with this mode and curvature.
     weights = (successes - (mode - mean) * precision) * away
@@ -376,10 +375,11 @@ def _ascent(
     """
     trials = successes + failures
     p = sigmoid(at)
-    spread = trials * p * (1.0 - p)
-    bend = spread * (1.0 - 2.0 * p)
+    expected = trials * p
+    spread = expected - expected * p
+    bend = spread - 2.0 * spread * p
     curvature = spread + precision
-    slope = successes - trials * p - (at - mean) * precision
+    slope = successes - expected - (at - mean) * precision
     step = slope / curvature
     step /= np.maximum(1.0 + 0.5 * step * bend / curvature, 0.5)
     return slope, step, np.maximum(curvature + bend * step, precision)
