@@ -97,7 +97,7 @@ def spread(record: Any) -> Any:
     if record["type"] == "entries":
         return {**record, "rows": [[*row[:4], json.loads(row[4]), *row[5:]] for row in record["rows"]]}
     if record["type"] == "receipts":
-        return {**record, "rows": [[*row[:-1], row[-1] and np.frombuffer(row[-1]).tolist()] for row in record["rows"]]}
+        return {**record, "rows": [[listed(value) for value in row] for row in record["rows"]]}
     if record["type"] == "snapshot":
         header, arrays = unpack(record["blob"])
         shown = {name: [array.dtype.str, array.shape, array.ravel().tolist()] for name, array in arrays.items()}
@@ -105,12 +105,20 @@ def spread(record: Any) -> Any:
     return record
 
 
+def listed(value: Any) -> Any:
+    """Return the numbers that bytes stand for; anything else as it is."""
+    return np.frombuffer(value).tolist() if isinstance(value, bytes) else value
+
+
 def packed(record: Any) -> Any:
     """Return the record as `spread` found it, with right checksums."""
     if record["type"] == "entries":
         return {**record, "rows": [[*row[:4], json.dumps(row[4]), *row[5:]] for row in record["rows"]]}
     if record["type"] == "receipts":
-        return {**record, "rows": [[*row[:-1], row[-1] and np.array(row[-1]).tobytes()] for row in record["rows"]]}
+        rows = [
+            [np.array(value).tobytes() if isinstance(value, list) else value for value in row] for row in record["rows"]
+        ]
+        return {**record, "rows": rows}
     if record["type"] == "snapshot":
         held, row = record["blob"], record["row"]
         arrays = {
