@@ -45,7 +45,32 @@ def test_references_of_one_task_are_enough_to_tell_others_apart():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"strategy": "uniform"}, {"strategy": "shuffle"}, {"forgetting": 0.0}, {"belief": "tracker"}]
+    "settings",
+    [
+        {"strategy": "uniform"},
+        {"strategy": "shuffle"},
+        {"forgetting": 0.0, "strategy": "softmax"},
+        {"belief": "tracker"},
+        {"belief": "tracker", "strategy": "spaced"},
+        {"belief": "tracker", "strategy": "thompson", "cooldown": 30},
+    ],
 )
 def test_a_run_that_does_not_look_at_its_belief_or_never_forgets_gets_no_advice(settings):
     assert advice(fresh_state(settings_from(settings), UNKNOWN), UNKNOWN) == ()
+
+
+REFERENCES = pool_of(*[(0.25, 0.5)] * 100)
+
+
+@pytest.mark.parametrize("belief", [{"belief": "tracker"}, {"forgetting": 0.0}])
+@pytest.mark.parametrize("strategy", ["thompson", "mean"])
+def test_a_belief_that_forgets_nothing_is_told_to_leave_what_is_nearest(belief, strategy):
+    for pool in (UNKNOWN, REFERENCES):
+        (text,) = advice(fresh_state(settings_from({**belief, "strategy": strategy}), pool), pool)
+        assert repr(strategy) in text
+        assert "'pass'" in text
+        assert "cooldown of about 30 steps" in text
+
+
+def test_a_belief_that_forgets_is_not_told_so():
+    assert advice(fresh_state(DEFAULTS, REFERENCES), REFERENCES) == ()
