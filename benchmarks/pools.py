@@ -6,13 +6,13 @@ from typing import Literal
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.usecases.select_tasks import context_of
 
 References = Literal["k/16", "real"]
 NO_TASKS: Tasks = np.empty(0, np.int32)
@@ -64,7 +64,7 @@ def select(state: RunState, grounds: Grounds, count: int, rng: np.random.Generat
 
 def drawn(state: RunState, pool: Pool, request: SelectRequest, rng: np.random.Generator) -> Tasks:
     """Select as the run's settings say, nothing leased."""
-    context = DrawContext(state.settings, 0, rng)
+    context = context_of(state, rng)
     return select_tasks(state.belief, pool, request, context, named=NamedTasks(), leased=NO_TASKS).tasks
 
 

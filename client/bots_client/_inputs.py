@@ -242,6 +242,7 @@ class GivenSettings(TypedDict, total=False):
     capability_momentum: float
     strategy: str
     temperature: float
+    cooldown: int
     seed: int
     tasks_per_step: int | None
     reward_range: tuple[float, float]

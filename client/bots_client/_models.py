@@ -120,8 +120,9 @@ class Settings:
     prior: alpha and beta of a task without evidence.
     capability: how the model's place along the references is found: least_squares, or paper.
     capability_momentum: gamma, how much each step keeps of what earlier ones say of that place, in [0, 1].
-    strategy: thompson, pass, mean, softmax, uniform, shuffle or easy_to_hard.
+    strategy: thompson, pass, mean, softmax, uniform, shuffle, easy_to_hard or spaced.
     temperature: tau of the softmax strategy.
+    cooldown: for how many steps thompson, mean and softmax avoid a reported task.
     seed: random seed of the selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
@@ -138,6 +139,7 @@ class Settings:
     capability_momentum: float = 0.9
     strategy: str = "thompson"
     temperature: float = 0.05
+    cooldown: int = 0
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)

@@ -23,6 +23,7 @@ SETTINGS: dict[str, Any] = {
     "capability_momentum": 0.9,
     "strategy": "mean",
     "temperature": 0.05,
+    "cooldown": 0,
     "seed": 7,
     "tasks_per_step": 32,
     "reward_range": [-1, 1],

@@ -1,12 +1,13 @@
 """Pools and beliefs for the tests of the core, and the slow obvious selection they are compared with."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
+from bots_service.core.attempts import no_attempts, with_step
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.logit_normals import LogitNormals
@@ -14,8 +15,9 @@ from bots_service.core.belief.protocol import Distributions
 from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
+from tests.core.journals import evidence_of
 
 LEVEL = 1e-3  # of each statistical test; all have fixed seeds, so they pass always or never
 TAGS = ("math", "code", "hard")
@@ -147,15 +149,32 @@ def a_request(count, **wanted):
 @st.composite
 def some_settings(draw):
     return RunSettings(
-        strategy=draw(st.sampled_from(["thompson", "pass", "mean", "softmax", "uniform", "easy_to_hard", "shuffle"])),
+        strategy=draw(st.sampled_from(get_args(StrategyName))),
         target=draw(st.sampled_from([0.0, 0.5, 0.8, 1.0])),
         seed=draw(st.integers(0, 5)),
+        cooldown=draw(st.integers(0, 3)),
     )
 
 
-def context_of(rng=0, position=0, **settings):
+@st.composite
+def some_attempts(draw, about):
+    """A number of steps, and what they reported."""
+    steps = draw(st.lists(st.sets(st.integers(0, len(about) - 1)), max_size=4))
+    return len(steps) + draw(st.sampled_from([0, 0, 1, 50])), reported_steps(*steps)
+
+
+def reported_steps(*steps):
+    """Attempts after steps that reported these tasks."""
+    attempts = no_attempts()
+    for number, those in enumerate(steps, start=1):
+        attempts = with_step(attempts, evidence_of(*((task, 1.0, 1.0) for task in sorted(those))), number)
+    return attempts
+
+
+def context_of(rng=0, position=0, step=0, attempts=None, **settings):
     """What a strategy may look at; `rng` is a generator or a seed."""
-    return DrawContext(RunSettings(**settings), position, np.random.default_rng(rng))
+    context = DrawContext(RunSettings(**settings), position, np.random.default_rng(rng))
+    return replace(context, step=step, attempts=no_attempts() if attempts is None else attempts)
 
 
 def candidates(about, tags=(), also=None, barred=()):

@@ -1,5 +1,7 @@
 """A selection keeps every promise of its request, and Thompson's is the dense draw."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,6 +26,7 @@ from tests.core.pools import (
     pool,
     pools,
     requests,
+    some_attempts,
     some_settings,
     some_tasks,
     tasks,
@@ -56,7 +59,8 @@ def test_a_selection_keeps_every_promise(data):
     leased, exclude = data.draw(some_tasks(about)), data.draw(some_tasks(about))
     of = data.draw(beliefs(about) | normal_beliefs(about))
     allowed = candidates(about, request.tags, barred=exclude)
-    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0))
+    step, attempts = data.draw(some_attempts(about))
+    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0), step=step, attempts=attempts)
     try:
         got = selected(request, leased, exclude, about=about, of=of, context=context)
     except PoolTooSmallError:
@@ -83,9 +87,11 @@ def test_the_same_seed_gives_the_same_selection(data):
     about = data.draw(pools())
     of, leased = data.draw(beliefs(about) | normal_beliefs(about)), data.draw(some_tasks(about))
     request, run = data.draw(requests(about)), data.draw(some_settings())
+    history = data.draw(some_attempts(about))
 
     def again():
-        return selected(request, leased, about=about, of=of, context=DrawContext(run, 0, np.random.default_rng(0)))
+        context = replace(DrawContext(run, 0, np.random.default_rng(0)), step=history[0], attempts=history[1])
+        return selected(request, leased, about=about, of=of, context=context)
 
     try:
         one = again()

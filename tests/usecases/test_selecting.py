@@ -42,7 +42,7 @@ async def in_flight(world: World) -> int:
     return (await world.describe()).leased
 
 
-@pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"])
+@pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard", "spaced"])
 async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strategy: StrategyName):
     told = []
     for name in ("one", "other"):

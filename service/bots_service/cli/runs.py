@@ -44,6 +44,7 @@ def _settings(
     ] = None,
     strategy: Annotated[StrategyName | None, typer.Option(help="Selection strategy.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
+    cooldown: Annotated[int | None, typer.Option(help="Steps for which a reported task is avoided; 0: none.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     tasks_per_step: Annotated[
         int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)

@@ -65,7 +65,12 @@ def items_at(places: Counts, sizes: int | Counts, keys: int | Hashes) -> Counts:
 
 def fractions(items: Counts | Tasks, key: int) -> Floats:
     """[n] a random number in [0, 1) for each item, a multiple of 2^-53 that item and key fix."""
-    return np.asarray((_hashes(np.asarray(items, np.uint64), np.uint64(key)) >> np.uint64(11)) * 2.0**-53, np.float64)
+    return np.asarray((keys_of(items, key) >> np.uint64(11)) * 2.0**-53, np.float64)
+
+
+def keys_of(items: Counts | Tasks, key: int) -> Hashes:
+    """[n] a key of its own for each item, which item and key fix."""
+    return _hashes(np.asarray(items, np.uint64), np.uint64(key))
 
 
 def _hashes(items: Hashes, keys: Hashes | np.uint64) -> Hashes:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # they read these settings
     from bots_service.core.belief.protocol import Belief
 
 CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
-StrategyName = Literal["thompson", "pass", "mean", "softmax", "uniform", "shuffle", "easy_to_hard"]
+StrategyName = Literal["thompson", "pass", "mean", "softmax", "uniform", "shuffle", "easy_to_hard", "spaced"]
 
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 
@@ -34,6 +34,8 @@ class RunSettings:
     strategy: how tasks are chosen; where it is not given, the kind of belief says: "thompson" for "bots", "pass" for
         "tracker".
     temperature: tau of the softmax strategy, > 0.
+    cooldown: the strategies "thompson", "mean" and "softmax" choose a task that was reported in the last so many closed
+        steps only where too few others are free; 0: no step.
     seed: of every draw; the same seed, journal and calls give the same selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
@@ -50,6 +52,7 @@ class RunSettings:
     capability_momentum: float = 0.9
     strategy: StrategyName = "thompson"
     temperature: float = 0.05
+    cooldown: int = 0
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -113,7 +116,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
-_INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
+_INTEGERS = {"cooldown": (0, 10**6), "seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
 _CHOICES = {"strategy": get_args(StrategyName), "capability": get_args(CapabilityRule)}
 _OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 

@@ -170,8 +170,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
     rng = np.random.default_rng([state.settings.seed, state.epoch, state.seq, ticket.ordinal])
-    context = DrawContext(state.settings, state.totals.reported, rng, state.walks, state.group_size)
-    drawn = select_tasks(state.belief, pool, request, context, named=named, leased=leased)
+    drawn = select_tasks(state.belief, pool, request, context_of(state, rng), named=named, leased=leased)
     believed = state.belief.distributions(pool, drawn.tasks)
     return Selection(
         id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
@@ -184,6 +183,19 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         draws=drawn.draws,
         means=believed.mean,
         effective=believed.effective(state.group_size),
+    )
+
+
+def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
+    """Return what strategies may look at in a run's state."""
+    return DrawContext(
+        settings=state.settings,
+        position=state.totals.reported,
+        rng=rng,
+        walks=state.walks,
+        group_size=state.group_size,
+        step=state.step,
+        attempts=state.attempts,
     )
 
 

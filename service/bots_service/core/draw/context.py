@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.draw.eligible import Eligible
+from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings
 from bots_service.core.walks import Walk, Walks
 
@@ -20,6 +22,8 @@ class DrawContext:
     rng: the only source of random numbers, except for `pass`, whose numbers follow from seed, pass and task.
     walks: where `pass` continues.
     group_size: how many rollouts to expect of a selected task (m).
+    step: how many steps closed.
+    attempts: what these steps reported.
     """
 
     settings: RunSettings
@@ -27,6 +31,8 @@ class DrawContext:
     rng: np.random.Generator
     walks: Walks = field(default_factory=Walks)
     group_size: float = TYPICAL_ROLLOUTS
+    step: int = 0
+    attempts: LayeredRows[Attempts] = field(default_factory=no_attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -15,6 +15,7 @@ from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.strategies import STRATEGIES, uniform
 from bots_service.core.pool import Pool
+from bots_service.core.run_settings import StrategyName
 from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
 
@@ -84,6 +85,7 @@ def in_tasks(quotas: Quotas, count: int, rng: np.random.Generator) -> dict[str, 
     return {tag: wanted.get(tag, of_shares.get(tag, 0)) for tag in quotas}
 
 
+AVOIDING: tuple[StrategyName, ...] = ("thompson", "mean", "softmax")  # strategies that `cooldown` is for
 NO_TASKS: Tasks = np.empty(0, np.int32)
 
 
@@ -130,7 +132,8 @@ def select_tasks(
 ) -> DrawnTasks:
     """Return exactly `request.count` distinct tasks.
 
-    Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. Quotas are
+    Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. The same
+    holds for tasks that cool down, which come before leased ones; the uniform share knows no cooldown. Quotas are
     filled in order; each ignores those after it.
 
     Args:
@@ -214,20 +217,47 @@ def fill_quota(
     free = len(part) - len(unavailable) - len(leased_here)
     if free + len(leased_here) < quota.count:
         raise PoolTooSmallError(too_small(request, quota, tasks=len(part), unavailable=len(unavailable)))
-    strategy = STRATEGIES[context.settings.strategy]
     excluded = united(unavailable, leased_here)
     by_strategy = min(quota.count - quota.uniform_count, free)
     uniform_count = min(quota.uniform_count, free - by_strategy)
     again = quota.count - by_strategy - uniform_count
     chosen: list[StrategyResult] = []
     if by_strategy:
-        chosen.append(strategy(Eligible(pool, belief, part, excluded), by_strategy, context))
+        chosen += by_cooldown(Eligible(pool, belief, part, excluded), by_strategy, context)
     if uniform_count:
         excluded = united(excluded, *(one.tasks for one in chosen))
         chosen.append(uniform(Eligible(pool, belief, part, excluded), uniform_count, context))
     if again:
+        strategy = STRATEGIES[context.settings.strategy]
         chosen.append(strategy(Eligible(pool, belief, pool.listed(leased_here), NO_TASKS), again, context))
     return chosen, again
+
+
+def by_cooldown(eligible: Eligible, count: int, context: DrawContext) -> list[StrategyResult]:
+    """Select `count` tasks by the run's strategy, and those that cool down only where there are too few others."""
+    strategy = STRATEGIES[context.settings.strategy]
+    cooling = cooling_tasks(context)
+    cooling = without(eligible.part.keep(cooling), eligible.excluded)
+    if not len(cooling):
+        return [strategy(eligible, count, context)]
+    rest = max(count - (len(eligible) - len(cooling)), 0)
+    chosen: list[StrategyResult] = []
+    if rest < count:
+        others = replace(eligible, excluded=united(eligible.excluded, cooling))
+        chosen.append(strategy(others, count - rest, context))
+    if rest:
+        listed = eligible.pool.listed(cooling)
+        chosen.append(strategy(replace(eligible, part=listed, excluded=NO_TASKS), rest, context))
+    return chosen
+
+
+def cooling_tasks(context: DrawContext) -> Tasks:
+    """Return, sorted, the tasks that were reported in the last `cooldown` closed steps, if the strategy avoids them."""
+    settings = context.settings
+    if settings.strategy not in AVOIDING or not settings.cooldown:
+        return NO_TASKS
+    attempts = context.attempts.whole
+    return attempts.tasks[attempts.last_step > context.step - settings.cooldown]
 
 
 def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, unavailable: int) -> str:

@@ -13,6 +13,7 @@ from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult
 from bots_service.core.draw.draws import TINY
 from bots_service.core.draw.eligible import Candidates, Eligible
 from bots_service.core.draw.passes import walk_pass
+from bots_service.core.draw.spaced import spaced
 from bots_service.core.draw.thompson import draw_nearest
 from bots_service.core.run_settings import StrategyName
 
@@ -93,6 +94,7 @@ STRATEGIES: dict[StrategyName, Strategy] = {
     "easy_to_hard": easy_to_hard,
     "shuffle": shuffle,
     "pass": walk_pass,
+    "spaced": spaced,
 }
 
 
