@@ -40,19 +40,22 @@ from bots_client._errors import (
     StaleEpochError,
     UnreachableError,
 )
-from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
-from bots_client._models import (
+from bots_client._history_models import (
     Calibration,
     CalibrationBin,
+    Coverage,
     Curve,
     CurvePoint,
-    Fork,
     HistoryStep,
+    Outlook,
+    Outlooks,
+)
+from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
+from bots_client._models import (
+    Fork,
     JournalEntry,
     Lease,
     Leases,
-    Outlook,
-    Outlooks,
     PastReceipt,
     Receipt,
     Run,
@@ -80,6 +83,7 @@ __all__ = [
     "CalibrationBin",
     "Client",
     "ConflictError",
+    "Coverage",
     "Curve",
     "CurvePoint",
     "Dataset",

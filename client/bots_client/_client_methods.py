@@ -21,20 +21,9 @@ from bots_client._admin_models import (
 from bots_client._base_client import BaseClient
 from bots_client._call import Progress
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls
+from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task, Unpack
-from bots_client._models import (
-    Calibration,
-    Curve,
-    HistoryStep,
-    JournalEntry,
-    Leases,
-    Outlooks,
-    PastReceipt,
-    Receipt,
-    Run,
-    Selection,
-    TaskBelief,
-)
+from bots_client._models import JournalEntry, Leases, PastReceipt, Receipt, Run, Selection, TaskBelief
 from bots_client._tables import Listing
 
 

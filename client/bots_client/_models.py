@@ -1,4 +1,4 @@
-"""Responses about runs: selections, receipts, beliefs, history, journal and leases, as frozen dataclasses.
+"""Responses about runs: selections, receipts, beliefs, journal and leases, as frozen dataclasses.
 
 Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
+from bots_client._history_models import Coverage
 from bots_client._tables import Table
 
 Setting = int | float | str | tuple[float, ...] | None
@@ -187,6 +188,7 @@ class Run:
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     degraded: other replicas may have a newer state and more tasks in flight.
+    coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     """
 
@@ -203,6 +205,7 @@ class Run:
     leased: int = 0
     degraded: bool = False
     totals: Totals = field(default_factory=Totals)
+    coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
     forked_from: Fork | None = None
     created_at: datetime | None = None
@@ -229,107 +232,6 @@ class TaskBelief:
     attempts: float = 0.0
     last_step: int | None = None
     tags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryStep:
-    """One closed step.
-
-    brier, log_loss: error of the predictions made before the step was folded; smaller is better.
-    new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
-    """
-
-    step: int
-    epoch: int = 0
-    seq: int = 0
-    reported: int = 0
-    effective: int = 0
-    effective_task_ratio: float | None = None
-    mean_pass_rate: float | None = None
-    rollouts: float = 0.0
-    capability: float | None = None
-    brier: float | None = None
-    log_loss: float | None = None
-    late: int = 0
-    new_tasks: int = 0
-    distinct_tasks: int = 0
-    time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """Consecutive closed steps, aggregated.
-
-    capability, distinct_tasks, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
-    """
-
-    first_step: int
-    last_step: int
-    reported: int = 0
-    effective: int = 0
-    effective_task_ratio: float | None = None
-    all_solved: int = 0
-    none_solved: int = 0
-    rollouts: float = 0.0
-    success_rate: float | None = None
-    capability: float | None = None
-    brier: float | None = None
-    log_loss: float | None = None
-    late: int = 0
-    expired: int = 0
-    new_tasks: int = 0
-    distinct_tasks: int = 0
-    time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve(Table):
-    """A run's history in a few points, oldest first, without steps undone by a rewind."""
-
-    _rows: ClassVar[str] = "points"
-    points: tuple[CurvePoint, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """The estimates for the whole pool after a step.
-
-    uniform_effective_task_ratio: estimate for uniform sampling, in [0, 1].
-    distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
-    """
-
-    step: int
-    uniform_effective_task_ratio: float
-    distribution: tuple[float, ...] = ()
-    time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlooks(Table):
-    """The estimates for the whole pool over the course of training, oldest first."""
-
-    _rows: ClassVar[str] = "outlooks"
-    outlooks: tuple[Outlook, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationBin:
-    """Rollouts with a predicted success rate between `low` and `high`; the means are None if there are none."""
-
-    low: float
-    high: float
-    rollouts: float = 0.0
-    mean_prediction: float | None = None
-    success_rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration(Table):
-    """Predicted success probabilities compared with observed rollouts. steps: how many steps had rollouts."""
-
-    _rows: ClassVar[str] = "bins"
-    steps: int
-    bins: tuple[CalibrationBin, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,10 @@ from typing import Any, SupportsFloat
 from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError
+from bots_client._history_models import HistoryStep
 from bots_client._in_flight import InFlight
 from bots_client._inputs import Outcome, joined
-from bots_client._models import HistoryStep, Receipt, Run, Selection
+from bots_client._models import Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
 
 Share = Callable[[Callable[[], Selection]], Selection]

@@ -180,6 +180,21 @@ async def curve(http, **query) -> list[dict[str, Any]]:
     return answer.json()["points"]
 
 
+async def test_a_run_tells_how_its_visits_spread_over_the_pool(http):
+    await make_dataset(http)
+    pool = (await http.get("/datasets/guru")).json()["tasks"]
+    await report(http, solved(1), solved(2), solved(3))
+    await report(http, solved(1), solved(4), solved(5))
+    found = (await http.get(RUN)).json()["coverage"]
+    assert (found["available_tasks"], found["distinct_tasks"], found["reached_share"]) == (pool, 5, 5 / pool)
+    assert (found["mean_visits"], found["most_visits"], found["top_tenth_share"]) == (6 / 5, 2, 2 / 6)
+    assert (found["pass_steps"], found["unmet_share"], found["narrow"]) == (-(-pool // 3), None, False)
+    assert (await http.post(f"{RUN}/rewind", json={"step": 1})).json()["coverage"]["distinct_tasks"] == 3
+    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1"]})
+    retired = (await http.get(RUN)).json()["coverage"]
+    assert (retired["distinct_tasks"], retired["reached_share"]) == (3, 2 / (pool - 1))
+
+
 async def test_a_curve_with_a_point_for_each_step_is_the_history(http):
     await make_dataset(http)
     assert await curve(http) == []

@@ -69,6 +69,21 @@ def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
         assert float(shown[name.replace("_", " ")]) == pytest.approx(value, rel=1e-3)
 
 
+def test_a_run_is_shown_with_how_its_visits_spread_over_the_pool(bots, client):
+    client.create_dataset("spread", [Task(f"s{number}") for number in range(20)])
+    client.create_run("spread", "walk", strategy="shuffle")
+    assert f"0 different ones of {20} tasks" in bots.ok("runs", "show", "spread", "walk")
+    for _ in range(10):
+        client.report("spread", [Outcome.counts("s1", 1, 2), Outcome.counts("s2", 1, 2)], run="walk")
+    shown = bots.ok("runs", "show", "spread", "walk")
+    assert f"2 different ones of {20} tasks" in shown
+    assert f"{10:.1f} a task, at most {10}; {1 / 2:.0%} of all for a tenth of the tasks" in shown
+    assert f"{18 / 20:.0%} of the tasks in the last {20 // 2} steps" in shown
+    assert f"{2 * 10 // 20}, and {0:.0%} of the next" in shown
+    assert "Few tasks take most visits" in shown
+    client.delete_dataset("spread")
+
+
 def test_tasks_are_found_by_a_part_of_their_id(bots, client, pool):
     found = bots("tasks", pool, "--search", "P2", "--json").json
     assert ([task["id"] for task in found["tasks"]], found["matching"]) == (["p2"], 1)

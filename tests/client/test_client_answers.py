@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bots_client import Fork, PoolChange, ServiceError, Totals
+from bots_client import Coverage, Fork, PoolChange, ServiceError, Totals
 from tests.client.answers import BELIEF, DATASET, HISTORY_STEP, LEASES, RECEIPT, RUN, SELECTION, SNAPSHOT, page
 from tests.client.scripted_server import answer
 
@@ -26,6 +26,7 @@ def test_a_run_is_read_in_full(serve, connect):
     assert run.totals == Totals(
         reported=9, effective=5, all_solved=2, none_solved=2, rollouts=144.0, successes=70.5, late=1, distinct=6
     )
+    assert run.coverage == Coverage(**RUN["coverage"])
     assert run.forked_from == Fork(run="other", step=3, seq=4)
     assert (run.epoch, run.step, run.seq, run.pending, run.leased) == (1, 12, 14, 2, 3)
     assert run.degraded is True

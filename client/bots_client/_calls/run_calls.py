@@ -8,18 +8,9 @@ from bots_client._arguments import checked_number, checked_strings
 from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, written
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
+from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
 from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_past
-from bots_client._models import (
-    Calibration,
-    Curve,
-    HistoryStep,
-    JournalEntry,
-    Leases,
-    Outlooks,
-    PastReceipt,
-    Run,
-    TaskBelief,
-)
+from bots_client._models import JournalEntry, Leases, PastReceipt, Run, TaskBelief
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool

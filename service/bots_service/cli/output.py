@@ -96,6 +96,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
+def percent(value: float | None) -> str:
+    """Format a share as a whole percentage; "-" for None."""
+    return "-" if value is None else f"{value:.0%}"
+
+
 def task_count(value: int) -> str:
     """Format a number of tasks, such as "1 task" or "1,200 tasks"."""
     return f"{value:,} task" + ("" if value == 1 else "s")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
-from bots_service.cli.output import confirm, count, moment, number, plain, sheet, show, table, task_count
+from bots_service.cli.output import confirm, count, moment, number, percent, plain, sheet, show, table, task_count
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
@@ -162,6 +162,22 @@ def ratio(run: "Run") -> str:
     return number(run.totals.effective / run.totals.reported if run.totals.reported else None)
 
 
+def covered(run: "Run") -> dict[str, str]:
+    """Return how a run's visits spread over its pool as labelled text."""
+    found = run.coverage
+    lines = {"coverage": f"{count(found.distinct_tasks)} different ones of {task_count(found.available_tasks)}"}
+    if found.most_visits is not None:
+        lines["visits"] = (
+            f"{number(found.mean_visits, 1)} a task, at most {count(found.most_visits)};"
+            f" {percent(found.top_tenth_share)} of all for a tenth of the tasks"
+        )
+    if found.unmet_share is not None:
+        lines["not met"] = f"{percent(found.unmet_share)} of the tasks in the last {count(found.pass_steps)} steps"
+    if found.passes_done is not None:
+        lines["passes"] = f"{count(found.passes_done)}, and {percent(found.pass_share)} of the next"
+    return lines | ({"narrow": found.reason} if found.reason else {})
+
+
 def described(run: "Run") -> dict[str, str]:
     """Return a run's state and totals as labelled text."""
     totals, fork = run.totals, run.forked_from
@@ -176,6 +192,7 @@ def described(run: "Run") -> dict[str, str]:
         "epoch": f"{run.epoch}, entry {run.seq} of the journal",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
         "reported": f"{task_count(totals.reported)}, {count(totals.effective)} effective (ETR {ratio(run)})",
+        **covered(run),
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
         "per task": f"{number(run.rollouts_per_task)} rollouts",
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",

@@ -1,8 +1,11 @@
 """Describe datasets and runs as they stand."""
 
+import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
+from bots_service.core.coverage import Coverage, coverage
 from bots_service.core.outlook import advice
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, Totals
@@ -43,6 +46,7 @@ class RunDescription:
     pending: tasks with evidence in the open step.
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
+    coverage: how its visits spread over the pool.
     advice: what to know about the run, in sentences.
     """
 
@@ -59,6 +63,7 @@ class RunDescription:
     totals: Totals
     leased: int
     degraded: bool
+    coverage: Coverage
     advice: tuple[str, ...]
 
     @classmethod
@@ -78,6 +83,7 @@ class RunDescription:
             totals=state.totals,
             leased=leased,
             degraded=degraded,
+            coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
         )
 
@@ -104,7 +110,9 @@ class DescribeRun:
         """Return an open run as it stands."""
         newest = await self.catch_up.newest_or_known(run)
         leased = await self.leases.leased(run.row)
-        return RunDescription.of(run, newest.state, leased=len(leased), degraded=newest.degraded)
+        matching = await self.open_runs.matching(run, newest.state)
+        described = partial(RunDescription.of, leased=len(leased), degraded=newest.degraded)
+        return await asyncio.to_thread(described, matching, newest.state)  # a look at each task that was ever tried
 
     async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
         """Return up to `limit` runs by name, beginning behind `after`.

@@ -20,6 +20,7 @@ from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documente
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.checks import Name
+from bots_service.core.coverage import Coverage
 from bots_service.core.run_settings import CapabilityRule, RunSettings, StrategyName
 from bots_service.core.state import Totals
 from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
@@ -106,6 +107,7 @@ class Run(Struct, frozen=True):
     leased: tasks in flight.
     degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
     totals: sums over all closed steps.
+    coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     forked_from: where the run was forked from; null if it was not.
     """
@@ -123,6 +125,7 @@ class Run(Struct, frozen=True):
     leased: int
     degraded: bool
     totals: Totals
+    coverage: Coverage
     advice: tuple[str, ...]
     forked_from: Parent | None
     created_at: datetime
@@ -144,6 +147,7 @@ class Run(Struct, frozen=True):
             leased=run.leased,
             degraded=run.degraded,
             totals=run.totals,
+            coverage=run.coverage,
             advice=run.advice,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
@@ -194,6 +198,21 @@ _PATCH = msgspec.json.Decoder(SettingsRequest)
 _REWIND = msgspec.json.Decoder(RewindRequest)
 
 
+EXAMPLE_COVERAGE = Coverage(
+    available_tasks=7473,
+    distinct_tasks=683,
+    reached_share=0.0914,
+    mean_visits=1.124,
+    most_visits=4,
+    top_tenth_share=0.19,
+    pass_steps=117,
+    unmet_share=None,
+    visits_per_met_task=None,
+    passes_done=None,
+    pass_share=None,
+    narrow=False,
+    reason=None,
+)
 EXAMPLE = Run(
     dataset="gsm8k",
     run="default",
@@ -210,6 +229,7 @@ EXAMPLE = Run(
     totals=Totals(
         reported=768, effective=531, all_solved=96, none_solved=141, rollouts=6144.0, successes=2950.0, distinct=683
     ),
+    coverage=EXAMPLE_COVERAGE,
     advice=(),
     forked_from=None,
     created_at=EXAMPLE_TIME,

@@ -97,6 +97,8 @@ STRATEGIES: dict[StrategyName, Strategy] = {
     "spaced": spaced,
 }
 
+IN_ORDER: tuple[StrategyName, ...] = ("shuffle", "easy_to_hard")  # these continue where the tasks reported so far end
+
 
 def _sizes_and_distances(candidates: Candidates, target: float) -> tuple[Counts, Floats]:
     """[G + T] number of tasks, and distance of their posterior mean from the target: profiles, then listed tasks."""
