@@ -22,7 +22,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench clean \
+.PHONY: help serve demo finetune finetune-fast test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench clean \
 	setup test-tools toolchains chromium constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -37,6 +37,9 @@ demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling, 
 
 finetune: $(VENV)/.trainers ## Finetune a small model by GRPO, with BOTS and with uniform sampling: 40 minutes; ARGS="--small" takes a minute or two
 	@$(BIN)/python -m examples.grpo_cpu $(ARGS)
+
+finetune-fast: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way of choosing tasks: 20 minutes; ARGS="--small" takes a minute or so
+	@OMP_NUM_THREADS=1 $(BIN)/python -m examples.grpo_fast $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \

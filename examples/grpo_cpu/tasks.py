@@ -5,7 +5,7 @@ So a model can add from left to right, and what it learns of short numbers it ca
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 DIGITS = 7
@@ -58,6 +58,14 @@ def drawn(rng: random.Random, level: int, *, but: Collection[Problem] = ()) -> P
 
 def problems_of(seed: int, *, per_level: int, held_out_per_level: int) -> tuple[list[Problem], list[Problem]]:
     """Return a pool and the held-out problems of the same levels; no problem is in both, or twice."""
+    sizes = {level: min(per_level, SHORT) if level == 1 else per_level for level in LEVELS}
+    return problems_of_sizes(seed, sizes, held_out_per_level=held_out_per_level)
+
+
+def problems_of_sizes(
+    seed: int, sizes: Mapping[int, int], *, held_out_per_level: int
+) -> tuple[list[Problem], list[Problem]]:
+    """Return a pool with so many problems of each level, and held-out ones; no problem is in both, or twice."""
     rng = random.Random(seed)
     taken: set[Problem] = set()
 
@@ -69,5 +77,4 @@ def problems_of(seed: int, *, per_level: int, held_out_per_level: int) -> tuple[
         return problems
 
     held_out = [problem for level in LEVELS for problem in some(level, held_out_per_level)]
-    sizes = {level: min(per_level, SHORT) if level == 1 else per_level for level in LEVELS}
     return [problem for level, size in sizes.items() for problem in some(level, size)], held_out
