@@ -24,7 +24,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service on which both runs of the demo have closed STEPS steps."""
+    """A service on which the runs of the demo have closed STEPS steps."""
     with running_service(tmp_path_factory.mktemp("trained")) as service:
         with replaying(service.url, STEPS) as done:
             assert done.wait(SOON_S)

@@ -11,12 +11,12 @@ from bots_service.demo.replay import Plan, name_of, replayed
 
 PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
 DATASET = name_of(recorded_run())
-BOTS, UNIFORM, TRACKER = "bots", "uniform", "tracker"  # the runs
+BOTS, UNIFORM, TRACKER, PASS = "bots", "uniform", "tracker", "pass"  # the runs
 
 
 @contextmanager
 def replaying(url: str, steps: int) -> Iterator[Event]:
-    """Replay so many steps of the run, uniformly, by BOTS and by the tracker; give what is set once they are done."""
+    """Replay so many steps of the run in each of the demo's ways; give what is set once they are done."""
     leave, done = Event(), Event()
 
     def replay() -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import SOON_MS, visiting
 from tests.browser.conftest import SOON_S, STEPS
-from tests.browser.replaying import BOTS, DATASET, TRACKER, UNIFORM, replaying
+from tests.browser.replaying import BOTS, DATASET, PASS, TRACKER, UNIFORM, replaying
 from tests.serving import ServiceProcess, running_service
 
 RECENT = 50  # steps, as the page says
@@ -43,16 +43,16 @@ def test_charts_move_while_training_goes_on_and_show_both_beliefs_pulling_away(
         page.goto(f"{service.url}/#/")
         page.get_by_role("link", name=DATASET).click(timeout=SOON_MS)  # appears without a reload
         page.evaluate("() => { globalThis.wasNeverLoadedAgain = true; }")
-        page.wait_for_function("() => document.querySelector('.plot')?.data?.length >= 3")
+        page.wait_for_function("() => document.querySelector('.plot')?.data?.length >= 4")
         first = len(visit.trace(RATIO, 0)["x"])
         page.wait_for_function(f"() => document.querySelector('.plot').data[0].x.length > {first}")
         assert done.wait(SOON_S)
         page.wait_for_function(f"() => document.querySelector('.plot').data.every((line) => line.x.at(-1) === {STEPS})")
         assert page.evaluate("() => globalThis.wasNeverLoadedAgain")
-        ends = {line["name"]: line["y"][-1] for line in (visit.trace(RATIO, place) for place in range(3))}
-        runs = (BOTS, TRACKER, UNIFORM)
+        ends = {line["name"]: line["y"][-1] for line in (visit.trace(RATIO, place) for place in range(4))}
+        runs = (BOTS, PASS, TRACKER, UNIFORM)
         assert ends == {run: pytest.approx(recent_ratio(history(service.url, run))) for run in runs}
-        assert ends[TRACKER] > ends[BOTS] > ends[UNIFORM]
+        assert ends[TRACKER] > ends[BOTS] > ends[PASS] > ends[UNIFORM]
 
 
 def test_a_runs_heat_map_moves_and_spreads_all_tasks(browser: Browser, service: ServiceProcess):
@@ -192,10 +192,10 @@ def test_runs_are_compared_by_how_far_predictions_were_off_which_choosing_hard_t
 def test_runs_are_compared_side_by_side_as_one_chooses(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}")
-        assert {visit.trace(RATIO, place)["name"] for place in range(3)} == {BOTS, TRACKER, UNIFORM}
+        assert {visit.trace(RATIO, place)["name"] for place in range(4)} == {BOTS, PASS, TRACKER, UNIFORM}
         page.get_by_role("checkbox", name=UNIFORM).uncheck()
-        page.wait_for_function("() => document.querySelector('.plot')?.data?.length === 2")
-        assert {visit.trace(RATIO, place)["name"] for place in range(2)} == {BOTS, TRACKER}
+        page.wait_for_function("() => document.querySelector('.plot')?.data?.length === 3")
+        assert {visit.trace(RATIO, place)["name"] for place in range(3)} == {BOTS, PASS, TRACKER}
 
 
 def test_what_has_the_focus_keeps_it_while_numbers_change(browser: Browser, trained: ServiceProcess):

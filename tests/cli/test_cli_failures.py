@@ -34,7 +34,7 @@ def known(client):
         (["report", "pool", "p1"], "'p1' is not one of"),
         (["report", "pool", "p1=a/b"], "'p1=a/b' is not one of"),
         (["report", "pool", "p1=nan"], "'p1=nan' is not one of"),
-        (["runs", "create", "pool", "r", "--strategy", "best"], "'thompson', 'mean'"),
+        (["runs", "create", "pool", "r", "--strategy", "best"], "'thompson', 'pass'"),
         (["runs", "create", "pool", "r", "--fork-step", "3"], "--fork"),
         (["runs", "set", "pool"], "pass at least one setting"),
         (["datasets", "import", "nowhere.csv"], "nowhere.csv"),

@@ -31,7 +31,7 @@ def demo(
     url: Annotated[str | None, typer.Option(help="Address of a service; by default the demo starts its own.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a real GRPO run and compare uniform sampling, BOTS and the tracker.
+    """Replay a real GRPO run and compare uniform sampling, BOTS, and the tracker with two strategies.
 
     It runs twice: with all 890 problems, then with the 678 that have pass rates of both reference models.
     """

@@ -16,7 +16,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 SPARKS = 50  # characters: 10 steps each in a whole run
 WIDTH = 80  # of a small terminal
 BAR_WIDTH = 34
-COLORS = {"uniform": "yellow", "BOTS": "cyan", "tracker": "green"}
+COLORS = {"uniform": "yellow", "BOTS": "cyan", "tracker": "green", "pass": "magenta"}
 
 
 def live_panel(replay: ReplayedRun) -> Panel:
@@ -90,8 +90,10 @@ def closing_table(replays: Iterable[ReplayedRun]) -> RenderableType:
     table.title = f"{plan.steps} steps of a real GRPO run, {plan.count} tasks a step, {ROLLOUTS} rollouts each"
     table.caption = (
         "Tasks met: different problems that the run selected. "
-        f"Log loss: of the success rates predicted for all problems, before every {PREDICTED_EVERY}th step. "
-        "The run with uniform sampling keeps the belief of BOTS."
+        f"Log loss: of the success rates predicted for all problems, before every {PREDICTED_EVERY}th step.\n"
+        "uniform and BOTS have the belief of BOTS, tracker and pass that of the tracker. BOTS and tracker select by "
+        "the strategy thompson, pass by the strategy pass. The best effective task ratio is not yet the best training: "
+        "docs/tracker.md tells why pass is the tracker's default."
     )
     table.caption_justify = "left"
     table.add_column("", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Replay the recorded run through the service, once for each way to select: uniformly, by BOTS, by the tracker."""
+"""Replay the recorded run through the service, once for each way to select: uniformly, by BOTS, and two by the tracker."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ RUNS: dict[str, GivenSettings] = {
     "uniform": {"belief": "bots", "strategy": "uniform"},
     "BOTS": {"belief": "bots", "strategy": "thompson"},
     "tracker": {"belief": "tracker", "strategy": "thompson"},
+    "pass": {"belief": "tracker", "strategy": "pass"},
 }
 
 
