@@ -1,4 +1,4 @@
-"""Replay the recorded run through the service, once for each way to select: uniformly, by BOTS, and two by the tracker."""
+"""Replay the recorded run through the service, once for each way to select: see RUNS."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
