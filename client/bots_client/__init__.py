@@ -25,6 +25,12 @@ from bots_client._admin_models import (
 )
 from bots_client._async_selector import AsyncSelector
 from bots_client._client import AsyncClient, Client
+from bots_client._comparison_models import (
+    BeliefComparison,
+    ComparedBelief,
+    ComparisonProgress,
+    ErrorDifference,
+)
 from bots_client._errors import (
     AuthenticationError,
     BotsClientError,
@@ -78,16 +84,20 @@ __all__ = [
     "AsyncListing",
     "AsyncSelector",
     "AuthenticationError",
+    "BeliefComparison",
     "BotsClientError",
     "Calibration",
     "CalibrationBin",
     "Client",
+    "ComparedBelief",
+    "ComparisonProgress",
     "ConflictError",
     "Coverage",
     "Curve",
     "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
+    "ErrorDifference",
     "FieldError",
     "ForbiddenError",
     "Fork",

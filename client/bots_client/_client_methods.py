@@ -21,6 +21,7 @@ from bots_client._admin_models import (
 from bots_client._base_client import BaseClient
 from bots_client._call import Progress
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls
+from bots_client._comparison_models import ComparisonProgress
 from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task, Unpack
 from bots_client._models import JournalEntry, Leases, PastReceipt, Receipt, Run, Selection, TaskBelief
@@ -355,6 +356,28 @@ class ClientMethods(BaseClient):
             steps: number of last steps to compare, 1 to 1,000; None: 200.
         """
         return self.send(run_calls.calibration(dataset, run, steps=steps))
+
+    def comparison(
+        self,
+        dataset: str,
+        run: str = "default",
+        *,
+        steps: int | None = None,
+        seq: int | None = None,
+        wait_s: float | None = None,
+    ) -> ComparisonProgress:
+        """Compare the run's belief with others on the run's own outcomes; takes about 10 seconds per 1,000 steps.
+
+        While the result's `comparison` is None, the service still computes it: call again with the result's `seq`.
+
+        Args:
+            dataset: name of the dataset.
+            run: name of the run.
+            steps: number of last steps to compare, 1 to 20,000; None: 5,000.
+            seq: of an earlier result, to get its comparison even if the run is in training.
+            wait_s: longest time to wait for the comparison, 0 to 30 seconds; None: 5.
+        """
+        return self.send(run_calls.comparison(dataset, run, steps=steps, seq=seq, wait_s=wait_s))
 
     def outlooks(self, dataset: str, run: str = "default", *, points: int | None = None) -> Outlooks:
         """Return the estimates for the whole pool over time, always with the newest.

@@ -105,6 +105,15 @@ CALLS = [
     ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None, page("entries", JOURNAL_ENTRY)),
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": []}),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 0, "bins": []}),
+    (
+        "comparison",
+        ("guru", "r1"),
+        {"steps": 9, "seq": 7, "wait_s": 1.5},
+        "GET",
+        f"{RUN_PATH}/comparison?steps=9&seq=7&wait_s=1.5",
+        None,
+        {"seq": 7},
+    ),
     ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None, {"outlooks": []}),
     (
         "prune",

@@ -168,19 +168,29 @@ class Gate(Port):
         return await self.real.after(run, seq, up_to, limit)
 
 
-async def test_another_comparison_meanwhile_is_refused(world: World):
+async def test_another_comparison_waits_for_its_turn(world: World):
     gate = asyncio.Event()
     slow = world.beside(journal=lambda real: Gate(real, gate))
     await slow.report(*outcomes(0))
     await slow.put_run("other")
     await slow.report(*outcomes(0), run="other")
     await compare(slow, wait_s=0.0)
-    with pytest.raises(OverloadedError, match="one at a time") as refused:
-        await compare(slow, "other")
-    assert refused.value.retry_after_s > 0
+    assert await compare(slow, "other", wait_s=0.0) == ComparisonProgress(1, 0, 0)
+    waiting = asyncio.create_task(compare(slow, "other"))
     gate.set()
     assert (await compare(slow)).result is not None
+    await waiting
     assert (await compare(slow, "other")).result is not None
+
+
+async def test_a_process_computes_one_comparison_at_a_time(world: World):
+    slow = world.beside(journal=lambda real: Gate(real, asyncio.Event()))
+    await slow.report(*outcomes(0))
+    async with slow.use.compare_beliefs.in_background():
+        await compare(slow, wait_s=0.0)
+        with pytest.raises(ValueError, match="one comparison at a time"):
+            slow.parts.comparing.begin(await slow.opened(), await slow.state(), 7)
+    await slow.parts.comparing.wait_for_turn(LONG_S)  # nothing to wait for
 
 
 async def child_of_this_process() -> psutil.Process:

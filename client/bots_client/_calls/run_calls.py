@@ -6,6 +6,7 @@ from datetime import datetime
 from bots_client._admin_models import Snapshot
 from bots_client._arguments import checked_number, checked_strings
 from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, written
+from bots_client._comparison_models import ComparisonProgress
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
@@ -13,6 +14,7 @@ from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_pas
 from bots_client._models import JournalEntry, Leases, PastReceipt, Run, TaskBelief
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
+COMPARISON_DEADLINE_S = 60.0  # the service waits for at most 30 of them
 ARROW_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
 
 
@@ -252,6 +254,30 @@ def calibration(dataset: str, run: str = "default", *, steps: int | None = None)
     """
     where = path("datasets", dataset, "runs", run, "calibration")
     return Call("GET", where, into(Calibration), params=() if steps is None else (("steps", str(steps)),))
+
+
+def comparison(
+    dataset: str,
+    run: str = "default",
+    *,
+    steps: int | None = None,
+    seq: int | None = None,
+    wait_s: float | None = None,
+) -> Call[ComparisonProgress]:
+    """Compare the run's belief with others on the run's own outcomes; takes about 10 seconds per 1,000 steps.
+
+    While the result's `comparison` is None, the service still computes it: call again with the result's `seq`.
+
+    Args:
+        dataset: name of the dataset.
+        run: name of the run.
+        steps: number of last steps to compare, 1 to 20,000; None: 5,000.
+        seq: of an earlier result, to get its comparison even if the run is in training.
+        wait_s: longest time to wait for the comparison, 0 to 30 seconds; None: 5.
+    """
+    where = path("datasets", dataset, "runs", run, "comparison")
+    asked = {name: str(value) for name, value in given(steps=steps, seq=seq, wait_s=wait_s).items()}
+    return Call("GET", where, into(ComparisonProgress), tuple(asked.items()), deadline_s=COMPARISON_DEADLINE_S)
 
 
 def outlooks(dataset: str, run: str = "default", *, points: int | None = None) -> Call[Outlooks]:

@@ -20,6 +20,7 @@ from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUT
 from bots_service.api.route_kinds import RouteKinds
 from bots_service.api.routes import (
     backups,
+    comparison,
     datasets,
     docs,
     evidence,
@@ -39,7 +40,22 @@ from bots_service.errors import BotsError, Flaw, InvalidInputError
 from bots_service.metrics.process import Metrics, RequestMetrics
 from bots_service.usecases import UseCases
 
-ROUTES = (training, datasets, runs, evidence, tasks, history, outlooks, snapshots, backups, keys, probes, docs, page)
+ROUTES = (
+    training,
+    datasets,
+    runs,
+    evidence,
+    tasks,
+    history,
+    outlooks,
+    comparison,
+    snapshots,
+    backups,
+    keys,
+    probes,
+    docs,
+    page,
+)
 
 # FastAPI's own traces would contain queries and exception messages, and so user data; ours contain neither.
 NO_TELEMETRY: TelemetryConfig = {

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import backups, datasets, evidence, history, keys, runs, service, steps
+from bots_service.cli import backups, comparison, datasets, evidence, history, keys, runs, service, steps
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
@@ -42,6 +42,7 @@ app.command()(history.tasks)
 app.command()(history.history)
 app.command()(history.curve)
 app.command()(history.calibration)
+app.command()(comparison.compare_beliefs)
 app.command()(history.journal)
 app.command()(history.rewind)
 app.command()(history.snapshot)

@@ -70,9 +70,6 @@ class _Job:
     entries: int = 0
     task: asyncio.Task[ComparisonResult] = field(init=False)
 
-    def progress(self) -> ComparisonProgress:
-        return ComparisonProgress(self.seq, self.folded, self.entries)
-
 
 @dataclass(frozen=True, slots=True)
 class _Course:
@@ -106,6 +103,11 @@ class Comparing:
         result = self._kept.get((run.row.uid, seq, steps))
         return None if result is None else ComparisonProgress(seq, 1, 1, result)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a comparison is under way."""
+        return self._job is not None
+
     def is_at(self, run: OpenRun, steps: int) -> bool:
         """Return whether a comparison of this run over so many steps is under way."""
         return self._job is not None and (self._job.uid, self._job.steps) == (run.row.uid, steps)
@@ -119,25 +121,34 @@ class Comparing:
             steps: the last so many, at most.
 
         Raises:
-            OverloadedError: another one is under way.
+            ValueError: another one is under way.
         """
         if self._job is not None:
-            said = "another comparison is being computed; each process computes one at a time"
-            raise OverloadedError(said, retry_after_s=AGAIN_S)
+            raise ValueError("a process computes one comparison at a time")
         self._job = job = _Job(run.row.uid, steps, state.seq)
         # Not the request's context: it outlives the request.
         job.task = asyncio.create_task(self._computed(job, run, state), context=Context())
         job.task.add_done_callback(self._done)
 
     async def wait(self, wait_s: float) -> ComparisonProgress:
-        """Return how far the comparison under way is: at its end, or after `wait_s` seconds."""
+        """Return how far the comparison under way is: at its end, or after `wait_s` seconds.
+
+        Raises:
+            OverloadedError: the process that computed it ended.
+            StorageUnavailableError: the journal could not be read.
+        """
         job = self._job
-        assert job is not None  # noqa: S101 - for mypy: `is_at` or `begin` came before
+        assert job is not None  # noqa: S101 - for mypy: `is_busy` came before
         await asyncio.wait({job.task}, timeout=wait_s)
         if not job.task.done():
-            return job.progress()
+            return ComparisonProgress(job.seq, job.folded, job.entries)
         result = job.task.result()
         return ComparisonProgress(result.seq, job.entries, job.entries, result)
+
+    async def wait_for_turn(self, wait_s: float) -> None:
+        """Wait for the end of the comparison under way, however it ends, for `wait_s` seconds at most."""
+        if self._job is not None:
+            await asyncio.wait({self._job.task}, timeout=wait_s)
 
     def _done(self, task: asyncio.Task[ComparisonResult]) -> None:
         job, self._job = self._job, None

@@ -21,6 +21,8 @@ class CompareBeliefs:
     ) -> ComparisonProgress:
         """Return the comparison, or how far it is; it is computed once, whoever waits for it.
 
+        A process computes one at a time, so one that is asked for during another begins when it is asked for again.
+
         Args:
             dataset: the run's.
             run: its name.
@@ -31,7 +33,7 @@ class CompareBeliefs:
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
-            OverloadedError: another comparison is under way.
+            OverloadedError: the process that computed it ended.
         """
 
         async def compare(opened: OpenRun) -> ComparisonProgress:
@@ -40,6 +42,9 @@ class CompareBeliefs:
                 state = await self.catch_up.repair_receipts(opened)
                 found = self.comparing.known(opened, state.seq, steps)
                 if found is None and not self.comparing.is_at(opened, steps):
+                    if self.comparing.is_busy:
+                        await self.comparing.wait_for_turn(wait_s)
+                        return ComparisonProgress(state.seq, 0, 0)
                     self.comparing.begin(opened, state, steps)
             return found or await self.comparing.wait(wait_s)
 
