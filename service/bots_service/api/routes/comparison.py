@@ -24,7 +24,7 @@ Seq = Annotated[int | None, Query(ge=0, le=2**53, description="`seq` of an earli
 Wait = Annotated[float, Query(ge=0, le=30, description="Longest time to wait for the comparison, in seconds.")]
 
 
-class Difference(Struct, frozen=True):
+class ErrorDifference(Struct, frozen=True):
     """The difference to the run's own error; below 0 the candidate is better.
 
     mean: over the rollouts.
@@ -36,7 +36,7 @@ class Difference(Struct, frozen=True):
     high: float
 
     @classmethod
-    def from_core(cls, found: paired.Difference | None) -> "Difference | None":
+    def from_core(cls, found: paired.Difference | None) -> "ErrorDifference | None":
         """Return the answer for a difference."""
         return None if found is None else cls(found.mean, found.low, found.high)
 
@@ -69,8 +69,8 @@ class ComparedBelief(Struct, frozen=True):
     brier: float
     calibration_error: float
     calibration_slope: float | None
-    log_loss_difference: Difference | None
-    brier_difference: Difference | None
+    log_loss_difference: ErrorDifference | None
+    brier_difference: ErrorDifference | None
 
     @classmethod
     def from_score(cls, score: verdict.CandidateScore) -> "ComparedBelief":
@@ -90,12 +90,12 @@ class ComparedBelief(Struct, frozen=True):
             brier=score.brier,
             calibration_error=score.calibration_error,
             calibration_slope=score.calibration_slope,
-            log_loss_difference=Difference.from_core(score.log_loss_difference),
-            brier_difference=Difference.from_core(score.brier_difference),
+            log_loss_difference=ErrorDifference.from_core(score.log_loss_difference),
+            brier_difference=ErrorDifference.from_core(score.brier_difference),
         )
 
 
-class Comparison(Struct, frozen=True):
+class BeliefComparison(Struct, frozen=True):
     """What each belief would have predicted before each step of the run, compared with the step's outcomes.
 
     begins_after: the step after which it begins, with fresh beliefs; 0: it covers the whole run.
@@ -118,7 +118,7 @@ class Comparison(Struct, frozen=True):
     beliefs: list[ComparedBelief]
 
     @classmethod
-    def from_result(cls, result: ComparisonResult) -> "Comparison":
+    def from_result(cls, result: ComparisonResult) -> "BeliefComparison":
         """Return the answer for a result."""
         found = result.comparison
         rivals = sorted(found.scores[1:], key=lambda score: score.log_loss)
@@ -148,12 +148,12 @@ class ComparisonResponse(Struct, frozen=True):
     seq: int
     folded: int
     entries: int
-    comparison: Comparison | None
+    comparison: BeliefComparison | None
 
     @classmethod
     def from_progress(cls, progress: ComparisonProgress) -> "ComparisonResponse":
         """Return the answer for a comparison that may be under way."""
-        result = None if progress.result is None else Comparison.from_result(progress.result)
+        result = None if progress.result is None else BeliefComparison.from_result(progress.result)
         return cls(progress.seq, progress.folded, progress.entries, result)
 
 
@@ -173,10 +173,10 @@ EXAMPLE_TRACKER = ComparedBelief(
     brier=0.187,
     calibration_error=0.02,
     calibration_slope=0.97,
-    log_loss_difference=Difference(-0.031, -0.038, -0.024),
-    brier_difference=Difference(-0.013, -0.016, -0.01),
+    log_loss_difference=ErrorDifference(-0.031, -0.038, -0.024),
+    brier_difference=ErrorDifference(-0.013, -0.016, -0.01),
 )
-EXAMPLE_COMPARISON = Comparison(
+EXAMPLE_COMPARISON = BeliefComparison(
     begins_after=0,
     first_step=1,
     last_step=400,
