@@ -5,7 +5,7 @@ same). What the service builds once per dataset is built before the clock starts
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,11 @@ from benchmarks.pools import Grounds, References, make_grounds, outcomes, report
 from benchmarks.timing import Patience, Timing, in_turn
 from benchmarks.trinity import PublishedState
 from bots_service.core.arrays import Tasks
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
 SELECTED = 512
+COVERING: tuple[StrategyName, ...] = ("pass", "spaced")  # strategies that let each task come back in its turn
 UPDATED = (512, 32)
 HISTORIES = ((0, 0), (200, 32), (200, 512))  # steps, tasks a step
 
@@ -40,9 +41,10 @@ QUICK = KernelGrid((10**4,), ((0, 0), (20, 32)), Patience(seconds=0.2, fewest=3,
 class KernelRow:
     """One operation on one pool after one history.
 
-    operation: "select 512", "update 512" or "update 32".
+    operation: "select 512" (Thompson sampling), "pass 512", "spaced 512", "update 512" or "update 32".
     steps, batch: the history. profiles: of the pool. tried: tasks with evidence of their own.
     ours: with BOTS's belief; tracker: with the other kind; theirs: None where the published selector was not fetched.
+        It has one way to select, timed once for all of ours.
     """
 
     operation: str
@@ -114,15 +116,20 @@ def measure_state(
     """Time select, then the updates: theirs changes its posterior, so its cost of a select is taken first."""
     turn = iter(range(10**9))
 
-    def select_ours(state: RunState) -> Tasks:
+    def select_ours(state: RunState, strategy: StrategyName) -> Tasks:
         # Like theirs, and like the service, each selection seeds a generator of its own.
+        state = replace(state, settings=replace(state.settings, strategy=strategy))
         return select(state, grounds, SELECTED, np.random.default_rng([1, next(turn)]))
 
     def select_theirs() -> Any:
         return theirs.get_indices(SELECTED)
 
-    ours = (partial(select_ours, state), partial(select_ours, tracked))
-    yield f"select {SELECTED}", _compare(*ours, select_theirs, theirs, patience)
+    ours = (partial(select_ours, state, "thompson"), partial(select_ours, tracked, "thompson"))
+    *drawn, published = _compare(*ours, select_theirs, theirs, patience)
+    yield f"select {SELECTED}", (drawn[0], drawn[1], published)
+    for strategy in COVERING:
+        bots, tracker = in_turn([partial(select_ours, one, strategy) for one in (state, tracked)], patience)
+        yield f"{strategy} {SELECTED}", (bots, tracker, published)
     for batch in UPDATED:
         rng = np.random.default_rng([2, batch])
         evidence = outcomes(grounds, np.sort(select(state, grounds, batch, rng)), state.step, rng)

@@ -58,7 +58,7 @@ def outcomes(grounds: Grounds, tasks: Tasks, step: int, rng: np.random.Generator
 
 
 def select(state: RunState, grounds: Grounds, count: int, rng: np.random.Generator) -> Tasks:
-    """Select by Thompson sampling, nothing leased."""
+    """Select as the run's settings say from all tasks, nothing leased."""
     return drawn(state, grounds.pool, SelectRequest("pool", count), rng)
 
 

@@ -74,6 +74,18 @@ def test_the_least_favourable_case_decides():
     assert (target.measured, "real" in target.where) == (0.5, True)
 
 
+def test_growth_with_the_pool_is_that_of_the_belief_that_suffers_more_after_the_same_history():
+    small = replace(SELECT, operation="pass 512", references="real", tasks=10**5, tracker=OURS)
+    large = replace(small, tasks=10**7, tracker=replace(OURS, median_ms=5.0))
+    others = [replace(large, batch=32, tracker=replace(OURS, median_ms=99.0)), replace(large, references="k/16")]
+    measured = {target.promise: target for target in check_targets([small, large, *others], [], [], [])}
+    grown = measured["pass, real pass rates, at 1e7 compared with 1e5"]
+    assert (grown.measured, grown.reached) == (5.0 / 2.0, True)
+    assert grown.where.endswith("tracker")
+    assert measured["spaced at 1e7 compared with 1e5"].measured is None
+    assert measured["pass of 512, 1e7, real pass rates"].measured == 30.0 / 2.0
+
+
 def test_a_part_that_was_not_measured_now_keeps_its_figures(tmp_path):
     first = Results(quick=True, kernels=[SELECT]).save(tmp_path)
     second = Results(quick=True, service=[LOAD, SHARE]).save(tmp_path)
