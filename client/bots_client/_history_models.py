@@ -105,11 +105,18 @@ class Outlook:
 
     uniform_effective_task_ratio: estimate for uniform sampling, in [0, 1].
     distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
+    distinct_tasks, reached_share, top_tenth_share, unmet_share, visits_per_met_task, narrow: as in `Coverage`.
     """
 
     step: int
     uniform_effective_task_ratio: float
     distribution: tuple[float, ...] = ()
+    distinct_tasks: int = 0
+    reached_share: float | None = None
+    top_tenth_share: float | None = None
+    unmet_share: float | None = None
+    visits_per_met_task: float | None = None
+    narrow: bool = False
     time: datetime | None = None
 
 

@@ -149,6 +149,7 @@ def upgrade() -> None:
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("uniform_effective_task_ratio", sa.Double(), nullable=False),
         sa.Column("distribution", sa.LargeBinary(), nullable=False),
+        sa.Column("coverage", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_outlooks_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_outlooks"),

@@ -21,6 +21,9 @@ async def test_what_is_expected_of_the_pool_becomes_history_by_itself(http):
     (outlook,) = found
     assert outlook["step"] == 1
     assert 0 < outlook["uniform_effective_task_ratio"] < 1
+    told = (await http.get("/datasets/guru/runs/default")).json()["coverage"]
+    for name in ("distinct_tasks", "reached_share", "top_tenth_share", "unmet_share", "visits_per_met_task", "narrow"):
+        assert outlook[name] == told[name]
     tasks = (await http.get(f"{RUN}/tasks", params={"limit": 1000})).json()["tasks"]
     counts = [0] * 20
     for task in tasks:

@@ -44,12 +44,23 @@ def test_a_calibration_is_read_in_full(serve, connect):
 
 
 def test_outlooks_are_read_in_full(serve, connect):
-    told = {"step": 3, "uniform_effective_task_ratio": 0.5, "distribution": [0.25, 0.75], "time": POINT["time"]}
+    spread = {"distinct_tasks": 7, "reached_share": 0.5, "top_tenth_share": 0.75, "unmet_share": None, "narrow": True}
+    told = {"step": 3, "uniform_effective_task_ratio": 0.5, "distribution": [0.25, 0.75], **spread}
+    told["time"] = POINT["time"]
 
     found = connect(serve(answer({"outlooks": [told]}))).outlooks("guru")
 
     time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    outlook = Outlook(step=3, uniform_effective_task_ratio=0.5, distribution=(0.25, 0.75), time=time)
+    outlook = Outlook(
+        step=3,
+        uniform_effective_task_ratio=0.5,
+        distribution=(0.25, 0.75),
+        distinct_tasks=7,
+        reached_share=0.5,
+        top_tenth_share=0.75,
+        narrow=True,
+        time=time,
+    )
     assert found == Outlooks(outlooks=(outlook,))
 
 

@@ -20,7 +20,7 @@ def receipt(seq: int, tags: TagSums | None = None) -> Receipt:
     """Return the receipt of a closed step of four tasks."""
     evidence = evidence_of((0, 0.0, seq), (1, 1.5, 0.5), (2, seq, 2.0), (3, 4.0, 0.0))
     shown = calibration(MEANS, evidence)
-    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, tags=tags)
+    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, 2, 7, tags)
 
 
 def by_tag(**reported: float) -> TagSums:
@@ -61,6 +61,7 @@ def expected(metric: str, steps: list[Receipt]) -> list[tuple[tuple[str, ...], f
     of_tags = {"reported_tasks": 1, "effective_tasks": 1, "rollouts": 2, "solved_rollouts": 1}
     sums = {
         "steps": len(steps),
+        "new_tasks": sum(step.new_tasks for step in steps),
         "rollouts": sum(step.tally.rollouts for step in steps),
         "solved_rollouts": sum(step.tally.successes for step in steps),
         "prediction_squared_error": sum(0.125 * step.tally.rollouts for step in steps),

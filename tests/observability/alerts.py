@@ -35,6 +35,11 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
         [growing("bots_prediction_squared_error_total", 200), growing("bots_rollouts_total", 500)],
         [growing("bots_prediction_squared_error_total", 100), growing("bots_rollouts_total", 500)],
     ),
+    "BotsSelectionNarrow": (
+        {"dataset": "pool", "run": "default"},
+        [(f"bots_narrow{POOL}", "1x200"), (f"bots_top_tenth_share{POOL}", "0.74x200")],
+        [(f"bots_narrow{POOL}", "0x200"), (f"bots_top_tenth_share{POOL}", "0.74x200")],
+    ),
     "BotsDown": (
         {"job": "bots", "instance": "a"},
         [('up{job="bots", instance="a"}', "0x200")],

@@ -23,15 +23,17 @@ Selected = dict[str, Any]
 TRAINERS: dict[str, Callable[[Selected], int]] = {
     "steady": lambda _: TRIALS // 2,
     "solved": lambda _: TRIALS,  # nothing to learn from
+    "narrow": lambda _: TRIALS // 2,
     "drifted": lambda task: 1 if task["mean"] > 0.5 else TRIALS - 1,  # the opposite of what is believed
 }
+FEW = {"narrow": "few"}  # run -> the tag of all tasks that it asks for; a quarter of the pool, just enough for a batch
 FORGETFUL = {"forgetting": 0.9}  # else what was believed and its opposite would soon cancel out
 
 
 def prepare(url: str) -> None:
     """Make the datasets and runs; leave one run with tasks in flight that nobody reports."""
     with httpx.Client(base_url=url, timeout=SOON_S) as http:
-        tasks = [{"id": f"t{number}"} for number in range(TASKS)]
+        tasks = [{"id": f"t{number}", "tags": ["few"] * (number < BATCH)} for number in range(TASKS)]
         http.put("/datasets/pool", json={"tasks": tasks}).raise_for_status()
         rates = [{"id": f"t{number}", "reference_pass_rates": [number / MANY_TASKS]} for number in range(MANY_TASKS)]
         http.put("/datasets/crowded", json={"reference_models": ["weak"], "tasks": rates}).raise_for_status()
@@ -61,7 +63,8 @@ def _train(url: str, run: str, ended: threading.Event) -> None:
     with httpx.Client(base_url=url, timeout=SOON_S) as http:
         while not ended.wait(PAUSE_S):
             with contextlib.suppress(httpx.HTTPError):  # the service or what it needs is away: that's the cause
-                answer = http.post("/select", json={"dataset": "pool", "run": run, "count": BATCH})
+                wanted = {"dataset": "pool", "run": run, "count": BATCH, "tags": [FEW[run]] if run in FEW else []}
+                answer = http.post("/select", json=wanted)
                 selection = answer.raise_for_status().json()
                 outcomes = [
                     {"task": task["id"], "successes": TRAINERS[run](task), "trials": TRIALS}

@@ -34,7 +34,7 @@ class Load:
             for task, tags in TAGS.items()
         ]
         self.ask("PUT", 0, "/datasets/pool", {"reference_models": ["weak", "strong"], "tasks": tasks})
-        for run, strategy in (("other", "uniform"), (ASTRAY, "thompson")):
+        for run, strategy in (("other", "uniform"), (ASTRAY, "shuffle")):
             self.ask("PUT", 0, f"/datasets/pool/runs/{run}", {"strategy": strategy})
         for run in (*RUNS, ASTRAY):  # a run's size is measured once a minute, so the first look must find a snapshot
             self.ask("POST", 0, f"/datasets/pool/runs/{run}/snapshots", {}, status=201)

@@ -22,6 +22,7 @@ HEALTHY = {
     ("BotsEffectiveTaskRatioCollapsed", "solved"),
     ("BotsBeliefDrifted", "drifted"),
     ("BotsRunStalled", "stalled"),
+    ("BotsSelectionNarrow", "narrow"),
     ("BotsSelectsSlow", ""),
 }  # what trainers do, while the service is well
 BROKEN = {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.arrays import frozen
+from bots_service.core.coverage import Coverage
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.outlook import Outlook
@@ -99,6 +100,25 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
 def outlook(seed: int = 0) -> Outlook:
     """What the service could expect: shares that four bytes hold exactly."""
     return Outlook(seed / 7, (), tuple((seed + bin_) % 32 / 32 for bin_ in range(20)))
+
+
+def coverage(seed: int = 0) -> Coverage:
+    """How visits could spread: some of it known, some not."""
+    return Coverage(
+        available_tasks=100,
+        distinct_tasks=seed,
+        reached_share=seed / 100,
+        mean_visits=seed / 7,
+        most_visits=seed,
+        top_tenth_share=0.1,
+        pass_steps=7,
+        unmet_share=None,
+        visits_per_met_task=None,
+        passes_done=None,
+        pass_share=None,
+        narrow=seed % 2 == 1,
+        reason="few" * (seed % 2) or None,
+    )
 
 
 def once(key: str, *, scope: str = "PUT /it", fingerprint: str = "same") -> IdempotencyKey:

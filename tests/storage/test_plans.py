@@ -75,7 +75,7 @@ def fill(connection: Connection) -> None:
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
     connection.execute(insert(journal), [{**row, **entry, "key": f"key-{row['seq']}"} for row in rows])
-    kept = {"closed": True, "late": 0, "expired": 0, **tally}
+    kept = {"closed": True, "late": 0, "expired": 0, "new_tasks": 0, "distinct_tasks": 3, **tally}
     connection.execute(insert(receipts), [{**row, **kept, "step": row["seq"]} for row in rows])
     state = {"step": 1, "bytes": 100, "checksum": "", "created_at": 0.0, "wanted": False, "blob": bytes(100)}
     connection.execute(insert(snapshots), [{**row, **state} for row in rows if row["seq"] % 5 == 0])
@@ -106,7 +106,7 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.closing(run, ENTRIES - 20)
     await journal.history(run, ENTRIES - 50, 10)
     await SqlSizes(stores.database).measure(run)
-    await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook())
+    await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook(), made.coverage())
     await snapshots.newest(run, ENTRIES)
     await snapshots.after(run, ENTRIES - 20, 10)
     await snapshots.save(run, SnapshotRow(ENTRIES - 1, 0, 1, 5, "", 0.0, True), b"state")

@@ -6,6 +6,7 @@ import math
 import pytest
 from structlog.testing import capture_logs
 
+from bots_service.core.coverage import coverage
 from bots_service.core.outlook import BINS, outlook
 from bots_service.errors import StorageUnavailableError
 from bots_service.ports.hot import KnownState
@@ -33,8 +34,22 @@ async def test_it_shows_where_the_run_stands(watched: World):
         tuple(watched.shown("belief_mean", percentile=percentile) for percentile in ("5", "25", "50", "75", "95"))
         == expected.means
     )
+    covered = coverage(state, pool)
+    for name in ("distinct_tasks", "reached_share", "mean_visits", "most_visits", "top_tenth_share", "narrow"):
+        assert watched.shown(name) == getattr(covered, name)
+    assert math.isnan(watched.shown("unmet_share") or 0.0)
+    assert math.isnan(watched.shown("passes") or 0.0)
     shares = tuple(watched.shown("belief_share", bin=str(bin_ / BINS)) for bin_ in range(BINS))
     assert shares == expected.distribution
+
+
+async def test_a_walk_shows_how_many_passes_it_made(watched: World):
+    await watched.put_run("walk", strategy="shuffle")
+    size = len((await watched.opened()).dataset.ids)
+    await watched.select(1, run="walk")
+    await watched.report(outcome("t1"), outcome("t2"), run="walk")
+    await watched.use.observe_runs.once()
+    assert watched.shown("passes", run="walk") == 2 / size
 
 
 async def test_the_rollouts_are_those_that_tasks_got_and_before_any_those_of_the_settings(watched: World):

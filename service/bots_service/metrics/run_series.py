@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from bots_service.core.arrays import Floats
+from bots_service.core.coverage import Coverage
 from bots_service.core.receipt import BINS, Receipt, TagSums
 from bots_service.retention import IDLE_SERIES_S
 
@@ -46,6 +47,7 @@ class RunCounts:
     effective_tasks: Annotated[float, "Those of them whose rewards differ, so that they give a gradient."] = 0.0
     all_solved_tasks: Annotated[float, "Those of equal rewards and a success rate of at least 0.5."] = 0.0
     none_solved_tasks: Annotated[float, "Those of equal rewards and a success rate below 0.5."] = 0.0
+    new_tasks: Annotated[float, "Those of them that no step before had reported."] = 0.0
     rollouts: Annotated[float, "Rollouts of closed steps."] = 0.0
     solved_rollouts: Annotated[float, "Their successes, added up; rewards count as parts of a success."] = 0.0
     prediction_squared_error: Annotated[float, "Squared error of the predicted success rates, over all rollouts."] = 0.0
@@ -80,6 +82,7 @@ class RunCounts:
         self.steps += 1
         self.reported_tasks += step.reported
         self.effective_tasks += step.effective
+        self.new_tasks += receipt.new_tasks
         self.all_solved_tasks += step.all_solved
         self.none_solved_tasks += step.none_solved
         self.rollouts += step.rollouts
@@ -159,8 +162,21 @@ class CountedRuns(Collector):
         return families
 
 
-MOST_RUNS = 32  # with series of their own; a run has about 80, and at most 68 more by tag
+MOST_RUNS = 32  # with series of their own; a run has about 90, and at most 68 more by tag
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
+
+
+# Of a coverage, those that have a gauge of their name.
+SHOWN_COVERAGE = (
+    "distinct_tasks",
+    "reached_share",
+    "most_visits",
+    "mean_visits",
+    "top_tenth_share",
+    "unmet_share",
+    "visits_per_met_task",
+    "narrow",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +201,15 @@ class RunSeries:
     ]
     belief_mean: Annotated[Gauge, "Percentiles of the tasks' expected success probabilities.", "percentile"]
     belief_share: Annotated[Gauge, "Share of the tasks by expected success probability.", "bin"]
+    distinct_tasks: Annotated[Gauge, "Different tasks that were reported."]
+    reached_share: Annotated[Gauge, "Share of the available tasks that were reported at least once."]
+    most_visits: Annotated[Gauge, "Steps that reported the most visited task."]
+    mean_visits: Annotated[Gauge, "Steps that reported a task, mean over the reported tasks."]
+    top_tenth_share: Annotated[Gauge, "Share of all visits that the most visited tenth of the reported tasks took."]
+    unmet_share: Annotated[Gauge, "Share of the available tasks that a whole pass's worth of steps did not report."]
+    visits_per_met_task: Annotated[Gauge, "Visits of each task that these steps reported, on average."]
+    passes: Annotated[Gauge, "Passes over the pool, the present one as a part of one."]
+    narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
     journal_entries: Annotated[Gauge, "Entries of the journal, from where it begins."]
     journal_bytes: Annotated[Gauge, "About how large they are in SQL, by the newest of them."]
@@ -212,6 +237,13 @@ class RunSeries:
         """Set which share of a run's tasks lies in each of so many equal bins; a bin is called after its lower end."""
         for place, share in enumerate(shares):
             self.belief_share.labels(*self.names, place / len(shares)).set(share)
+
+    def set_coverage(self, found: Coverage) -> None:
+        """Set how a run's visits spread over its pool; what is not known yet is NaN."""
+        for name in SHOWN_COVERAGE:
+            value = getattr(found, name)
+            getattr(self, name).set(math.nan if value is None else value)
+        self.passes.set(math.nan if found.passes_done is None else found.passes_done + (found.pass_share or 0.0))
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from bots_service.core.coverage import Coverage
 from bots_service.core.outlook import Outlook
 from bots_service.ports.records import RunRow
 
@@ -13,6 +14,7 @@ class StoredOutlook:
 
     uniform_effective_task_ratio: estimate for uniform sampling;
     distribution: shares of the tasks by expected success probability, in equal bins, to 7 digits;
+    coverage: how the visits spread over the pool by then;
     created_at: when it was made, in seconds since 1970, UTC.
     """
 
@@ -20,14 +22,15 @@ class StoredOutlook:
     step: int
     uniform_effective_task_ratio: float
     distribution: tuple[float, ...]
+    coverage: Coverage
     created_at: float
 
 
 class Outlooks(Protocol):
     """Outlooks of runs: estimates that nothing depends on. Every method may raise StorageUnavailableError."""
 
-    async def keep(self, run: RunRow, seq: int, step: int, outlook: Outlook) -> None:
-        """Store the estimate made after entry `seq`, unless one is stored.
+    async def keep(self, run: RunRow, seq: int, step: int, outlook: Outlook, coverage: Coverage) -> None:
+        """Store the estimate made after entry `seq` and the coverage by then, unless they are stored.
 
         Raises:
             UnknownRunError: the run was deleted.

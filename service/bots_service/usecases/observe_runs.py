@@ -9,6 +9,7 @@ from time import monotonic
 
 import structlog
 
+from bots_service.core.coverage import coverage
 from bots_service.core.outlook import QUANTILES, Outlook, outlook
 from bots_service.core.state import RunState
 from bots_service.engine.background import repeating
@@ -92,15 +93,19 @@ class LookAtRun:
                 seen.measured = now
 
     async def _expect(self, run: OpenRun, state: RunState, seen: RunObservation) -> None:
-        """Show what is expected of the pool, and keep it once a step."""
+        """Show what is expected of the pool and how visits spread over it, and keep both once a step."""
         pool = (await self.open_runs.matching(run, state)).dataset.pool
         found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
-        if found is None or not self._is_shown(run, seen):
+        covered = await asyncio.to_thread(coverage, state, pool)
+        if not self._is_shown(run, seen):
+            return
+        seen.series.set_coverage(covered)
+        if found is None:
             return
         show_outlook(seen.series, found)
         step = (run.row.uid, state.epoch, state.step)
         if is_due(step, seen.kept):
-            await self.outlooks.keep(run.row, state.seq, state.step, found)
+            await self.outlooks.keep(run.row, state.seq, state.step, found, covered)
             seen.kept = step
 
     def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:

@@ -51,7 +51,7 @@ async def act(stores: Stores, run: RunRow, model: SlowLooks, action: tuple[str, 
     kind, place = action
     if kind == "look":
         seq, step = model.look()
-        await stores.outlooks.keep(run, seq, step, made.outlook(seq))
+        await stores.outlooks.keep(run, seq, step, made.outlook(seq), made.coverage(seq))
     elif kind == "rewind":
         to_seq = place % len(model.steps)
         await stores.journal.append(run, NewEntry(Rewind(to_seq, model.steps[to_seq]), 3))
@@ -79,17 +79,19 @@ class OutlooksContract:
     async def test_an_outlook_comes_back_as_it_was(self, stores: Stores):
         run, before = await made.run(stores), time.time()
         assert await stores.outlooks.read(run, 10, 10) == []
-        await stores.outlooks.keep(run, 0, 0, made.outlook(5))
+        await stores.outlooks.keep(run, 0, 0, made.outlook(5), made.coverage(5))
         (found,) = await stores.outlooks.read(run, 0, 10)
         assert before <= found.created_at <= time.time()
         kept = made.outlook(5)
-        assert found == StoredOutlook(0, 0, kept.effective_task_ratio, kept.distribution, found.created_at)
+        assert found == StoredOutlook(
+            0, 0, kept.effective_task_ratio, kept.distribution, made.coverage(5), found.created_at
+        )
 
     async def test_the_same_entry_again_changes_nothing(self, stores: Stores):
         run = await made.run(stores)
-        await stores.outlooks.keep(run, 0, 0, made.outlook(1))
+        await stores.outlooks.keep(run, 0, 0, made.outlook(1), made.coverage(1))
         first = await stores.outlooks.read(run, 0, 10)
-        await stores.outlooks.keep(run, 0, 0, made.outlook(2))
+        await stores.outlooks.keep(run, 0, 0, made.outlook(2), made.coverage(2))
         assert await stores.outlooks.read(run, 0, 10) == first
 
     @many
@@ -114,27 +116,27 @@ class OutlooksContract:
     async def test_a_fork_has_its_own_from_its_beginning(self, stores: Stores):
         row = await made.dataset(stores)
         empty, _ = await stores.runs.put(row.id, "forked", RunSettings())
-        await stores.outlooks.keep(empty, 0, 0, made.outlook(1))
+        await stores.outlooks.keep(empty, 0, 0, made.outlook(1), made.coverage(1))
         origin = (Parent("default", 12, 14), Fork("default", 14, b"state"), 3)
         run, _ = await stores.runs.put(row.id, "forked", RunSettings(), fork=origin)
         assert await stores.outlooks.read(run, 1, 10) == []
-        await stores.outlooks.keep(run, 1, 12, made.outlook(2))
+        await stores.outlooks.keep(run, 1, 12, made.outlook(2), made.coverage(2))
         assert [(one.seq, one.step) for one in await stores.outlooks.read(run, 1, 10)] == [(1, 12)]
 
     async def test_they_go_with_their_run_and_none_comes_after_it(self, stores: Stores):
         run = await made.run(stores)
-        await stores.outlooks.keep(run, 0, 0, made.outlook())
+        await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())
         await stores.runs.delete(run)
         with pytest.raises(UnknownRunError, match=run.name):
-            await stores.outlooks.keep(run, 0, 0, made.outlook())
+            await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())
         again, _ = await stores.runs.put(run.dataset_id, run.name, run.settings)
         assert await stores.outlooks.read(again, 10, 10) == []
         assert await stores.outlooks.read(run, 10, 10) == []
 
     async def test_those_of_other_settings_are_gone(self, stores: Stores):
         run = await made.run(stores)
-        await stores.outlooks.keep(run, 0, 0, made.outlook())
+        await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())
         replaced, _ = await stores.runs.put(run.dataset_id, run.name, RunSettings(target=0.3))
         assert await stores.outlooks.read(replaced, 10, 10) == []
         with pytest.raises(UnknownRunError, match=run.name):
-            await stores.outlooks.keep(run, 0, 0, made.outlook())
+            await stores.outlooks.keep(run, 0, 0, made.outlook(), made.coverage())

@@ -26,18 +26,36 @@ class OutlookResponse(Struct, frozen=True):
 
     uniform_effective_task_ratio: estimated effective task ratio of uniform sampling.
     distribution: shares of the tasks by expected success probability, in equal bins from 0 to 1.
+    reached_share, top_tenth_share, unmet_share, visits_per_met_task, narrow: of the coverage by then, as in a run.
     """
 
     step: int
     uniform_effective_task_ratio: float
     distribution: list[float]
+    distinct_tasks: int
+    reached_share: float | None
+    top_tenth_share: float | None
+    unmet_share: float | None
+    visits_per_met_task: float | None
+    narrow: bool
     time: datetime
 
     @classmethod
     def from_stored(cls, outlook: StoredOutlook) -> "OutlookResponse":
         """Return the answer for an outlook."""
-        ratio, shares = outlook.uniform_effective_task_ratio, list(outlook.distribution)
-        return cls(outlook.step, ratio, shares, moment(outlook.created_at))
+        covered = outlook.coverage
+        return cls(
+            step=outlook.step,
+            uniform_effective_task_ratio=outlook.uniform_effective_task_ratio,
+            distribution=list(outlook.distribution),
+            distinct_tasks=covered.distinct_tasks,
+            reached_share=covered.reached_share,
+            top_tenth_share=covered.top_tenth_share,
+            unmet_share=covered.unmet_share,
+            visits_per_met_task=covered.visits_per_met_task,
+            narrow=covered.narrow,
+            time=moment(outlook.created_at),
+        )
 
 
 class OutlooksResponse(Struct, frozen=True):
@@ -49,7 +67,18 @@ class OutlooksResponse(Struct, frozen=True):
     outlooks: list[OutlookResponse]
 
 
-EXAMPLE_OUTLOOK = OutlookResponse(12, 0.45, [0.1, 0.2, 0.4, 0.2, 0.1], EXAMPLE_TIME)
+EXAMPLE_OUTLOOK = OutlookResponse(
+    step=12,
+    uniform_effective_task_ratio=0.45,
+    distribution=[0.1, 0.2, 0.4, 0.2, 0.1],
+    distinct_tasks=683,
+    reached_share=0.0914,
+    top_tenth_share=0.19,
+    unmet_share=None,
+    visits_per_met_task=None,
+    narrow=False,
+    time=EXAMPLE_TIME,
+)
 
 
 @router.get(

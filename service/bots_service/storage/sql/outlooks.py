@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
+from bots_service.core.coverage import Coverage
 from bots_service.core.outlook import Outlook
 from bots_service.errors import UnknownRunError
 from bots_service.ports.history import RunSizes, StoredOutlook
@@ -48,6 +50,7 @@ _SOME = (
     )
     .order_by(outlooks.c.seq)
 )
+_coverage = msgspec.json.Decoder(Coverage)
 
 
 class SqlOutlooks:
@@ -58,7 +61,7 @@ class SqlOutlooks:
         self._database = database
         self._clock = clock
 
-    async def keep(self, run: RunRow, seq: int, step: int, outlook: Outlook) -> None:
+    async def keep(self, run: RunRow, seq: int, step: int, outlook: Outlook, coverage: Coverage) -> None:
         """Keep what is expected after entry `seq`; where something is kept for it, that stays."""
         row = {
             "run_id": run.id,
@@ -66,6 +69,7 @@ class SqlOutlooks:
             "step": step,
             "uniform_effective_task_ratio": outlook.effective_task_ratio,
             "distribution": np.array(outlook.distribution, "<f4").tobytes(),
+            "coverage": msgspec.json.encode(coverage).decode(),
             "created_at": self._clock(),
         }
 
@@ -105,6 +109,7 @@ def _stored(row: SqlRow) -> StoredOutlook:
         step=row.step,
         uniform_effective_task_ratio=row.uniform_effective_task_ratio,
         distribution=tuple(np.frombuffer(row.distribution, "<f4").tolist()),
+        coverage=_coverage.decode(row.coverage),
         created_at=row.created_at,
     )
 

@@ -165,6 +165,7 @@ outlooks = Table(
     Column("step", Integer, nullable=False),
     Column("uniform_effective_task_ratio", Double, nullable=False),
     Column("distribution", LargeBinary, nullable=False),  # little-endian floats of four bytes, one a bin
+    Column("coverage", Text, nullable=False),  # JSON of Coverage
     Column("created_at", Double, nullable=False),
 )
 
