@@ -115,6 +115,38 @@ def test_a_run_of_the_tracker_shows_its_estimates_and_no_capability(browser: Bro
     assert [float(value) for value in values] == pytest.approx(list(told.values()), rel=0.005)
 
 
+def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(browser: Browser, trained: ServiceProcess):
+    coverage = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}").json()["coverage"]
+    steps, tasks = history(trained.url, BOTS), coverage["available_tasks"]
+    shuffled = [min(1, sum(step["reported"] for step in steps[: place + 1]) / tasks) for place in range(STEPS)]
+    with visiting(browser, trained.url) as visit:
+        tile = tiles_of(visit.open(f"datasets/{DATASET}/runs/{BOTS}"))["Tasks met"]
+        lines = [visit.trace("Coverage", place)["y"] for place in range(2)]
+    assert tile.startswith(f"{100 * coverage['reached_share']:.1f} %")
+    assert f"{coverage['distinct_tasks']} different" in tile
+    assert lines == [pytest.approx(shuffled), pytest.approx([step["distinct_tasks"] / tasks for step in steps])]
+
+
+def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(
+    browser: Browser, trained: ServiceProcess
+):
+    with httpx.Client(base_url=trained.url) as http:
+        http.put("/datasets/narrow", json={"tasks": [{"id": f"t{number}"} for number in range(20)]}).raise_for_status()
+        run, outcomes = "/datasets/narrow/runs/default", [{"task": "t1", "successes": 3, "trials": 8}]
+        http.post(f"{run}/evidence", json={"outcomes": [{**outcomes[0], "age": 2}]}).raise_for_status()
+        with visiting(browser, trained.url) as visit:
+            page = visit.open("datasets/narrow/runs/default")
+            note = page.get_by_role("note", name="Coverage")
+            assert note.count() == 0
+            page.get_by_text("8 rollouts from old logs").wait_for()
+            for _ in range(20):  # as many as a pass over the pool has
+                http.post("/report", json={"dataset": "narrow", "outcomes": outcomes}).raise_for_status()
+            note.wait_for()
+            assert note.inner_text() == http.get(run).json()["coverage"]["reason"]
+            assert not visit.barriers()
+        http.delete("/datasets/narrow").raise_for_status()
+
+
 def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         page = visit.open(f"datasets/{DATASET}/runs/{BOTS}")

@@ -73,6 +73,7 @@ function journalTable(entries) {
 function whatHappened(entry) {
   if (entry.kind === "report")
     return `${count(entry.tasks)} tasks, ${count(entry.effective)} effective, ${count(entry.rollouts)} rollouts`;
+  if (entry.kind === "past_evidence") return `${count(entry.rollouts)} rollouts from old logs`;
   if (entry.kind === "past_evidence")
     return `old logs: ${count(entry.tasks)} outcomes, ${count(entry.rollouts)} rollouts`;
   if (entry.kind === "rewind") return `rewind to step ${count(entry.to_step)}`;

@@ -1,6 +1,7 @@
 // The charts of one run.
 
 import { SHARES, STEPS, chart, line } from "./charts.js";
+import { coverageChart } from "./coverage.js";
 import { decimal, percent } from "./format.js";
 import { RECENT, calibrationError, recentRatios } from "./series.js";
 import { color } from "./themes.js";
@@ -19,6 +20,7 @@ export function runCharts() {
     "Predicted success rate of all tasks over time",
     "The stronger the colour, the more tasks. Dotted: the target.",
   );
+  const coverage = coverageChart();
   const belief = chart(
     "Calibration",
     "Observed success rate by predicted success rate. On the dashed line, predictions are right.",
@@ -36,13 +38,14 @@ export function runCharts() {
     const uniform = run.settings.strategy === "uniform" ? null : uniformOf(outlooks, measured);
     ratios.draw(() => ratioChart(points, uniform), ratioGist(points, uniform));
     heat.draw(() => heatMap(outlooks, run.settings.target), heatGist(outlooks));
+    coverage.draw(run, points);
     belief.draw(() => calibrationChart(calibration), calibrationGist(calibration));
     capability.node.hidden = "ability" in run.estimates;
     const place = `${last(points, "capability")} ${capabilityWords(models)}.`;
     capability.draw(() => course(points, "capability", {}), place);
     errors.draw(() => course(points, "brier", { rangemode: "tozero" }), last(points, "brier"));
   }
-  return { nodes: [ratios.node, heat.node, belief.node, capability.node, errors.node], draw };
+  return { nodes: [ratios.node, heat.node, coverage.node, belief.node, capability.node, errors.node], draw };
 }
 
 /** Say what the ends of the scale of capability are. models: the names of the reference models. */

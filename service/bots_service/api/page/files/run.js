@@ -2,7 +2,7 @@
 
 import { activity } from "./activity.js";
 import { actions } from "./actions.js";
-import { element, fill } from "./dom.js";
+import { element, fill, say } from "./dom.js";
 import { compact, count, decimal, factor, percent } from "./format.js";
 import { datasetHref, runHref } from "./overview.js";
 import { capabilityWords, runCharts } from "./run-charts.js";
@@ -19,6 +19,7 @@ export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
   const tiles = element("dl", { class: "tiles" });
   const advice = element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true });
+  const narrow = element("p", { class: "warning wide", role: "note", "aria-label": "Coverage", hidden: true });
   const charts = runCharts();
   const tasks = tasksTable(path);
   const doings = activity(path);
@@ -31,7 +32,17 @@ export function showRun(dataset, run, caller) {
     element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
     acts.node,
   );
-  const node = element("div", { class: "grid" }, heading, advice, tiles, ...charts.nodes, tasks.node, ...doings.nodes);
+  const node = element(
+    "div",
+    { class: "grid" },
+    heading,
+    narrow,
+    advice,
+    tiles,
+    ...charts.nodes,
+    tasks.node,
+    ...doings.nodes,
+  );
   let shown = "";
   let changedAt = 0;
 
@@ -52,6 +63,8 @@ export function showRun(dataset, run, caller) {
         baseline && get(["datasets", dataset, "runs", baseline.run, "curve"], { points: POINTS }),
       ]);
       const measured = uniform && { name: baseline.run, points: uniform.points };
+      narrow.hidden = !now.coverage.narrow;
+      say(narrow, now.coverage.reason ?? "");
       advice.hidden = !now.advice.length;
       fill(advice, ...now.advice.map((text) => element("p", { class: "soft" }, text)));
       fill(tiles, ...tilesOf(now, row, { points, outlooks, calibration, measured }));
@@ -69,10 +82,12 @@ export function showRun(dataset, run, caller) {
 }
 
 function tilesOf(run, { reference_models: models }, { points, outlooks, calibration, measured }) {
+  const { coverage } = run;
   const { ratio, steps } = recent(points).at(-1) ?? { ratio: null, steps: 0 };
   return [
     tile("Effective task ratio", percent(ratio), `last ${count(steps)} steps`, "lead"),
     ...(run.settings.strategy === "uniform" ? [] : gains(points, outlooks, measured)),
+    tile("Tasks met", percent(coverage.reached_share), tasksMet(coverage)),
     tile("Step", count(run.step), run.epoch ? `${count(run.epoch)} times rewound` : `${run.settings.strategy}`),
     "ability" in run.estimates
       ? tile("Ability", decimal(run.estimates.ability, 2), "logits, by the tracker")
@@ -85,6 +100,8 @@ function tilesOf(run, { reference_models: models }, { points, outlooks, calibrat
     tile("In flight", count(run.leased), run.pending ? `${count(run.pending)} tasks of the open step` : "tasks"),
   ];
 }
+
+const tasksMet = ({ distinct_tasks: met, available_tasks: all }) => `${count(met)} different, ${count(all)} available`;
 
 /** Return what selecting gained: measured against a run that samples uniformly if there is one, otherwise estimated. */
 function gains(points, outlooks, measured) {

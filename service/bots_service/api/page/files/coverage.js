@@ -1,0 +1,50 @@
+// How a run's visits spread over its pool: what the effective task ratio does not show.
+
+import { STEPS, SHARES, chart, line } from "./charts.js";
+import { count, decimal, percent } from "./format.js";
+import { sums } from "./series.js";
+import { color } from "./themes.js";
+
+/** Return the chart: {node, draw}. */
+export function coverageChart() {
+  const shares = chart("Coverage", "The share of the tasks that were reported so far. Dashed: a shuffled pass.");
+
+  function draw(run, points) {
+    shares.draw(() => coursesOf(run, points), gistOf(run.coverage));
+  }
+  return { node: shares.node, draw };
+}
+
+function coursesOf({ coverage, totals }, points) {
+  const tasks = Math.max(coverage.available_tasks, 1); // all may be retired
+  const steps = points.map((point) => point.last_step);
+  const reported = sums(points, "reported");
+  const before = totals.reported - (reported.at(-1) ?? 0); // by the run that this one was forked from
+  const shuffled = reported.map((sum) => Math.min(1, (before + sum) / tasks));
+  const met = points.map((point) => point.distinct_tasks / tasks);
+  const traces = [
+    line(
+      "a shuffled pass",
+      { x: steps, y: shuffled },
+      { paint: color("other"), dash: "dash", hovertemplate: "%{y:.1%}" },
+    ),
+    line("this run", { x: steps, y: met }, { paint: color("accent"), width: 3, hovertemplate: "%{y:.1%}" }),
+  ];
+  return { traces, layout: { xaxis: STEPS, yaxis: { tickformat: SHARES.tickformat, rangemode: "tozero" }, showlegend: true } };
+}
+
+/** Return in words what is known of a run's coverage. */
+function gistOf(coverage) {
+  if (!coverage.distinct_tasks) return "No task has been reported yet.";
+  const said = [
+    `${count(coverage.distinct_tasks)} different tasks, ${decimal(coverage.mean_visits, 1)} visits each, at most ${count(coverage.most_visits)}.`,
+    `The most visited tenth took ${percent(coverage.top_tenth_share)} of all visits.`,
+  ];
+  if (coverage.unmet_share !== null)
+    said.push(
+      `In the last ${count(coverage.pass_steps)} steps, enough for a whole pass, ${percent(coverage.unmet_share)} of the tasks were not met.`,
+    );
+  if (coverage.pass_share !== null)
+    said.push(`${count(coverage.passes_done)} passes done, ${percent(coverage.pass_share)} of the present one.`);
+  return said.join(" ");
+}
