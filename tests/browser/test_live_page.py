@@ -127,9 +127,7 @@ def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(browser: Br
     assert lines == [pytest.approx(shuffled), pytest.approx([step["distinct_tasks"] / tasks for step in steps])]
 
 
-def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(
-    browser: Browser, trained: ServiceProcess
-):
+def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(browser: Browser, trained: ServiceProcess):
     with httpx.Client(base_url=trained.url) as http:
         http.put("/datasets/narrow", json={"tasks": [{"id": f"t{number}"} for number in range(20)]}).raise_for_status()
         run, outcomes = "/datasets/narrow/runs/default", [{"task": "t1", "successes": 3, "trials": 8}]
