@@ -30,7 +30,10 @@ function coursesOf({ coverage, totals }, points) {
     ),
     line("this run", { x: steps, y: met }, { paint: color("accent"), width: 3, hovertemplate: "%{y:.1%}" }),
   ];
-  return { traces, layout: { xaxis: STEPS, yaxis: { tickformat: SHARES.tickformat, rangemode: "tozero" }, showlegend: true } };
+  return {
+    traces,
+    layout: { xaxis: STEPS, yaxis: { tickformat: SHARES.tickformat, rangemode: "tozero" }, showlegend: true },
+  };
 }
 
 /** Return in words what is known of a run's coverage. */
