@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from scipy.stats import betabinom
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
+from bots_service.core.state import fresh_state
 from bots_service.errors import (
     InvalidSelectionError,
     KeyReusedError,
@@ -24,6 +25,7 @@ from bots_service.usecases import select_tasks as module
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import QUICK_NUMBERS, is_quick
 from bots_service.usecases.selection_id import Origin, read_id, write_id
+from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
@@ -42,7 +44,7 @@ async def in_flight(world: World) -> int:
     return (await world.describe()).leased
 
 
-@pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax", "uniform", "shuffle", "easy_to_hard", "spaced"])
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
 async def test_the_same_calls_give_the_same_tasks_in_two_databases(folder, strategy: StrategyName):
     told = []
     for name in ("one", "other"):
@@ -131,6 +133,33 @@ async def test_only_an_ordinary_draw_over_few_numbers_holds_up_the_event_loop(wo
     assert not is_quick(request, state, fresh, np.arange(QUICK_NUMBERS, dtype=np.int32))
     assert not is_quick(request, replace(state, settings=settings_from({"strategy": "shuffle"})), fresh, nothing)
     assert not is_quick(request, state, replace(fresh, retired=np.array([1], np.int32)), nothing)
+
+
+def test_a_pass_is_drawn_in_a_thread_only_where_it_has_far_to_walk():
+    size, nothing = 20_000, np.empty(0, np.int32)
+    pool, request = Pool.of_tasks(np.linspace(0, 1, size)[:, None]), SelectRequest(POOL, 32)
+    _ = pool.members
+    settings = settings_from({"belief": "tracker", "strategy": "pass"})
+    fresh = fresh_state(settings, pool)
+    assert is_quick(request, fresh, pool, nothing)  # as many profiles as tasks matter only to others
+    assert not is_quick(request, replace(fresh, settings=settings_from({"strategy": "spaced"})), pool, nothing)
+    solved = [report_of(*((task, 16.0, 0.0) for task in range(step, size, 100))) for step in range(30)]
+    mastered = replay(pool, solved, settings)
+    everything = np.arange(0, size, 100, dtype=np.int32)
+    assert mastered.belief.distributions(pool, everything).effective(16.0).mean() < request.count / QUICK_NUMBERS
+    assert not is_quick(request, mastered, pool, nothing)
+
+
+def test_what_scores_all_reported_tasks_is_quick_while_they_are_few():
+    pool, request, nothing = pool_of(*[(0.5,)] * 9000), SelectRequest(POOL, 5), np.empty(0, np.int32)
+    _ = pool.members
+    few, many = (report_of(*((task, 1.0, 1.0) for task in range(count))) for count in (100, 9000))
+    for strategy in ("thompson", "spaced"):
+        for cooldown in (0, 3):
+            settings = settings_from({"strategy": strategy, "cooldown": cooldown})
+            assert is_quick(request, replay(pool, [few], settings), pool, nothing)
+            is_plain = strategy == "thompson" and not cooldown
+            assert is_quick(request, replay(pool, [many], settings), pool, nothing) == is_plain
 
 
 async def test_selections_at_once_share_no_task_while_others_are_free(world: World):
