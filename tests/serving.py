@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 API_KEY = re.compile(rb"bots_[0-9a-f]{16}_[0-9a-f]{64}")
-START_S = 60.0  # a loaded machine imports numpy, scipy and pyarrow for the first time
+NOWHERE = "http://127.0.0.1:1"  # refuses at once, and no other test's server can take the port
+START_S = 120.0  # a loaded machine imports numpy, scipy and pyarrow for the first time
 
 
 def free_port() -> int:

@@ -1,6 +1,8 @@
 """A dataset that one replica changes, deletes or brings back is known to the other one."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,13 @@ from bots_service.errors import (
     StorageUnavailableError,
     UnknownDatasetError,
 )
+from bots_service.ports.records import DatasetRow
 from tests.servers import RedisServer
 from tests.usecases.backups import exported, imported
 from tests.usecases.replicas import Replica
 from tests.usecases.world import HEADER, POOL, block, never, outcome, stream
+
+Retire = Callable[..., Awaitable[DatasetRow]]
 
 
 async def test_tasks_appended_here_are_known_there(replicas: tuple[Replica, Replica]):
@@ -93,10 +98,22 @@ async def test_a_published_state_that_knows_newer_tasks_serves_where_sql_can_not
     assert sorted(selection.tasks.tolist()) == list(range(42))
 
 
-async def test_tasks_retired_at_once_by_two_are_refused_once(replicas: tuple[Replica, Replica]):
+async def test_tasks_retired_at_once_by_two_are_refused_once(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+):
+    both_know_the_dataset = asyncio.Barrier(2)
+    for replica in replicas:
+        datasets = replica.parts.datasets
+
+        async def retire(*arguments: Any, retire: Retire = datasets.retire) -> DatasetRow:
+            await both_know_the_dataset.wait()
+            return await retire(*arguments)
+
+        monkeypatch.setattr(datasets, "retire", retire)
     calls = [replica.use.retire_tasks(POOL, [f"t{place}"], None) for place, replica in enumerate(replicas)]
     done = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(one, BusyError) for one in done].count(True) == 1
+    monkeypatch.undo()
     await replicas[0].use.retire_tasks(POOL, ["t0", "t1"], None)
     assert (await replicas[1].select(38)).reused == 0
 

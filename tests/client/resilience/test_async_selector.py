@@ -12,9 +12,8 @@ import pytest
 
 from bots_client import AsyncSelector, Selector, UnreachableError
 from tests.client.resilience.worlds import IDS, journalled
-from tests.serving import free_port
+from tests.serving import NOWHERE
 
-NOWHERE = f"http://127.0.0.1:{free_port()}"
 NOT_ASYNC = {"give_back", "is_shared"}  # `next` calls the one; the other is for ranks
 
 

@@ -15,11 +15,10 @@ import pytest
 from bots_client import Outcome, ResilientClient, Selector, Task
 from bots_client._resilience import breaker
 from tests.client.resilience.worlds import IDS
-from tests.serving import ServiceProcess, free_port
+from tests.serving import NOWHERE, ServiceProcess
 
-NOWHERE = f"http://127.0.0.1:{free_port()}"
-AT_ONCE_S = 1.0  # a hundred times what it takes; the deadlines of 3 s and 4 s, which it must not wait for, are far
-SOON_S = 30.0
+AT_ONCE_S = 5.0  # a hundred times what it takes, and less than the deadlines, which it must not wait for
+SOON_S = 100.0  # a service that starts took 28 s on a busy machine
 OF_THE_LAST_STEP = {"bots/effective_task_ratio", "bots/step", "bots/selected_mean"}
 ROOT = Path(__file__).parents[3]
 
@@ -72,13 +71,13 @@ def wait_until(is_so):
 @pytest.mark.usefixtures("quick_looks")
 @pytest.mark.parametrize("hangs", [False, True], ids=["killed", "stopped"])
 def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, hangs):
-    bots = connect(own_service, select_deadline_s=3.0, report_deadline_s=4.0)
+    bots = connect(own_service, select_deadline_s=8.0, report_deadline_s=9.0)
     selector = Selector(bots, "guru", ids=IDS)
     trained(selector, 0.3)
     assert selector.metrics().keys() >= OF_THE_LAST_STEP
     own_service.process.send_signal(signal.SIGSTOP if hangs else signal.SIGKILL)
     first, *others = trained(selector, SOON_S, until=lambda: bots.health.local_selects)
-    assert not hangs or first > 2  # it costs a deadline; a refused connection, random waits that may end sooner
+    assert not hangs or first > AT_ONCE_S  # it costs a deadline; a refused connection, random waits that may end sooner
     others += trained(selector, 5 if hangs else 1)  # a look at a service that hangs takes 4 s; at none, no time
     assert not OF_THE_LAST_STEP & selector.metrics().keys()
     if hangs:
@@ -96,7 +95,7 @@ def test_training_waits_once_for_a_service_that_goes_away(own_service, connect, 
 
 
 def test_closing_a_step_waits_once_for_a_service_that_hangs(own_service, connect):
-    bots = connect(own_service, report_deadline_s=1.0)
+    bots = connect(own_service, report_deadline_s=3.0)
     selector = Selector(bots, "guru", ids=IDS)
     bots.report("guru", [Outcome.counts("t1", 1, 2)], close_step=False)
     own_service.process.send_signal(signal.SIGSTOP)
@@ -107,8 +106,8 @@ def test_closing_a_step_waits_once_for_a_service_that_hangs(own_service, connect
         took.append(time.monotonic() - begun)
 
     assert bots.health.is_away
-    assert took[0] < 5, "half the plain client's deadline"
-    assert max(took[1:]) < AT_ONCE_S / 2
+    assert took[0] < 9, "less than the plain client's deadline, 10 s"
+    assert max(took[1:]) < 2.5, "less than its own, which the first call waited for"
 
 
 @pytest.mark.usefixtures("quick_looks")
@@ -122,10 +121,13 @@ def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
     closed.close()
     gone = weakref.ref(dropped.direct)
     del bots, dropped
-    gc.collect()
 
+    def is_forgotten():
+        gc.collect()  # again and again: a call that was given up may hold the client, and still end
+        return gone() is None
+
+    wait_until(is_forgotten)
     wait_until(lambda: set(watchers()) <= before)
-    wait_until(lambda: gone() is None)  # a call that was given up may still end
     assert closed.select("guru", 2, ids=IDS).is_local
     assert set(watchers()) <= before
 

@@ -6,10 +6,9 @@ from bots_client import Outcome
 from bots_client._calls.step_calls import report
 from bots_client._resilience.spool import Spool, spool_of
 from tests.client.resilience.worlds import IDS, journalled
-from tests.serving import free_port
+from tests.serving import NOWHERE
 
 SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
-NOWHERE = f"http://127.0.0.1:{free_port()}"
 
 
 def test_a_full_disk_costs_the_report_and_says_so(connect, caplog):

@@ -24,10 +24,9 @@ from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, SELECTION
 from tests.client.resilience.worlds import IDS, journalled, outcomes_of
 from tests.client.scripted_server import answer, drop, problem, stay_silent, trickle
-from tests.serving import free_port
+from tests.serving import NOWHERE
 
 SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
-NOWHERE = f"http://127.0.0.1:{free_port()}"
 
 
 def test_while_the_service_is_there_it_selects_and_records(connect, service, dataset):

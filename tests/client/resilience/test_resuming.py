@@ -10,7 +10,7 @@ import pytest
 
 from bots_client import Selector
 from tests.client.resilience.worlds import IDS
-from tests.serving import free_port
+from tests.serving import NOWHERE
 
 ROOT = Path(__file__).parents[3]
 
@@ -106,7 +106,7 @@ def test_only_tasks_of_this_job_that_nobody_reported_are_saved_as_in_flight(sele
 
 def test_tasks_in_flight_are_handed_out_first_while_the_service_is_away(selector, connect):
     state = selector.state_dict() | {"in_flight": ["t7", "unknown", "t3"]}
-    away = connect(f"http://127.0.0.1:{free_port()}", select_deadline_s=0.1, report_deadline_s=0.1)
+    away = connect(NOWHERE, select_deadline_s=0.1, report_deadline_s=0.1)
     resumed = Selector(away, selector.dataset, ids=IDS)
 
     resumed.load_state_dict(state)
