@@ -95,4 +95,7 @@ def test_only_what_reports_lead_to_is_possible():
     assert not Walks(2, (whole,)).are_possible(4)
     assert not Walks(2, (whole, whole)).are_possible(5)
     assert not Walks(2, (replace(whole, place=2**32),)).are_possible(5)
+    assert not Walks(2, (replace(whole, turn=2**32 - 1),)).are_possible(5)  # the next pass would have no number
+    assert not Walks(2**32 - 1).are_possible(5)
+    assert not replace(whole, place=-1).is_possible(5)
     assert not Walks(0, tuple(Walk(part, 0, 1, 5) for part in range(MOST_WALKS + 1))).are_possible(5)

@@ -18,6 +18,7 @@ from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.rows import LayeredRows
 from bots_service.core.state import RunState
+from bots_service.core.walks import Walk
 from bots_service.errors import BusyError, InvalidBackupError
 from bots_service.ports.backup import SavedParent
 from bots_service.ports.records import RunRow, SnapshotRow
@@ -176,6 +177,9 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
         (EntriesPart, body(2, report(1, 4096.0, 1.0)), "counts that no report can have"),
         (EntriesPart, body(2, report(1, counts=2)), "counts that no report can have"),
         (EntriesPart, body(2, replace(report(1), made_at=-1)), "speaks of step -1"),
+        (EntriesPart, body(2, replace(report(1), walks=(Walk(0, 2**32 - 1, 1, 5),))), "where no selection can"),
+        (EntriesPart, body(2, replace(report(1), walks=(Walk(0, 0, 1, 41),))), "where no selection can"),
+        (EntriesPart, body(2, replace(report(1), walks=(Walk(0, 0, -1, 5),))), "where no selection can"),
         (EntriesPart, body(2, past(40)), "tasks that are not in the dataset"),
         (EntriesPart, body(2, past(1, age=-1.0)), "ages that no old log can have"),
         (EntriesPart, body(2, past(1, age=2e6)), "ages that no old log can have"),

@@ -12,7 +12,8 @@ from bots_service.core.checks import as_count
 from bots_service.core.permutation import places_of_pass
 
 MOST_WALKS = 128  # of a run: one for each set of tags, or quota, that its selections ask for
-LARGEST_NUMBER = 2**32 - 1  # of a walk
+LARGEST_NUMBER = 2**32 - 1  # of a walk: an id has room for no more
+LARGEST_TURN = LARGEST_NUMBER // 2  # so that the passes after it have numbers, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,15 @@ class Walk:
     def reached(self) -> tuple[int, int]:
         """Pass and place, so that the farther of two walks compares as the larger."""
         return self.turn, self.place
+
+    def is_possible(self, tasks: int) -> bool:
+        """Return whether a selection from a pool of so many tasks could have walked so."""
+        return (
+            min(walk_numbers(self)) >= 0
+            and max(self.part, self.place) <= LARGEST_NUMBER
+            and self.turn <= LARGEST_TURN
+            and self.size <= tasks
+        )
 
     def beginning(self, size: int) -> "Walk":
         """Return where the next selection begins, in a part that has `size` tasks by now.
@@ -91,8 +101,8 @@ class Walks:
         """Return whether a run on a pool of so many tasks could have walked so."""
         return (
             len({walk.part for walk in self.walks}) == len(self.walks) <= MOST_WALKS
-            and all(max(walk.part, walk.turn, walk.place) <= LARGEST_NUMBER for walk in self.walks)
-            and all(self.first_turn <= walk.turn and walk.size <= tasks for walk in self.walks)
+            and self.first_turn <= LARGEST_TURN
+            and all(self.first_turn <= walk.turn and walk.is_possible(tasks) for walk in self.walks)
         )
 
     def encoded(self) -> dict[str, Any]:

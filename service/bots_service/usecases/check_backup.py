@@ -125,6 +125,8 @@ class CheckedRun:
     def _report(self, body: Report, where: str) -> None:
         made_at = 0 if body.made_at is None else body.made_at
         self._require(0 <= made_at <= LARGEST_STEP, f"{where} speaks of step {made_at}")
+        walked = all(walk.is_possible(self.facts.size) for walk in body.walks)
+        self._require(walked, f"{where} walked where no selection can")
         self._evidence(body.evidence, where)
 
     def _evidence(self, seen: Evidence, where: str) -> None:
