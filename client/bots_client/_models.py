@@ -219,7 +219,8 @@ class TaskBelief:
     mean: of its success probability; interval: 5 % and 95 % quantiles.
     effective: the probability that of a group of rollouts some succeed and some fail.
     variance: the expected variance of one rollout's success, E[p (1 - p)].
-    attempts: how many rollouts of it were reported; last_step: the last step that reported any; None if none did.
+    attempts: how many rollouts of it were reported; visits: how many steps reported any; last_step: the last of these
+        steps; None if none did.
     """
 
     id: str
@@ -230,6 +231,7 @@ class TaskBelief:
     effective: float
     variance: float
     attempts: float = 0.0
+    visits: int = 0
     last_step: int | None = None
     tags: tuple[str, ...] = ()
 

@@ -11,7 +11,7 @@ from tests.api.pools import make_dataset, report, solved
 RUN = "/datasets/guru/runs/tried"
 BACKUP = {"Content-Type": "application/vnd.bots.backup"}
 TASKS = 20
-Attempts = dict[str, tuple[float, int | None]]
+Attempts = dict[str, tuple[float, int, int | None]]
 
 # What each step reports: task and trials.
 STEPS = [[(0, 8), (1, 4)], [(1, 16)], [(2, 1), (0, 8)]]
@@ -25,17 +25,18 @@ async def train(http: httpx.AsyncClient, kind: str) -> None:
 
 
 def expected(steps: int) -> Attempts:
-    """Attempts and last step of each task after so many steps."""
-    found: Attempts = {f"task-{task}": (0, None) for task in range(TASKS)}
+    """Attempts, visits and last step of each task after so many steps."""
+    found: Attempts = {f"task-{task}": (0, 0, None) for task in range(TASKS)}
     for number, step in enumerate(STEPS[:steps], 1):
         for task, trials in step:
-            found[f"task-{task}"] = found[f"task-{task}"][0] + trials, number
+            attempts, visits, _ = found[f"task-{task}"]
+            found[f"task-{task}"] = attempts + trials, visits + 1, number
     return found
 
 
 async def told(http: httpx.AsyncClient, run: str = RUN) -> Attempts:
     tasks = (await http.get(f"{run}/tasks")).json()["tasks"]
-    return {task["id"]: (task["attempts"], task["last_step"]) for task in tasks}
+    return {task["id"]: (task["attempts"], task["visits"], task["last_step"]) for task in tasks}
 
 
 pytestmark = pytest.mark.parametrize("kind", ["bots", "tracker"])

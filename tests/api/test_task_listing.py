@@ -6,7 +6,7 @@ from scipy.stats import betabinom
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, solved, tasks
 
-SORTS = ["index", "mean", "distance", "effective", "variance", "attempts", "last_step"]
+SORTS = ["index", "mean", "distance", "effective", "variance", "attempts", "visits", "last_step"]
 
 
 @pytest.fixture(params=["bots", "tracker"])

@@ -107,6 +107,7 @@ BELIEF: dict[str, Any] = {
     "effective": 0.75,
     "variance": 0.125,
     "attempts": 17,
+    "visits": 2,
     "last_step": None,
     "tags": ["math"],
 }

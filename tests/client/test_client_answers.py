@@ -50,7 +50,7 @@ def test_lists_are_read_in_full(serve, connect):
     (belief,), (step,) = bots.tasks("guru"), bots.history("guru")
 
     assert (belief.alpha, belief.interval, belief.last_step, belief.tags) == (2.5, (0.2, 0.9), None, ("math",))
-    assert (belief.effective, belief.variance, belief.attempts) == (0.75, 0.125, 17.0)
+    assert (belief.effective, belief.variance, belief.attempts, belief.visits) == (0.75, 0.125, 17.0, 2)
     assert (step.brier, step.log_loss, step.rollouts, step.time.year) == (0.2, 0.6, 64.0, 2026)
     assert (step.new_tasks, step.distinct_tasks) == (3, 7)
 

@@ -24,6 +24,7 @@ def test_a_row_is_what_the_belief_says_of_its_task_and_its_sorts_follow(story: S
         "effective": believed.effective(state.group_size),
         "variance": believed.rollout_variance,
         "attempts": state.attempts.of(asked).rollouts,
+        "visits": state.attempts.of(asked).visits,
         "last_step": state.attempts.of(asked).last_step,
     }
     parameters = believed.as_beta()

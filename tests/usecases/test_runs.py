@@ -216,6 +216,7 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, so
         "effective": believed.effective(16.0).tolist(),
         "variance": believed.rollout_variance.tolist(),
         "attempts": [16.0 if task in last else 0.0 for task in everyone],
+        "visits": [float(task in last) for task in everyone],
         "last_step": [last.get(task, 0) for task in everyone],
     }[sort.removeprefix("-")]
     sign = -1 if sort.startswith("-") else 1

@@ -88,7 +88,8 @@ def tasks(
         ids: only these tasks; empty: all.
         tag: only tasks with this tag.
         search: only tasks whose ID contains this text, ignoring case.
-        sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts or last_step;
+        sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, visits or
+            last_step;
             "-mean" descends.
         limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
     """

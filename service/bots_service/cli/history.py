@@ -29,8 +29,8 @@ def tasks(
     sort: Annotated[
         str | None,
         typer.Option(
-            help="index, mean, distance (to the target), effective, variance, attempts or last_step; -mean sorts"
-            " descending.",
+            help="index, mean, distance (to the target), effective, variance, attempts, visits or last_step; -mean"
+            " sorts descending.",
             show_default="index",
         ),
     ] = None,
@@ -45,7 +45,7 @@ def tasks(
         if matching == limit:  # there may be more
             matching = client.count_tasks(dataset, run, ids=ids or (), tag=tag, search=search)
     rows = map(_task_row, found)
-    columns = "task  >mean  >90 % within  >effective  >variance  >attempts  >last step  tags"
+    columns = "task  >mean  >90 % within  >effective  >variance  >attempts  >visits  >last step  tags"
     caption = f"{count(len(found))} of {count(matching)} tasks"
     show(
         {"tasks": found, "matching": matching},
@@ -63,6 +63,7 @@ def _task_row(task: "TaskBelief") -> tuple[str, ...]:
         number(task.effective),
         number(task.variance),
         count(task.attempts),
+        count(task.visits),
         "-" if task.last_step is None else count(task.last_step),
         ", ".join(task.tags),
     )

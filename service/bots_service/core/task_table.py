@@ -10,7 +10,7 @@ from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 
-SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "last_step")
+SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "visits", "last_step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class TaskTable:
     mean: [n] expected success probability; low, high: [n] its 5 % and 95 % quantiles.
     effective: [n] how likely some of a group of rollouts succeed and some fail.
     variance: [n] E[p (1 - p)], the expected variance of one rollout.
-    attempts: [n] rollouts that were reported; last_step: [n] the last step that reported any, 0 where none did.
+    attempts: [n] rollouts that were reported; visits: [n] how many steps reported any.
+    last_step: [n] the last step that reported any, 0 where none did.
     """
 
     tasks: Tasks
@@ -34,6 +35,7 @@ class TaskTable:
     effective: Floats
     variance: Floats
     attempts: Floats
+    visits: NDArray[np.int32]
     last_step: NDArray[np.int32]
 
 
@@ -52,6 +54,7 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
         effective=believed.effective(state.group_size)[place],
         variance=believed.rollout_variance[place],
         attempts=attempts.rollouts,
+        visits=attempts.visits,
         last_step=attempts.last_step,
     )
 
@@ -63,6 +66,8 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
         values = tasks.astype(float)
     elif name == "attempts":
         values = state.attempts.of(tasks).rollouts
+    elif name == "visits":
+        values = state.attempts.of(tasks).visits.astype(float)
     elif name == "last_step":
         values = state.attempts.of(tasks).last_step.astype(float)
     else:

@@ -39,6 +39,7 @@ SCHEMA = pa.schema(
         ("effective", pa.float64()),
         ("variance", pa.float64()),
         ("attempts", pa.float64()),
+        ("visits", pa.int32()),
         ("last_step", pa.int32()),
     ]
 )
@@ -69,6 +70,7 @@ class Task(Struct, frozen=True, gc=False):
     effective: the probability that of a group of `rollouts_per_task` rollouts some succeed and some fail.
     variance: the expected variance of one rollout's success, E[p (1 - p)], in [0, 0.25].
     attempts: how many rollouts of the task the closed steps of this run reported.
+    visits: how many of these steps reported it.
     last_step: the last of these steps; null if there was none.
     tags: the tags that the task carries, sorted.
     """
@@ -81,6 +83,7 @@ class Task(Struct, frozen=True, gc=False):
     effective: float
     variance: float
     attempts: float
+    visits: int
     last_step: int | None
     tags: list[str]
 
@@ -119,7 +122,7 @@ async def task_query(
     return TaskQuery(tuple(ids), tag, search, sort, after, limit)
 
 
-EXAMPLE = Task("gsm8k-17", 4.5, 5.0, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0, 12, ["arithmetic"])
+EXAMPLE = Task("gsm8k-17", 4.5, 5.0, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0, 1, 12, ["arithmetic"])
 
 
 @router.get(
@@ -165,6 +168,7 @@ def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
             table.effective.tolist(),
             table.variance.tolist(),
             table.attempts.tolist(),
+            table.visits.tolist(),
             (step or None for step in table.last_step.tolist()),
             _tags_of(dataset, table),
         )
@@ -207,6 +211,6 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
         pa.nulls(len(table.tasks), pa.float64()) if column is None else pa.array(column)
         for column in (table.alpha, table.beta)
     ]
-    numbers = [table.mean, table.low, table.high, table.effective, table.variance, table.attempts]
+    numbers = [table.mean, table.low, table.high, table.effective, table.variance, table.attempts, table.visits]
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step], schema=SCHEMA)
