@@ -103,7 +103,7 @@ def test_a_point_of_the_grid_that_wins_on_the_other_half_too_is_recommended_by_t
     assert found.recommended == name
     gain = 0.05 - NOISE[FEWEST_STEPS:].mean()
     assert found.advice.startswith(f"Use {name}: its log loss is {gain:.3f} lower (")
-    assert found.advice.endswith(") over the last 100 of 200 steps (the others chose it).")
+    assert found.advice.endswith(") over the last 100 of 200 steps (the first half chose it).")
 
 
 def test_of_several_better_ones_the_best_on_the_second_half_is_recommended():

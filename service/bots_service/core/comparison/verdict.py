@@ -136,7 +136,7 @@ def _advice(candidates: Sequence[Candidate], scores: Scores) -> tuple[str | None
     name = candidates[place].name
     where = f"over {steps:,} steps"
     if since:
-        where = f"over the last {steps - since:,} of {steps:,} steps (the others chose it)"
+        where = f"over the last {steps - since:,} of {steps:,} steps (the first half chose it)"
     return name, f"Use {_the(name)}: its log loss is {_lower(found)} {where}."
 
 
