@@ -136,14 +136,14 @@ def test_a_client_that_is_closed_or_dropped_looks_for_nothing(tmp_path):
 def test_a_process_ends_at_once_while_the_service_is_away(tmp_path, end):
     program = f"""
 from bots_client import ResilientClient
-bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, report_deadline_s=30)
+bots = ResilientClient({NOWHERE!r}, spool={str(tmp_path)!r}, select_deadline_s=0.5, report_deadline_s=300)
 bots.select("guru", 1, ids=["a"])
 import threading
 assert any(thread.name == "bots-probe" for thread in threading.enumerate())
 {end}
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], check=False, cwd=ROOT, timeout=25, capture_output=True, text=True
+        [sys.executable, "-c", program], check=False, cwd=ROOT, timeout=100, capture_output=True, text=True
     )
 
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
