@@ -91,6 +91,9 @@ class UniformBelief:
     def with_past(self, pool: Pool, past: AgedEvidence, settings: RunSettings, *, step: int) -> "UniformBelief":
         return replace(self, own_tasks=np.union1d(self.own_tasks, past.evidence.tasks))
 
+    def discounted(self, share: float, pool: Pool, settings: RunSettings) -> "UniformBelief":
+        return replace(self, steps=0)
+
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)
 

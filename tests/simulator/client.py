@@ -18,8 +18,8 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import IdempotencyKey, Selection
 from bots_service.usecases import UseCases
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from tests.simulator.world import POOL, TASKS, World, block, known_state, stream
 

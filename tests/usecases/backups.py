@@ -9,8 +9,8 @@ from bots_service.core.codec import encode_state
 from bots_service.ports.backup import Imported
 from bots_service.ports.records import IdempotencyKey, StoredReceipt
 from bots_service.usecases.backup_format import Part, read_parts
+from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
-from bots_service.usecases.put_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from tests.usecases.world import POOL, World, block, never, stream
 
@@ -33,7 +33,7 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
         elif kind == "rewind":
             step = (await world.state(run)).step
             row = await world.row(run)
-            first = row.parent.step if row.parent else 0
+            first = row.origin_step
             await world.rewind(int(rng.integers(first, step + 1)), run)
         elif kind == "past":
             old = [
@@ -45,7 +45,9 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
             await world.use.change_settings(POOL, run, {"forgetting": float(rng.random())}, None)
         elif kind == "fork":
             name = f"fork-{number}"
-            await world.use.put_run(POOL, name, {}, ForkFrom(run), None)
+            is_whole = (await world.row(run)).parent is None
+            origins = [ForkFrom(run), WarmStartFrom(run, 0.25), ReplayOf(run) if is_whole else ForkFrom(run)]
+            await world.use.put_run(POOL, name, {}, origins[int(rng.integers(3))], None)
             runs.append(name)
         elif kind == "snapshot":
             await world.use.take_snapshot(POOL, run, None)

@@ -25,7 +25,7 @@ from bots_service.engine.comparing import ENTRIES_AT_ONCE, ComparisonProgress
 from bots_service.engine.comparing_child import SAID_EVERY, blocks, compute, framed
 from bots_service.errors import DamagedStateError, OverloadedError, StorageUnavailableError
 from bots_service.ports.records import RunRow
-from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream

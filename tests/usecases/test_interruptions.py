@@ -12,7 +12,7 @@ import pytest
 from bots_service.core.codec import encode_state
 from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError
 from bots_service.ports.records import IdempotencyKey
-from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.begin_run import ForkFrom
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.ports.records import IdempotencyKey, RunPut
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.change_run import ChangeRunResult
-from bots_service.usecases.put_run import ForkFrom, PutRunResult
+from bots_service.usecases.put_run import PutRunResult
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, outcome
 

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from bots_service.core.outlook import outlook
 from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.usecases import observe_runs as look_at_run
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.observe_runs import IDLE_EVERY_S, MEASURED_EVERY_S, SPACING, is_due, rollouts_of
-from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.world import POOL, Later, World, outcome
 
 

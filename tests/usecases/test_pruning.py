@@ -13,8 +13,8 @@ from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
 from bots_service.ports.records import NewEntry, RunRow
 from bots_service.usecases.backup_format import EntriesPart, RunPart
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.prune import Prune, PrunedRun
-from bots_service.usecases.put_run import ForkFrom
 from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, evidence_bytes, outcome, until

@@ -10,7 +10,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
 from bots_service.ports.records import IdempotencyKey, RunPut
-from bots_service.usecases.put_run import ForkFrom
+from bots_service.usecases.begin_run import ForkFrom
 from tests.core.pools import bots_belief
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream

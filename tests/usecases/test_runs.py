@@ -25,8 +25,9 @@ from bots_service.errors import (
 from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.usecases import read_tasks as read_tasks_module
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.change_run import ChangeRunResult
-from bots_service.usecases.put_run import ForkFrom, PutRunResult
+from bots_service.usecases.put_run import PutRunResult
 from bots_service.usecases.read_tasks import Query
 from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port

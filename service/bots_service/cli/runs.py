@@ -12,6 +12,7 @@ from bots_service.cli.output import confirm, count, moment, number, percent, pla
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
+    from bots_client import Fork as Parent
     from bots_client import Run
 
 
@@ -109,22 +110,63 @@ def show_(dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJ
     show(found, lambda: sheet(described(found)), as_json=as_json)
 
 
+Fork = Annotated[str | None, typer.Option(help="Continue this run.", metavar="RUN")]
+ForkStep = Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")]
+WarmStart = Annotated[str | None, typer.Option(help="Start at step 0 with the belief of this run.", metavar="RUN")]
+WarmStartStep = Annotated[int | None, typer.Option(help="Step of that run.", metavar="STEP")]
+Discount = Annotated[
+    float | None,
+    typer.Option(help="Of a warm start: share of that run's evidence to drop, 0 for none, 1 for all.", min=0, max=1),
+]
+Replay = Annotated[
+    str | None,
+    typer.Option("--replay-of", help="Continue this run with its journal folded under these settings.", metavar="RUN"),
+]
+ReplayStep = Annotated[int | None, typer.Option("--replay-of-step", help="Step of that run.", metavar="STEP")]
+
+
+def require_run(option: str, run: str | None, step: int | None) -> None:
+    """Refuse a step of another run where that run is not named."""
+    if run is None and step is not None:
+        raise typer.BadParameter(f"name the run with {option}", param_hint=f"{option}-step")
+
+
 @app.command()
 @with_settings
 def create(
     dataset: Dataset,
     run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
-    fork: Annotated[str | None, typer.Option(help="Start from the belief of this run.", metavar="RUN")] = None,
-    fork_step: Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")] = None,
+    *,
+    fork: Fork = None,
+    fork_step: ForkStep = None,
+    warm_start: WarmStart = None,
+    warm_start_step: WarmStartStep = None,
+    discount: Discount = None,
+    replay_of: Replay = None,
+    replay_of_step: ReplayStep = None,
     url: Url = None,
     as_json: AsJson = False,
     **settings: Settings,
 ) -> None:
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
-    if fork is None and fork_step is not None:
-        raise typer.BadParameter("name the run to fork with --fork", param_hint="--fork-step")
+    require_run("--fork", fork, fork_step)
+    require_run("--warm-start", warm_start, warm_start_step)
+    require_run("--replay-of", replay_of, replay_of_step)
+    if (warm_start is None) != (discount is None):
+        raise typer.BadParameter("a warm start needs a discount, and only a warm start", param_hint="--discount")
     with connected(url) as client:
-        made = client.create_run(dataset, run, fork_run=fork, fork_step=fork_step, **settings)
+        made = client.create_run(
+            dataset,
+            run,
+            fork_run=fork,
+            fork_step=fork_step,
+            warm_start_run=warm_start,
+            warm_start_step=warm_start_step,
+            discount=discount,
+            replay_run=replay_of,
+            replay_step=replay_of_step,
+            **settings,
+        )
     show(made, lambda: sheet(described(made)), as_json=as_json)
 
 
@@ -187,7 +229,7 @@ def described(run: "Run") -> dict[str, str]:
     }
     return {
         "run": f"{run.run} of {run.dataset}",
-        "created": moment(run.created_at) + (f", from {fork.run} at step {fork.step}" if fork else ""),
+        "created": moment(run.created_at) + (f", {_beginning(fork)}" if fork else ""),
         "step": count(run.step) + (f", with {task_count(run.pending)} in the open step" if run.pending else ""),
         "epoch": f"{run.epoch}, entry {run.seq} of the journal",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
@@ -201,3 +243,10 @@ def described(run: "Run") -> dict[str, str]:
         "": "",
         **settings,
     }
+
+
+def _beginning(fork: "Parent") -> str:
+    """Describe in words what a run began from."""
+    dropped = f", {fork.discount:.0%} of it dropped" if fork.discount else ""
+    how = {"warm_start": f"with the belief of {fork.run}{dropped},", "replay": f"from the journal of {fork.run}"}
+    return f"{how.get(fork.how, f'from {fork.run}')} at step {fork.step}"

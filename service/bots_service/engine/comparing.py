@@ -193,16 +193,12 @@ class Comparing:
 
     async def _course(self, run: OpenRun, begin: int, seq: int) -> _Course:
         """Return the course from entry `begin` to entry `seq`, without entries that a rewind undid."""
-        parts, up_to = [], seq
-        while (rewind := await self._replay.last_rewind(run, begin, up_to)) is not None:
-            entry, to_seq = rewind  # never to before `begin`: the step that closed there is in the present history
-            parts.append((entry.seq - 1, up_to))
-            up_to = to_seq
-        parts.append((begin, up_to))
+        # No rewind leads to before `begin`: the step that closed there is in the present history.
+        parts = await self._replay.course(run, begin, seq)
         pool = run.dataset.pool
         if begin == 0:
-            return _Course(fresh_state(run.row.settings, pool), parts[::-1])
-        return _Course(restarted(await self._replay.state_at(run, begin), pool), parts[::-1])
+            return _Course(fresh_state(run.row.settings, pool), parts)
+        return _Course(restarted(await self._replay.state_at(run, begin), pool), parts)
 
     async def _send(self, child: Process, run: OpenRun, pool: Pool, course: _Course) -> None:
         """Send all that the child needs; a child that ended is no error here."""

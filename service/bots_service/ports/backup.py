@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import BINS, Receipt
-from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
+from bots_service.ports.records import Beginning, DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
 
 # A value that another database can't store is refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -22,11 +22,13 @@ Uid = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
 class SavedParent(Struct, frozen=True):
-    """The parent of a forked run; the fields are those of `Parent`."""
+    """The run that another one began from; the fields are those of `Parent`."""
 
     run: Name
     step: Small
     seq: Count
+    how: Beginning = "fork"
+    discount: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class SavedRun(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.entries import Body, Entry
@@ -103,17 +103,30 @@ class OpenDataset:
         return self.ids.nbytes + told_apart + features + grouped + tagged
 
 
+Beginning = Literal["fork", "warm_start", "replay"]  # of a run that begins with another run's state
+
+
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The parent of a forked run.
+    """The run that another one began from.
 
-    step: the parent's step after which the fork starts.
-    seq: the last entry of the parent's journal that the fork shares.
+    step: the parent's step after which it begins.
+    seq: the last entry of the parent's journal that it knows.
+    how: "fork" continues the parent's state; "warm_start" begins at step 0 with its belief, discounted; "replay"
+        continues with the belief that the parent's journal gives under other settings.
+    discount: of a warm start, the share of the evidence that was dropped; None otherwise.
     """
 
     run: str
     step: int
     seq: int
+    how: Beginning = "fork"
+    discount: float | None = None
+
+    @property
+    def origin_step(self) -> int:
+        """The step at which the run begins."""
+        return 0 if self.how == "warm_start" else self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +150,8 @@ class RunRow:
 
     @property
     def origin_step(self) -> int:
-        """The step at which the run begins: for a fork the parent's step, otherwise 0."""
-        return 0 if self.parent is None else self.parent.step
+        """The step at which the run begins: 0 unless it continues another run's steps."""
+        return 0 if self.parent is None else self.parent.origin_step
 
 
 @dataclass(frozen=True, slots=True)

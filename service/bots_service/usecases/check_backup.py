@@ -15,7 +15,7 @@ from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
 from bots_service.core.state import RunState
 from bots_service.errors import InvalidBackupError, InvalidSettingsError
-from bots_service.ports.backup import SavedReceipt, SavedRun
+from bots_service.ports.backup import SavedParent, SavedReceipt, SavedRun
 from bots_service.ports.records import DatasetFacts, Parent, RunRow, SnapshotRow
 
 LAST_MOMENT = 1e11  # seconds since 1970: later times are refused
@@ -60,7 +60,7 @@ class CheckedRun:
             head=run.head,
             epoch=run.epoch,
             created_at=run.created_at,
-            parent=None if parent is None else Parent(parent.run, parent.step, parent.seq),
+            parent=None if parent is None else _parent_of(parent),
         )
 
     def entries(self, entries: list[Entry]) -> None:
@@ -114,11 +114,8 @@ class CheckedRun:
         state = decode_state(body.state)
         self._state(state, where)
         parent = self.run.parent
-        same = parent is not None and (parent.run, parent.seq, parent.step) == (
-            body.parent,
-            body.parent_seq,
-            state.step,
-        )
+        found = (body.parent, body.parent_seq, state.step)
+        same = parent is not None and (parent.run, parent.seq, self._origin) == found
         same = same and (state.epoch, state.seq, state.settings) == (0, 0, self.settings)
         self._require(same, f"{where} begins elsewhere than the run says")
 
@@ -192,7 +189,7 @@ class CheckedRun:
     @property
     def _origin(self) -> int:
         """The step at which the run begins."""
-        return 0 if self.run.parent is None else self.run.parent.step
+        return 0 if self.run.parent is None else _parent_of(self.run.parent).origin_step
 
     def _latest(self, seq: int) -> int:
         """Return the last step at which the run can have stood after entry `seq`: no entry closes two."""
@@ -204,3 +201,7 @@ class CheckedRun:
 
     def _refusal(self, what: str) -> InvalidBackupError:
         return InvalidBackupError(f"run {self.run.name[:128]!r} of the backup is inconsistent: {what}")
+
+
+def _parent_of(saved: SavedParent) -> Parent:
+    return Parent(saved.run, saved.step, saved.seq, saved.how, saved.discount)

@@ -1,32 +1,18 @@
-"""PUT a run: create it, on its own or forked from another, or replace the settings of an empty one."""
+"""PUT a run: create it, on its own or from another, or replace the settings of an empty one."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from bots_service.core.codec import encode_state
-from bots_service.core.entries import Fork
-from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import RunState, fresh_state, nothing_open
-from bots_service.engine.catch_up import CatchUp
+from bots_service.core.run_settings import RunSettings
 from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Answers, Runs
 from bots_service.ports.hot import Leases, States
-from bots_service.ports.records import IdempotencyKey, OpenDataset, Parent, RunPut, RunRow
-from bots_service.usecases.change_run import require_fixed
+from bots_service.ports.records import IdempotencyKey, OpenDataset, RunPut, RunRow
+from bots_service.usecases.begin_run import BeginRun, RunOrigin, Start
 from bots_service.usecases.describe import DescribeRun, RunDescription
-
-Start = tuple[Parent, Fork, int]  # of a fork, as `Runs.put` wants it
-
-
-@dataclass(frozen=True, slots=True)
-class ForkFrom:
-    """Where a run shall start: another run of the dataset, at a step that closed there (None: the last)."""
-
-    run: str
-    step: int | None = None
 
 
 class PutRunResult(NamedTuple):
@@ -43,7 +29,7 @@ class PutRun:
     runs: Runs
     open_datasets: OpenDatasets
     open_runs: OpenRuns
-    catch_up: CatchUp
+    begin: BeginRun
     states: States
     leases: Leases
     answers: Answers
@@ -54,7 +40,7 @@ class PutRun:
         dataset: str,
         name: str,
         values: dict[str, Any],
-        fork: ForkFrom | None,
+        origin: RunOrigin | None,
         idempotency_key: IdempotencyKey | None,
     ) -> PutRunResult:
         """Return the run, and what was done to it.
@@ -62,23 +48,19 @@ class PutRun:
         Args:
             dataset: its dataset's name.
             name: its own.
-            values: settings that differ from the defaults, or from the parent's.
-            fork: where it starts; None for an empty journal.
+            values: settings that differ from the defaults, or from those of the run that it forks.
+            origin: what it begins from; None for an empty journal.
             idempotency_key: keeps the result.
 
         Raises:
             UnknownDatasetError, UnknownRunError, UnknownStepError: dataset, parent, or the parent's step.
-            InvalidSettingsError: a setting is out of range.
+            InvalidSettingsError: a setting is out of range, or can't be with this origin.
             RunHasHistoryError: the run's journal is not empty, and its settings are others.
             KeyReusedError: the key came with another request before.
         """
         opened = await self.open_datasets.fresh(dataset)
-        if fork is None:
-            settings = settings_from(values)
-            begin, forked = fresh_state(settings, opened.pool), None
-        else:
-            begin, forked = await self._fork(opened, fork, values)
-            settings = begin.settings
+        begin, start = await self.begin(opened, origin, values)
+        settings = begin.settings
 
         def result_of(row: RunRow, put: RunPut) -> PutRunResult:
             # Nobody has leased its tasks yet, and no replica can know a newer state.
@@ -87,10 +69,10 @@ class PutRun:
 
         try:
             # To the end even if the caller stops waiting, or what is replaced would stay in memory.
-            row, put = await asyncio.shield(self._put(opened, name, settings, forked, idempotency_key, result_of))
+            row, put = await asyncio.shield(self._put(opened, name, settings, start, idempotency_key, result_of))
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
-            if fork is not None or standing.settings != settings:
+            if start is not None or standing.settings != settings:
                 raise
         else:
             if put is not RunPut.UNCHANGED:
@@ -103,13 +85,13 @@ class PutRun:
         opened: OpenDataset,
         name: str,
         settings: RunSettings,
-        fork: Start | None,
+        start: Start | None,
         idempotency_key: IdempotencyKey | None,
         result_of: Callable[[RunRow, RunPut], PutRunResult],
     ) -> tuple[RunRow, RunPut]:
         before = await self._standing(opened.row.id, name)
         row, put = await self.runs.put(
-            opened.row.id, name, settings, fork=fork, idempotency_key=idempotency_key, result_of=result_of
+            opened.row.id, name, settings, fork=start, idempotency_key=idempotency_key, result_of=result_of
         )
         self.open_runs.invalidate(row)
         if before is not None and before.uid == row.uid:
@@ -125,14 +107,3 @@ class PutRun:
             return await self.runs.get(dataset_id, name)
         except UnknownRunError:
             return None
-
-    async def _fork(self, opened: OpenDataset, fork: ForkFrom, values: dict[str, Any]) -> tuple[RunState, Start]:
-        """Return the state to begin with, and the fork that leads there."""
-        parent = await self.open_runs(opened.row.name, fork.run)
-        state = await self.catch_up.at_step(parent, fork.step)
-        settings = settings_from(values, base=state.settings)
-        require_fixed(settings, state.settings)
-        begin = replace(state, epoch=0, seq=0, settings=settings, open_step=nothing_open())
-        blob = await asyncio.to_thread(encode_state, begin)
-        entry = Fork(fork.run, state.seq, blob)
-        return begin, (Parent(fork.run, state.step, state.seq), entry, opened.pool.profiles)

@@ -23,12 +23,20 @@ from bots_service.core.checks import Name
 from bots_service.core.coverage import Coverage
 from bots_service.core.run_settings import CapabilityRule, RunSettings, StrategyName
 from bots_service.core.state import Totals
-from bots_service.errors import InvalidSettingsError, LimitReachedError, RunHasHistoryError, UnknownStepError
+from bots_service.errors import (
+    Flaw,
+    InvalidInputError,
+    InvalidSettingsError,
+    LimitReachedError,
+    RunHasHistoryError,
+    UnknownStepError,
+)
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import Parent, RunPut
+from bots_service.usecases.begin_run import ForkFrom, ReplayOf, RunOrigin, WarmStartFrom
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.describe import RunDescription
-from bots_service.usecases.put_run import ForkFrom, PutRunResult
+from bots_service.usecases.put_run import PutRunResult
 from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup
 
 router = guarded_router(tags=["runs"])
@@ -74,16 +82,54 @@ class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
-class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
-    """Settings of a new run, and where it starts.
+class WarmStartRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another run, whose belief the run starts with, at step 0 and without attempts.
 
-    fork: the run to start from; left out, the run starts with an empty journal.
+    discount: the share of the other run's evidence to drop: 0 keeps all, 1 none.
+    step: the step of the other run; left out, the last that closed.
+    """
+
+    run: Name
+    discount: Annotated[float, Meta(ge=0, le=1)]
+    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another run, whose journal is folded again under this run's settings.
+
+    step: the step of the other run; left out, the last that closed.
+    """
+
+    run: Name
+    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
+    """Settings of a new run, and where it starts: at most one of the three.
+
+    fork: the run to continue.
+    warm_start: the run whose belief to start with.
+    replay_of: the run whose journal to fold again, under any settings.
     """
 
     fork: ForkRequest | None = None
+    warm_start: WarmStartRequest | None = None
+    replay_of: ReplayRequest | None = None
 
-    def fork_from(self) -> ForkFrom | None:
-        """Return where the run starts; None for an empty journal."""
+    def origin(self) -> RunOrigin | None:
+        """Return where the run starts; None for an empty journal.
+
+        Raises:
+            InvalidInputError: it would start in two ways.
+        """
+        given = [name for name in ("fork", "warm_start", "replay_of") if getattr(self, name) is not None]
+        if len(given) > 1:
+            flaws = tuple(Flaw(("body", name), "a run starts from one other run, in one way") for name in given)
+            raise InvalidInputError("invalid request body", flaws)
+        if self.warm_start is not None:
+            return WarmStartFrom(self.warm_start.run, self.warm_start.discount, self.warm_start.step)
+        if self.replay_of is not None:
+            return ReplayOf(self.replay_of.run, self.replay_of.step)
         return None if self.fork is None else ForkFrom(self.fork.run, self.fork.step)
 
 
@@ -109,7 +155,7 @@ class Run(Struct, frozen=True):
     totals: sums over all closed steps.
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
-    forked_from: where the run was forked from; null if it was not.
+    forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     """
 
     dataset: str
@@ -251,13 +297,16 @@ EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k
 )
 @allowed(Scope.ADMIN, audited=True)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Create a run, on its own or forked from another, or replace the settings of one whose journal is empty."""
+    """Create a run, or replace the settings of one whose journal is empty.
+
+    It starts on its own, or with another run's state, belief or journal.
+    """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_PUT, await body.whole())
 
     async def act() -> PutRunResult:
-        return await use_cases.put_run(dataset, run, wanted.given(), wanted.fork_from(), body.idempotency_key())
+        return await use_cases.put_run(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
 
     def respond(result: PutRunResult) -> Response:
         return json_response(Run.from_description(result.run), 201 if result.put is RunPut.CREATED else 200)

@@ -11,7 +11,7 @@ from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.capability import Capability, implied_counts, no_capability, with_implied
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
-from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_tries
+from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_rows, no_tries
 from bots_service.core.checks import LARGEST_SUM, Arrays, are_within, as_number, as_positive, require_arrays
 from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
 from bots_service.core.past_evidence import AgedEvidence, shares_kept
@@ -181,6 +181,21 @@ class BotsBelief:
         left = _weighted(evidence.where(older), weights * self.past.kept_in_all)
         tried = tried.with_counts(left, np.zeros((2, len(left))), weight=1.0, lag=REMEMBERED, step=step)
         return replace(self, tried=tried, estimate=self._estimated_from_past(pool, past, settings))
+
+    def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> "BotsBelief":
+        """Return the belief with all counts, implied and own, times 1 - share, on top of the new run's prior."""
+        if share == 1.0:
+            return self.fresh(settings, pool)
+        kept, rows = 1.0 - share, self.tried.whole
+        nothing = rows.unknown(rows.tasks)
+        own = Rows(rows.tasks, kept * self.tried.scale * rows.counts, nothing.steps, nothing.last_step)
+        return BotsBelief(
+            prior=settings.prior,
+            implied=frozen(kept * self.implied),
+            tried=Tried(own.frozen(), no_rows(), 1.0),
+            estimate=self.estimate.discounted(kept, rule=settings.capability),
+            past=Past.empty(),
+        )
 
     def _estimated_from_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings") -> Capability:
         """Return the estimate of c with batches of old logs."""

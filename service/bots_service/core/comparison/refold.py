@@ -115,14 +115,14 @@ class _Rival:
         return replace(self, belief=belief)
 
     def folded(self, step: ClosingStep) -> "_Rival":
-        step = _still_counting(step, self.belief.longest_lag)
+        step = still_counting(step, self.belief.longest_lag)
         return replace(self, belief=self.belief.fold(self.view.pool, step, self.candidate.settings))
 
     def predictions(self, evidence: Evidence) -> Floats:
         return self.belief.distributions(self.view.pool, evidence.tasks).mean
 
 
-def _still_counting(step: ClosingStep, longest_lag: int) -> ClosingStep:
+def still_counting(step: ClosingStep, longest_lag: int) -> ClosingStep:
     """Return the step without what comes too late for a belief: kinds differ in how late evidence may come."""
     kept = tuple((lag, evidence) for lag, evidence in step.batches if lag <= longest_lag)
     if len(kept) == len(step.batches):

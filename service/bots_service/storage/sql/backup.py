@@ -1,5 +1,6 @@
 """What a backup holds, read from SQL; and staged in SQL, then made visible at once."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database, Job, Result, SqlRow
 from bots_service.storage.sql.datasets import COLUMNS, dataset_of, facts_text, retired_blob, retired_of, stage_gone
 from bots_service.storage.sql.history import receipt_of
-from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id, new_uid, run_of
+from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id, new_uid, parent_columns, run_of
 from bots_service.storage.sql.tables import datasets, journal, receipts, retired_tasks, runs, snapshots
 
 MOST_ROWS = 1000  # at a time
@@ -105,7 +106,7 @@ def last_within(sizes: list[tuple[int, int]], last: int) -> int:
 
 def _saved(row: SqlRow) -> SavedRun:
     run = run_of(row)
-    parent = None if run.parent is None else SavedParent(run.parent.run, run.parent.step, run.parent.seq)
+    parent = None if run.parent is None else SavedParent(*dataclasses.astuple(run.parent))
     return SavedRun(
         run.name, run.uid, json.loads(row.settings), run.head, run.epoch, row.pruned, run.created_at, parent
     )
@@ -176,7 +177,7 @@ class SqlImports:
         row = msgspec.structs.asdict(run)
         parent = row.pop("parent")
         if parent is not None:
-            row |= {"parent_run": parent.run, "parent_step": parent.step, "parent_seq": parent.seq}
+            row |= parent_columns(parent)
         row |= {"uid": new_uid(), "settings": json.dumps(run.settings, separators=(",", ":"), allow_nan=False)}
 
         def job(connection: Connection) -> int:

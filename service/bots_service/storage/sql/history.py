@@ -155,7 +155,7 @@ def first_without_receipt(connection: Connection, run_id: int, up_to: int) -> in
 
 def closing_seq(connection: Connection, run: RunRow, step: int) -> int | None:
     """Return the seq of the entry after which `step` had just closed in the present history, None if there is none."""
-    start = (0, 0) if run.parent is None else (run.parent.step, 1)
+    start = (0, 0) if run.parent is None else (run.origin_step, 1)
     if step == start[0]:
         return start[1]
     spans = spans_of(connection, run.id)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, CursorResult, bindparam, delete, insert, sele
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import RunHasHistoryError, UnknownRunError
+from bots_service.ports.backup import SavedParent
 from bots_service.ports.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
 from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
 from bots_service.storage.sql.capacity import require_room_for_run
@@ -55,9 +56,15 @@ def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
     return int(key[0])
 
 
+def parent_columns(parent: Parent | SavedParent) -> dict[str, Any]:
+    """Return what a run's row holds of the run that it began from."""
+    return {f"parent_{name}": getattr(parent, name) for name in ("run", "step", "seq", "how", "discount")}
+
+
 def run_of(row: SqlRow) -> RunRow:
     """Return the run that a row holds."""
-    parent = None if row.parent_run is None else Parent(row.parent_run, row.parent_step, row.parent_seq)
+    columns = (row.parent_run, row.parent_step, row.parent_seq, row.parent_how, row.parent_discount)
+    parent = None if row.parent_run is None else Parent(*columns)
     return RunRow(
         id=row.id,
         uid=row.uid,
@@ -183,5 +190,4 @@ class SqlRuns:
             "created_at": self._clock(),
         }
         connection.execute(insert(journal), entry)
-        values = {"head": 1, "parent_run": parent.run, "parent_step": parent.step, "parent_seq": parent.seq}
-        connection.execute(_UPDATE.values(values), {"run": run_id})
+        connection.execute(_UPDATE.values({"head": 1, **parent_columns(parent)}), {"run": run_id})

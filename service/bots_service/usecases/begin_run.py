@@ -1,0 +1,120 @@
+"""What a new run begins from: another run's state, its belief, or its journal."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bots_service.core.beginnings import Refold, warm_start
+from bots_service.core.codec import encode_state
+from bots_service.core.entries import Fork
+from bots_service.core.run_settings import settings_from
+from bots_service.core.state import RunState, fresh_state, nothing_open
+from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.open_runs import OpenRun, OpenRuns
+from bots_service.engine.replay import PAGE
+from bots_service.errors import Flaw, InvalidSettingsError
+from bots_service.ports.journal import Journal
+from bots_service.ports.records import OpenDataset, Parent
+from bots_service.usecases.change_run import require_fixed
+
+Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
+
+
+@dataclass(frozen=True, slots=True)
+class ForkFrom:
+    """The run continues another run of the dataset, from a step that closed there (None: the last)."""
+
+    run: str
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStartFrom:
+    """The run begins at step 0 with what another run believes after a step (None: the last), less surely.
+
+    discount: the share of the evidence to drop, in [0, 1].
+    """
+
+    run: str
+    discount: float
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOf:
+    """The run continues another run from a step (None: the last), with what its journal gives under new settings."""
+
+    run: str
+    step: int | None = None
+
+
+RunOrigin = ForkFrom | WarmStartFrom | ReplayOf
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRun:
+    """Computes the states that runs begin with. Changes nothing."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+
+    async def __call__(
+        self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]
+    ) -> tuple[RunState, Start | None]:
+        """Return the state to begin with, and what leads there; None for an empty journal.
+
+        Raises:
+            UnknownRunError, UnknownStepError: the other run, or its step.
+            InvalidSettingsError: a setting is out of range, or can't be with this origin.
+        """
+        if origin is None:
+            return fresh_state(settings_from(values), opened.pool), None
+        run = await self.open_runs(opened.row.name, origin.run)
+        if isinstance(origin, ReplayOf):
+            begin, parent = await self._replay(run, origin, values)
+        else:
+            state = await self.catch_up.at_step(run, origin.step)
+            parent = Parent(origin.run, state.step, state.seq)
+            if isinstance(origin, ForkFrom):
+                begin = _fork(state, values)
+            else:
+                begin = await asyncio.to_thread(_warm, state, origin.discount, values, opened)
+                parent = replace(parent, how="warm_start", discount=origin.discount)
+        entry = Fork(parent.run, parent.seq, await asyncio.to_thread(encode_state, begin))
+        return begin, (parent, entry, opened.pool.profiles)
+
+    async def _replay(self, run: OpenRun, origin: ReplayOf, values: dict[str, Any]) -> tuple[RunState, Parent]:
+        settings = settings_from(values)
+        if run.row.parent is not None:
+            flaw = f"run {run.row.name!r} began from run {run.row.parent.run!r}: its own journal is only a part"
+            raise InvalidSettingsError("this run can't be replayed", (Flaw(("replay_of",), flaw),))
+        state = await self.catch_up.repair_receipts(run)
+        seq = state.seq if origin.step is None else await self.catch_up.closing(run, origin.step)
+        replay = self.catch_up.replay
+        if await self.journal.begins(run.row) > 0:
+            raise await replay.missing_entry(run, 1, "has no entry 1")
+        run = await self.open_runs.matching(run, state)
+        pool = run.dataset.pool
+        fold = Refold.of(fresh_state(run.row.settings, pool), settings, pool)
+        for before, last in await replay.course(run, 0, seq):
+            for after in range(before, last, PAGE):
+                entries = await self.journal.after(run.row, after, min(after + PAGE, last), PAGE)
+                fold = await asyncio.to_thread(fold.with_entries, entries, pool)
+        begin = fold.begin()
+        return begin, Parent(origin.run, begin.step, seq, "replay")
+
+
+def _fork(state: RunState, values: dict[str, Any]) -> RunState:
+    settings = settings_from(values, base=state.settings)
+    require_fixed(settings, state.settings)
+    return replace(state, epoch=0, seq=0, settings=settings, open_step=nothing_open())
+
+
+def _warm(state: RunState, discount: float, values: dict[str, Any], opened: OpenDataset) -> RunState:
+    kind = state.settings.belief
+    settings = settings_from({"belief": kind, **values})
+    if settings.belief != kind:
+        flaw = f"a warm start keeps the kind of belief, {kind}; replay_of begins with another"
+        raise InvalidSettingsError("these settings can't be given", (Flaw(("belief",), flaw),))
+    return warm_start(state, settings, discount, opened.pool)
