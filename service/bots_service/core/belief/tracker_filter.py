@@ -143,7 +143,7 @@ class Effects:
         precisions, _ = inverse(np.stack([self.covariance, others.covariance], axis=-1))
         own, other = (1.0 - share) * precisions[..., 0], share * precisions[..., 1]
         covariance = inverse((own + other)[..., None])[0][..., 0]
-        mean = product(covariance, product(own, self.mean) + product(other, others.mean))
+        mean = covariance @ (own @ self.mean + other @ others.mean)  # journalled as it is: no two machines compute it
         return Effects(frozen(mean), frozen(covariance.copy()), self.drift)
 
     def drifted(self, by: float) -> "Effects":
