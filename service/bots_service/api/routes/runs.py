@@ -1,11 +1,10 @@
-"""Runs: created, read, changed, rewound, deleted; and the tasks that they have in flight."""
+"""Runs: created, read, changed, rewound, deleted."""
 
 from datetime import datetime
 from types import NoneType
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Query
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,11 +36,8 @@ from bots_service.usecases.begin_run import ForkFrom, ReplayOf, RunOrigin, WarmS
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import PutRunResult
-from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup
 
 router = guarded_router(tags=["runs"])
-
-LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
 
 
 class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -210,35 +206,6 @@ class RunPage(Struct, frozen=True):
     next_cursor: str | None
 
 
-class Lease(Struct, frozen=True):
-    """Tasks whose leases end together, as those of one selection do.
-
-    expires_at: when the leases end (RFC 3339, UTC).
-    tasks: how many tasks.
-    first: ids of as many as the query asks for.
-    """
-
-    expires_at: datetime
-    tasks: int
-    first: list[str]
-
-
-class LeasesResponse(Struct, frozen=True):
-    """Tasks in flight, those first whose leases end soonest.
-
-    leased: how many tasks are in flight, also where not all leases are listed.
-    leases: the leases.
-    """
-
-    leased: int
-    leases: list[Lease]
-
-    @classmethod
-    def from_groups(cls, leased: int, groups: list[LeaseGroup]) -> "LeasesResponse":
-        """Return the answer for some groups."""
-        return cls(leased, [Lease(moment(group.expires_at), group.tasks, group.first) for group in groups])
-
-
 _PUT = msgspec.json.Decoder(RunRequest)
 _PATCH = msgspec.json.Decoder(SettingsRequest)
 _REWIND = msgspec.json.Decoder(RewindRequest)
@@ -280,7 +247,6 @@ EXAMPLE = Run(
     forked_from=None,
     created_at=EXAMPLE_TIME,
 )
-EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k-4"])])
 
 
 @router.put(
@@ -406,21 +372,3 @@ async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Re
         await use_cases.delete_run(dataset, run, body.idempotency_key())
 
     return await answered_once(use_cases.answers, body, NoneType, act, no_content)
-
-
-@router.get(
-    "/datasets/{dataset}/runs/{run}/leases",
-    summary="List a run's tasks in flight",
-    response_class=Response,
-    responses={
-        **answers_with(EXAMPLE_LEASES),
-        **documented(*EVERY, *RUN),
-    },
-)
-@allowed(Scope.READ)
-async def read_leases(
-    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = IDS_PER_LEASE
-) -> Response:
-    """Return the tasks in flight, ordered by when their leases end."""
-    leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)
-    return json_response(LeasesResponse.from_groups(leased, groups))

@@ -1,0 +1,71 @@
+"""Leases: the tasks that a run has in flight."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.openapi import answers_with
+from bots_service.api.parameters import DatasetName, Limit, RunName, use_cases_of
+from bots_service.api.problems import EVERY, RUN, documented
+from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
+from bots_service.api.security import allowed, guarded_router
+from bots_service.ports.keys import Scope
+from bots_service.usecases.read_run import IDS_PER_LEASE, LeaseGroup
+
+router = guarded_router(tags=["runs"])
+
+LeaseIds = Annotated[int, Query(ge=0, le=1000, description="How many ids of each lease at most.")]
+
+
+class Lease(Struct, frozen=True):
+    """Tasks whose leases end together, as those of one selection do.
+
+    expires_at: when the leases end (RFC 3339, UTC).
+    tasks: how many tasks.
+    first: ids of as many as the query asks for.
+    """
+
+    expires_at: datetime
+    tasks: int
+    first: list[str]
+
+
+class LeasesResponse(Struct, frozen=True):
+    """Tasks in flight, those first whose leases end soonest.
+
+    leased: how many tasks are in flight, also where not all leases are listed.
+    leases: the leases.
+    """
+
+    leased: int
+    leases: list[Lease]
+
+    @classmethod
+    def from_groups(cls, leased: int, groups: list[LeaseGroup]) -> "LeasesResponse":
+        """Return the answer for some groups."""
+        return cls(leased, [Lease(moment(group.expires_at), group.tasks, group.first) for group in groups])
+
+
+EXAMPLE_LEASES = LeasesResponse(64, [Lease(EXAMPLE_TIME, 64, ["gsm8k-17", "gsm8k-4"])])
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/leases",
+    summary="List a run's tasks in flight",
+    response_class=Response,
+    responses={
+        **answers_with(EXAMPLE_LEASES),
+        **documented(*EVERY, *RUN),
+    },
+)
+@allowed(Scope.READ)
+async def read_leases(
+    request: Request, dataset: DatasetName, run: RunName, limit: Limit = 100, ids: LeaseIds = IDS_PER_LEASE
+) -> Response:
+    """Return the tasks in flight, ordered by when their leases end."""
+    leased, groups = await use_cases_of(request).read_leases(dataset, run, limit, ids)
+    return json_response(LeasesResponse.from_groups(leased, groups))
