@@ -165,7 +165,7 @@ class Belief(Protocol):
         """Return the belief that a new run begins with, at step 0, when it trusts this one less.
 
         Args:
-            share: of the evidence, in [0, 1]: 0 keeps all that is believed, 1 gives the belief before any evidence.
+            share: of the evidence, in [0, 1]: 0 keeps the whole belief, 1 gives the one before any evidence.
             pool: the tasks; every profile has room in this belief.
             settings: of the new run, with a belief of this kind.
         """
