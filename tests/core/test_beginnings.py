@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Rewind, SettingsChange
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state, nothing_open
@@ -22,7 +22,7 @@ from tests.core.test_plausibility import size_of
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
 ALL = np.arange(len(POOL), dtype=np.int32)
-STEPS = [report_of((0, 12.0, 4.0), (3, 1.0, 7.0)), report_of((1, 14.0, 2.0)), past_of(((4, 3.0, 5.0), 7.0))]
+STEPS: list[Body] = [report_of((0, 12.0, 4.0), (3, 1.0, 7.0)), report_of((1, 14.0, 2.0)), past_of(((4, 3.0, 5.0), 7.0))]
 
 
 @pytest.fixture(params=sorted(KINDS))
