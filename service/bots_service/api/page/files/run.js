@@ -2,6 +2,7 @@
 
 import { activity } from "./activity.js";
 import { actions } from "./actions.js";
+import { beliefComparison } from "./beliefs.js";
 import { element, fill, say } from "./dom.js";
 import { compact, count, decimal, factor, percent } from "./format.js";
 import { datasetHref, runHref } from "./overview.js";
@@ -22,6 +23,7 @@ export function showRun(dataset, run, caller) {
   const narrow = element("p", { class: "warning wide", role: "note", "aria-label": "Coverage", hidden: true });
   const charts = runCharts();
   const tasks = tasksTable(path);
+  const beliefs = beliefComparison(path);
   const doings = activity(path);
   const acts = actions(path, caller);
   const heading = element(
@@ -32,17 +34,8 @@ export function showRun(dataset, run, caller) {
     element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
     acts.node,
   );
-  const node = element(
-    "div",
-    { class: "grid" },
-    heading,
-    narrow,
-    advice,
-    tiles,
-    ...charts.nodes,
-    tasks.node,
-    ...doings.nodes,
-  );
+  const cards = [...charts.nodes, tasks.node, beliefs.node, ...doings.nodes];
+  const node = element("div", { class: "grid" }, heading, narrow, advice, tiles, ...cards);
   let shown = "";
   let changedAt = 0;
 
@@ -70,6 +63,7 @@ export function showRun(dataset, run, caller) {
       fill(tiles, ...tilesOf(now, row, { points, outlooks, calibration, measured }));
       charts.draw(now, row, { points, outlooks, calibration, measured });
       acts.refresh(now);
+      beliefs.refresh(now);
       shown = version;
     }
     await Promise.all([tasks.refresh(now, row), doings.refresh(now)]);
