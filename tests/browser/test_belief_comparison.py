@@ -32,7 +32,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 
 def signed(value: float) -> str:
     """Return a number as the page writes differences, with a real minus."""
-    return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
+    size, sign = f"{abs(value):.3f}", "+" if value > 0 else "\N{MINUS SIGN}"
+    return size if size == "0.000" else sign + size
 
 
 def test_a_comparison_shows_what_the_api_tells_once_the_button_is_pressed(browser: Browser, service: ServiceProcess):

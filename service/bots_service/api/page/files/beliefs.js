@@ -54,14 +54,15 @@ export function beliefComparison(path) {
     }
   });
 
-  /** Ask until the comparison has come to its end, or nobody looks at it any more. */
-  async function show() {
-    let found = { seq: null, comparison: null };
-    while (found.comparison === null && node.isConnected) {
-      found = await get([...path, "comparison"], { seq: found.seq, wait_s: WAITED_S });
-      bar.value = found.entries ? found.folded / found.entries : 0;
+  /** Ask until the comparison has come to its end, or nobody looks at it any more. seq: what the last answer said. */
+  async function show(seq = null) {
+    const found = await get([...path, "comparison"], { seq, wait_s: WAITED_S });
+    bar.value = found.entries ? found.folded / found.entries : 0;
+    if (!node.isConnected) return;
+    if (found.comparison === null) {
+      await show(found.seq);
+      return;
     }
-    if (found.comparison === null) return;
     const { steps, first_step: first, last_step: last } = found.comparison;
     fill(body, ...answer(found.comparison));
     say(status, steps ? `Steps ${count(first)} to ${count(last)}` : "");
