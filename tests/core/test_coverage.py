@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bots_service.core.attempts import no_attempts, with_step
 from bots_service.core.coverage import MOST_OF_VISITS, MOST_VISITS_PER_MET_TASK, SMALLEST_POOL, coverage
-from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.permutation import places_of_pass
@@ -19,6 +18,7 @@ from bots_service.core.pool import WHOLE, Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
+from bots_service.usecases.select_tasks import context_of
 from tests.core.journals import evidence_of, pool_of, replay, report_of
 from tests.core.pools import tasks
 
@@ -144,13 +144,12 @@ def ever_narrow(**settings) -> bool:
     skills = np.where(rng.random(SIZE) < HOPELESS, -5.0, rng.normal(0, 2, SIZE))
     state, found = fresh_state(settings_from(settings), pool), False
     for step in range(STEPS):
-        context = DrawContext(state.settings, state.totals.reported, np.random.default_rng([1, step]), state.walks)
-        request = SelectRequest("pool", BATCH)
+        context, request = context_of(state, np.random.default_rng([1, step])), SelectRequest("pool", BATCH)
         drawn = select_tasks(state.belief, pool, request, context, named=NamedTasks(), leased=NO_TASKS)
         chosen = np.sort(drawn.tasks).tolist()
         solved = rng.binomial(ROLLOUTS, 1 / (1 + np.exp(-skills[chosen]))).tolist()
         evidence = evidence_of(*((task, float(s), float(ROLLOUTS - s)) for task, s in zip(chosen, solved, strict=True)))
-        entry = Entry(state.seq + 1, 0, pool.profiles, Report(evidence, None, None, drawn.walks))
+        entry = Entry(state.seq + 1, 0, pool.profiles, Report(evidence, state.step, None, drawn.walks))
         state, _ = advance(state, entry, pool)
         found = found or coverage(state, pool).narrow
     return found
@@ -158,7 +157,14 @@ def ever_narrow(**settings) -> bool:
 
 @pytest.mark.parametrize(
     ("belief", "strategy"),
-    [("bots", "shuffle"), ("bots", "uniform"), ("bots", "pass"), ("tracker", "pass"), ("bots", "thompson")],
+    [
+        ("bots", "shuffle"),
+        ("bots", "uniform"),
+        ("bots", "pass"),
+        ("tracker", "pass"),
+        ("tracker", "spaced"),
+        ("bots", "thompson"),
+    ],
 )
 def test_choice_that_goes_round_the_pool_is_never_called_narrow(belief: str, strategy: str):
     assert not ever_narrow(belief=belief, strategy=strategy)

@@ -19,7 +19,7 @@ from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
-# A shuffled pass came to at most 1.4 and .18, choice at random to 1.6 and .22, `pass` to 1.7 and .24 where 29 % of the
+# A shuffled pass came to at most 1.4 and .18, choice at random to 1.6 and .22, `pass` to 1.6 and .18 where 29 % of the
 # pool is useless; the nearest to the target under a sharp belief came to 10 and .74: docs/decisions/0041.
 MOST_VISITS_PER_MET_TASK = 3.0
 MOST_OF_VISITS = 0.45  # for a tenth of the pool
@@ -164,7 +164,7 @@ def _reason(
         return None
     todo = (
         "A model that trains on few tasks may unlearn the others, however high the effective task ratio is: use the"
-        " strategy pass, which meets each task at most once a pass."
+        " strategy pass, which meets each task at most once a pass, or set a cooldown."
         if settings.strategy in NEAREST
         else "If requests don't name tags that few tasks carry, few tasks are of use by now: add tasks of another"
         " difficulty."
