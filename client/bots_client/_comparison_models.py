@@ -57,7 +57,8 @@ class ComparedBelief:
 class BeliefComparison(Table):
     """What each belief would have predicted before each step of a run, compared with the step's outcomes.
 
-    begins_after: the step after which it begins, with fresh beliefs; 0: it covers the whole run.
+    begins_after: the step after which it begins; 0: with the run's first step.
+    restarted: whether the run had a belief there already; all beliefs, its own too, begin fresh.
     first_step, last_step: the first and the last step with outcomes; steps, rollouts: number of them.
     recommended: name of the belief to use; None: keep the run's own.
     advice: what to do, in one sentence.
@@ -67,6 +68,7 @@ class BeliefComparison(Table):
 
     _rows: ClassVar[str] = "beliefs"
     begins_after: int = 0
+    restarted: bool = False
     first_step: int = 0
     last_step: int = 0
     steps: int

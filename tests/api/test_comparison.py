@@ -28,6 +28,7 @@ async def test_a_comparison_lists_every_belief_with_its_errors(http: httpx.Async
     found = await complete(http)
     assert (found["seq"], found["folded"], found["entries"]) == (4, 4, 4)
     comparison = found["comparison"]
+    assert comparison["restarted"] is False
     assert (comparison["begins_after"], comparison["first_step"], comparison["last_step"]) == (0, 1, 4)
     assert (comparison["steps"], comparison["rollouts"], comparison["recommended"]) == (4, 4 * 32.0, None)
     assert comparison["advice"].startswith("Too few steps: 4 steps have outcomes")

@@ -9,7 +9,7 @@ def test_beliefs_are_compared_in_a_table_and_as_json(bots, client):
     for step in range(3):
         client.report("compared", [Outcome.counts("a", step, 4), Outcome.counts("b", 3, 4)])
     found = bots("compare-beliefs", "compared", "--json").json
-    assert (found["steps"], found["begins_after"], found["recommended"]) == (3, 0, None)
+    assert (found["steps"], found["begins_after"], found["restarted"], found["recommended"]) == (3, 0, False, None)
     losses = {belief["name"]: belief["log_loss"] for belief in found["beliefs"]}
     shown = bots.ok("compare-beliefs", "compared")
     for name in ("this run", "tracker without references", "BOTS, forgetting 0.05, implicit weight 0.2"):

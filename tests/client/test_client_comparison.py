@@ -24,6 +24,7 @@ BELIEF: dict[str, Any] = {
 }
 COMPARISON: dict[str, Any] = {
     "begins_after": 3,
+    "restarted": True,
     "first_step": 4,
     "last_step": 200,
     "steps": 197,

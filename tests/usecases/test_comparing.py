@@ -104,7 +104,8 @@ async def test_each_candidate_s_errors_are_those_of_a_full_replay(world: World):
     for each in scores[1:]:
         expected = mean_log_loss(await replayed_under(world, each.candidate, UNDONE))
         assert each.log_loss == pytest.approx(expected, rel=1e-12)
-    assert (found.result.begins_after, found.result.comparison.steps) == (0, len(own))
+    assert (found.result.begins_after, found.result.restarted) == (0, False)
+    assert found.result.comparison.steps == len(own)
     assert found.folded == found.entries == found.seq - len(UNDONE)
 
 
@@ -119,6 +120,7 @@ async def test_a_fork_is_compared_from_where_it_began(world: World):
     assert found.result is not None
     comparison = found.result.comparison
     assert (found.result.begins_after, comparison.first_step, comparison.last_step) == (3, 4, 6)
+    assert found.result.restarted
     last = await compare(world, steps=4)  # steps 4 to 7
     assert last.result is not None
     assert (last.result.begins_after, last.result.comparison.first_step) == (3, 4)

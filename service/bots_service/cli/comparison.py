@@ -66,7 +66,7 @@ def _readable(found: "BeliefComparison") -> "RenderableType":
         return found.advice
     columns = "belief  >log loss  >difference  >Brier  >calibration error  >slope"
     notes = [f"steps with outcomes: {count(found.steps)}, rollouts: {count(found.rollouts)}"]
-    if found.begins_after:
+    if found.restarted:
         notes.append(f"begins after step {count(found.begins_after)} with fresh beliefs")
     shown = table(columns, map(_row, found.beliefs), caption="; ".join(notes))
     return Group(shown, "", *found.remarks, found.advice)

@@ -40,12 +40,14 @@ class ComparisonResult:
     """A comparison, and what it is of.
 
     seq: the last entry of the journal that is in it.
-    begins_after: the step after which it begins, with nothing believed; 0 for the whole run.
+    begins_after: the step after which it begins; 0 for the run's first.
+    restarted: whether the run knew something there, which no belief of the comparison does, its own neither.
     comparison: the result.
     """
 
     seq: int
     begins_after: int
+    restarted: bool
     comparison: Comparison
 
 
@@ -182,7 +184,7 @@ class Comparing:
             finally:
                 await ended([sending, receiving])
         comparison = await asyncio.to_thread(compared, candidates_for(course.start.settings, pool), scores)
-        return ComparisonResult(state.seq, course.start.step, comparison)
+        return ComparisonResult(state.seq, course.start.step, course.start.seq > 0, comparison)
 
     async def _begin(self, run: OpenRun, state: RunState, steps: int) -> int:
         """Return the seq after which the comparison begins: 0, or that of a stored state or a closed step."""

@@ -98,7 +98,8 @@ class ComparedBelief(Struct, frozen=True):
 class BeliefComparison(Struct, frozen=True):
     """What each belief would have predicted before each step of the run, compared with the step's outcomes.
 
-    begins_after: the step after which it begins, with fresh beliefs; 0: it covers the whole run.
+    begins_after: the step after which it begins; 0: with the run's first step.
+    restarted: whether the run had a belief there already; all beliefs, its own too, begin fresh.
     first_step, last_step: the first and the last step with outcomes; 0 if there is none.
     steps: number of these steps; rollouts: in these steps.
     recommended: name of the belief to use; null: keep the run's own.
@@ -108,6 +109,7 @@ class BeliefComparison(Struct, frozen=True):
     """
 
     begins_after: int
+    restarted: bool
     first_step: int
     last_step: int
     steps: int
@@ -124,6 +126,7 @@ class BeliefComparison(Struct, frozen=True):
         rivals = sorted(found.scores[1:], key=lambda score: score.log_loss)
         return cls(
             begins_after=result.begins_after,
+            restarted=result.restarted,
             first_step=found.first_step,
             last_step=found.last_step,
             steps=found.steps,
@@ -178,6 +181,7 @@ EXAMPLE_TRACKER = ComparedBelief(
 )
 EXAMPLE_COMPARISON = BeliefComparison(
     begins_after=0,
+    restarted=False,
     first_step=1,
     last_step=400,
     steps=400,
