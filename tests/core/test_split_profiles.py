@@ -61,6 +61,19 @@ def test_appended_tasks_that_differ_only_by_tags_start_where_those_before_them_s
     assert (after.profiles, alpha[0], beta[0]) == (3, alpha[1], beta[1])
 
 
+@given(stories(settings=bots_settings), st.data())
+def test_what_is_said_of_some_tasks_is_what_the_whole_belief_says_of_them(story: Story, data):
+    state = fresh_state(story.settings, story.pool)
+    for entry in story.entries[: data.draw(st.integers(0, len(story.entries)))]:
+        state, _ = advance(state, entry, story.pool)
+    some = data.draw(st.lists(st.integers(0, len(story.pool) - 1)).map(lambda numbers: tasks(*numbers)))
+    whole = state.belief.extended(story.pool, story.pool.profiles)
+    np.testing.assert_array_equal(
+        beta_parameters(state.belief.distributions(story.pool, some)),
+        beta_parameters(whole.distributions(story.pool, some)),
+    )
+
+
 @pytest.mark.parametrize("strategy", ["thompson", "mean", "softmax", "uniform"])
 def test_selections_keep_their_distribution(strategy):
     rates = np.repeat([(0.25, 0.75), (0.0, 0.5), (np.nan, np.nan)], 8, axis=0)

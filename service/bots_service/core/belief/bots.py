@@ -84,9 +84,7 @@ class BotsBelief:
 
     def _summed(self, pool: Pool, tasks: Tasks, own: NDArray[np.float64]) -> Betas:
         """[n] of tasks with this evidence of their own, [2, n]."""
-        # Making room for ten million profiles takes long, and here it would be for nobody.
-        belief = self.extended(pool, pool.profiles) if len(tasks) else self
-        excess = belief.implied.take(pool.profile_of.take(tasks), axis=1)
+        excess = self._implied_of(pool, pool.profile_of.take(tasks))
         excess += own
         # In exact arithmetic neither sum can fall below zero: what was taken off had been booked. Rounding can.
         np.maximum(excess, 0.0, out=excess)
@@ -101,11 +99,27 @@ class BotsBelief:
         have = self.implied.shape[1]
         if profiles <= have:
             return self
-        added = self.past.implied(pool.references[have:profiles])
-        alike = pool.alike[have:profiles]
-        is_known = alike < have
-        added[:, is_known] = self.implied[:, alike[is_known]]
+        added = self._appended(pool, np.arange(have, profiles, dtype=np.int32))
         return replace(self, implied=frozen(np.concatenate([self.implied, added], axis=1)))
+
+    def _implied_of(self, pool: Pool, profiles: Tasks) -> NDArray[np.float64]:
+        """[2, n] the implied counts of these profiles, some of which may have no room here yet."""
+        have = self.implied.shape[1]
+        if pool.profiles <= have:
+            return self.implied.take(profiles, axis=1)
+        # Making room for ten million profiles takes long, and few are asked for.
+        is_new, found = profiles >= have, np.empty((2, len(profiles)))
+        found[:, ~is_new] = self.implied[:, profiles[~is_new]]
+        found[:, is_new] = self._appended(pool, profiles[is_new])
+        return found
+
+    def _appended(self, pool: Pool, profiles: Tasks) -> NDArray[np.float64]:
+        """[2, n] the implied counts of profiles that were appended since."""
+        added = self.past.implied(pool.references[profiles])
+        alike = pool.alike[profiles]
+        is_known = alike < self.implied.shape[1]
+        added[:, is_known] = self.implied[:, alike[is_known]]
+        return added
 
     def fold(self, pool: Pool, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":
         """Return the belief after one closed step.
