@@ -121,10 +121,17 @@ def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(browser: Br
     shuffled = [min(1, sum(step["reported"] for step in steps[: place + 1]) / tasks) for place in range(STEPS)]
     with visiting(browser, trained.url) as visit:
         tile = tiles_of(visit.open(f"datasets/{DATASET}/runs/{BOTS}"))["Tasks met"]
-        lines = [visit.trace("Coverage", place)["y"] for place in range(2)]
+        unmet, *lines = (visit.trace("Coverage", place) for place in range(3))
+        path = f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/outlooks"
+        outlooks = {one["step"]: one["unmet_share"] for one in httpx.get(path).json()["outlooks"]}
     assert tile.startswith(f"{100 * coverage['reached_share']:.1f} %")
     assert f"{coverage['distinct_tasks']} different" in tile
-    assert lines == [pytest.approx(shuffled), pytest.approx([step["distinct_tasks"] / tasks for step in steps])]
+    assert [one["y"] for one in lines] == [
+        pytest.approx(shuffled),
+        pytest.approx([step["distinct_tasks"] / tasks for step in steps]),
+    ]
+    assert unmet["x"]
+    assert unmet["y"] == pytest.approx([outlooks[step] for step in unmet["x"]])
 
 
 def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(browser: Browser, trained: ServiceProcess):
@@ -143,6 +150,17 @@ def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(bro
             assert note.inner_text() == http.get(run).json()["coverage"]["reason"]
             assert not visit.barriers()
         http.delete("/datasets/narrow").raise_for_status()
+
+
+def test_a_warm_start_says_where_it_comes_from(browser: Browser, trained: ServiceProcess):
+    wanted = {"warm_start": {"run": BOTS, "discount": 0.25}}
+    warm = f"{trained.url}/datasets/{DATASET}/runs/warm"
+    httpx.put(warm, json=wanted).raise_for_status()
+    with visiting(browser, trained.url) as visit:
+        card = visit.open(f"datasets/{DATASET}/runs/warm").get_by_role("region", name="Settings")
+        card.get_by_text("warm start from").wait_for()
+        assert f"{BOTS}, step {STEPS}, 25.0 % of its evidence dropped" in card.inner_text()
+    httpx.delete(warm).raise_for_status()
 
 
 def test_belief_and_reality_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):

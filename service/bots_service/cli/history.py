@@ -168,7 +168,7 @@ def calibration(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare predicted and observed rewards."""
+    """Compare predicted and observed success rates."""
     with connected(url) as client:
         found = client.calibration(dataset, run, steps=steps)
     rows = (

@@ -104,7 +104,7 @@ def list_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_(dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJson = False) -> None:
-    """Describe a run: settings, step, capability, totals."""
+    """Describe a run: settings, step, capability, totals, coverage."""
     with connected(url) as client:
         found = client.run(dataset, run)
     show(found, lambda: sheet(described(found)), as_json=as_json)

@@ -1,11 +1,12 @@
 // The activity of a run: selections in flight, the newest entries of its journal, its estimates and settings.
 
 import { element, fill, table } from "./dom.js";
-import { ago, count, moment, precise, tellTimes } from "./format.js";
+import { ago, count, moment, percent, precise, tellTimes } from "./format.js";
 import { get } from "./service.js";
 
 const ENTRIES = 20;
 const GROUPS = 8;
+const ORIGINS = { fork: "fork of", warm_start: "warm start from", replay: "replay of" };
 
 /** Return the four cards: {nodes, refresh}. path: of the run. */
 export function activity(path) {
@@ -81,7 +82,7 @@ function whatHappened(entry) {
     return `settings: ${Object.entries(entry.changed ?? {})
       .map(([name, value]) => `${name} ${value}`)
       .join(", ")}`;
-  return entry.kind;
+  return entry.kind === "fork" ? "start from another run" : entry.kind;
 }
 
 function settingsList({ settings, forked_from: parent, created_at: created }) {
@@ -89,9 +90,14 @@ function settingsList({ settings, forked_from: parent, created_at: created }) {
     name.replaceAll("_", " "),
     value === null ? "–" : Array.isArray(value) ? value.join(", ") : String(value),
   ]);
-  if (parent) pairs.push(["forked from", `${parent.run}, step ${count(parent.step)}`]);
+  if (parent) pairs.push([ORIGINS[parent.how], originOf(parent)]);
   pairs.push(["made", moment(created)]);
   return pairsList(pairs);
+}
+
+function originOf({ run, step, discount }) {
+  const dropped = discount ? `, ${percent(discount)} of its evidence dropped` : "";
+  return `${run}, step ${count(step)}${dropped}`;
 }
 
 function estimatesList({ estimates }) {

@@ -7,22 +7,28 @@ import { color } from "./themes.js";
 
 /** Return the chart: {node, draw}. */
 export function coverageChart() {
-  const shares = chart("Coverage", "The share of the tasks that were reported so far. Dashed: a shuffled pass.");
+  const shares = chart(
+    "Coverage",
+    "The share of the tasks that the run has met so far. Dashed: a shuffled pass. Dotted: not met for a whole pass.",
+  );
 
-  function draw(run, points) {
-    shares.draw(() => coursesOf(run, points), gistOf(run.coverage));
+  function draw(run, points, outlooks) {
+    shares.draw(() => coursesOf(run, points, outlooks), gistOf(run.coverage));
   }
   return { node: shares.node, draw };
 }
 
-function coursesOf({ coverage, totals }, points) {
+function coursesOf({ coverage, totals }, points, outlooks) {
   const tasks = Math.max(coverage.available_tasks, 1); // all may be retired
   const steps = points.map((point) => point.last_step);
   const reported = sums(points, "reported");
   const before = totals.reported - (reported.at(-1) ?? 0); // by the run that this one was forked from
   const shuffled = reported.map((sum) => Math.min(1, (before + sum) / tasks));
   const met = points.map((point) => point.distinct_tasks / tasks);
+  const known = outlooks.filter((outlook) => outlook.unmet_share !== null);
+  const unmet = { x: known.map((outlook) => outlook.step), y: known.map((outlook) => outlook.unmet_share) };
   const traces = [
+    line("not met for a whole pass", unmet, { paint: color("third"), dash: "dot", hovertemplate: "%{y:.1%}" }),
     line(
       "a shuffled pass",
       { x: steps, y: shuffled },

@@ -38,7 +38,7 @@ export function runCharts() {
     const uniform = run.settings.strategy === "uniform" ? null : uniformOf(outlooks, measured);
     ratios.draw(() => ratioChart(points, uniform), ratioGist(points, uniform));
     heat.draw(() => heatMap(outlooks, run.settings.target), heatGist(outlooks));
-    coverage.draw(run, points);
+    coverage.draw(run, points, outlooks);
     belief.draw(() => calibrationChart(calibration), calibrationGist(calibration));
     capability.node.hidden = "ability" in run.estimates;
     const place = `${last(points, "capability")} ${capabilityWords(models)}.`;
