@@ -32,7 +32,7 @@ STEPS = 50
 SEEDS = 5
 BELIEFS = ("bots", "tracker")
 REFERENCES = ("none", "two")
-CASES = ("training goes on", "training begins again")
+CASES = ("training continues", "training begins again")
 
 
 @dataclass(frozen=True, slots=True)
