@@ -1,9 +1,11 @@
 """Whatever is wrong with a request: a 4xx problem, and nothing changed."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, standing
@@ -12,12 +14,25 @@ JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
-@pytest.fixture
-async def busy(http: httpx.AsyncClient) -> httpx.AsyncClient:
+# One service for all that is refused: each test checks that nothing changed.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+for_all = pytest_asyncio.fixture(scope="module", loop_scope="module")
+
+
+@for_all
+async def http(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client of an empty service."""
+    async with serving(tmp_path_factory.mktemp("empty")) as client:
+        yield client
+
+
+@for_all
+async def busy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of a service with one dataset whose run has some history."""
-    await make_dataset(http)
-    await report(http, solved(1), solved(2))
-    return http
+    async with serving(tmp_path_factory.mktemp("busy")) as client:
+        await make_dataset(client)
+        await report(client, solved(1), solved(2))
+        yield client
 
 
 def outcome(**fields: Any) -> dict[str, Any]:
