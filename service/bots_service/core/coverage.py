@@ -30,7 +30,8 @@ SMALLEST_POOL = 20  # in smaller ones chance alone brings choice at random beyon
 class Coverage:
     """What share of the pool a run meets, and how evenly.
 
-    available_tasks: that are not retired; distinct_tasks: different ones reported so far, retired ones included.
+    available_tasks: number of tasks that are not retired.
+    distinct_tasks: number of different ones reported so far, retired ones included.
     reached_share: how much of the available tasks was reported at least once; None where all are retired.
     mean_visits, most_visits: of the reported tasks; None before the first.
     top_tenth_share: of all visits, those that the most visited tenth of the reported tasks took; None before the first.
@@ -40,7 +41,8 @@ class Coverage:
         as large as all steps are on average; None where `unmet_share` is.
     passes_done, pass_share: how often the strategy walked through the pool, and how far the present walk has come;
         None for a strategy that does not walk.
-    narrow: whether few tasks take most visits; reason: why, and what to do about it; None where it is not narrow.
+    narrow: whether few tasks take most visits.
+    reason: why it is narrow, and what to do about it; None where it is not.
     """
 
     available_tasks: int
