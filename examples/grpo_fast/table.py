@@ -40,7 +40,14 @@ OTHERS: dict[str, tuple[Callable[[Course], float], str]] = {
 def tables(courses: list[Course]) -> str:
     """Return three tables: each seed's endpoint, the differences from shuffle, and what else is asked of each arm."""
     arms = arms_of(courses)
-    return "\n".join([*by_seed(arms), "", *differences(arms), "", *means(arms)]) + "\n"
+    whole = in_all_arms(arms)
+    return "\n".join([*by_seed(arms), "", *differences(whole), "", *means(whole)]) + "\n"
+
+
+def in_all_arms(arms: Arms) -> Arms:
+    """Return the runs of those seeds that every arm has: means of different seeds can't be compared."""
+    seeds = [seed for seed in arms[BASE] if all(seed in runs for runs in arms.values())]
+    return {arm: {seed: runs[seed] for seed in seeds} for arm, runs in arms.items()}
 
 
 def by_seed(arms: Arms) -> Iterator[str]:
@@ -81,7 +88,7 @@ def steps_to(arms: Arms, arm: str) -> str:
 
 def means(arms: Arms) -> Iterator[str]:
     """Yield the means over the seeds of each arm."""
-    yield line("mean over the seeds", *arms)
+    yield line(f"mean of {len(arms[BASE])} seeds", *arms)
     yield line("---", *["---:"] * len(arms))
     for name, measure in COMPARED.items():
         yield line(name, *(f"{fmean(map(measure, runs.values())):.4f}" for runs in arms.values()))

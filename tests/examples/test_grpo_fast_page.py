@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+from examples.grpo_fast.chart import draw_chart
+from examples.grpo_fast.course import records_of
 from examples.grpo_fast.plan import ARMS, REGISTERED, Plan
+from examples.grpo_fast.table import tables
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/trainers/grpo_fast.md").read_text("utf-8")
+RESULTS = sorted((ROOT / "examples/grpo_fast/results").glob("*.jsonl"))
 NOT_RUN = ["it trains for minutes", "it reads what the run above has written"]
 
 
@@ -39,3 +43,19 @@ def test_the_page_names_what_the_references_cost() -> None:
 
 def test_blocks_that_are_not_run_are_the_known_ones() -> None:
     assert [block.not_run for block in blocks_of(PAGE, "grpo_fast.md")] == NOT_RUN
+
+
+def test_the_page_shows_the_tables_of_the_results() -> None:
+    assert tables([record.course for record in records_of(RESULTS)]) in PAGE
+
+
+def test_the_results_are_those_of_the_plan() -> None:
+    records = records_of(RESULTS)
+    assert all(record.plan == Plan() for record in records)
+    assert {file.stem for file in RESULTS} == {record.commit for record in records}
+
+
+def test_the_chart_shows_every_arm(tmp_path: Path) -> None:
+    draw_chart(records_of(RESULTS), tmp_path / "chart.svg")
+    picture = (tmp_path / "chart.svg").read_text("utf-8")
+    assert all(words in picture for words in (*REGISTERED, "effective task ratio", "visits of a task"))
