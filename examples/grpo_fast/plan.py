@@ -64,7 +64,7 @@ class Lessons:
     looked_every: int = 20
     closer: int = 4
     looked_at: int = 20
-    effective: float = 0.37
+    effective: float = 0.30
 
 
 @dataclass(frozen=True, slots=True)
