@@ -291,9 +291,13 @@ def test_views_come_and_go_without_a_trace(browser: Browser, trained: ServicePro
 
         def nodes_after(rounds: int) -> int:
             for _ in range(rounds):
-                for view in (f"datasets/{DATASET}/runs/{BOTS}", ""):
-                    visit.open(view)
-                    page.wait_for_function("() => [...document.querySelectorAll('.plot')].every((plot) => plot.data)")
+                visit.open(f"datasets/{DATASET}/runs/{BOTS}")
+                page.wait_for_function("() => document.querySelectorAll('.plot').length > 0")
+                page.wait_for_function("() => [...document.querySelectorAll('.plot')].every((plot) => plot.data)")
+                visit.open()
+                page.wait_for_function(
+                    "() => !document.querySelector('.plot') && Boolean(document.querySelector('main table'))"
+                )
             return nodes()
 
         def nodes() -> int:
