@@ -107,3 +107,15 @@ def test_the_golden_numbers_come_out(journal: str, case: Journal):
     assert found.keys() == GOLDEN[journal].keys()
     for name, wanted in GOLDEN[journal].items():
         np.testing.assert_allclose(found[name], wanted, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 40])
+def test_what_is_said_of_a_task_has_the_same_bits_however_many_profiles_there_are(tasks: int):
+    rng = np.random.default_rng(tasks)
+    rates = rng.random((300, 3))
+    belief = folded(Pool.of_tasks(rates[:40]), [[(0, [0, 1, 2, 3, 4], [3, 9, 16, 0, 5], [13, 7, 0, 16, 11])]] * 3)
+    asked = np.arange(tasks, dtype=np.int32)
+    small, large = (belief.distributions(Pool.of_tasks(rates[:size]), asked).mean for size in (40, 300))
+    among_all = belief.profile_distributions(Pool.of_tasks(rates)).mean[5:tasks]
+    np.testing.assert_array_equal(small, large)
+    np.testing.assert_array_equal(small[5:], among_all)

@@ -22,12 +22,14 @@ from bots_service.core.checks import Arrays, are_within, as_count, require_array
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
+from bots_service.core.portable_math import summed
 from bots_service.core.rows import LayeredRows, TaskRows
 
 if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
     from bots_service.core.run_settings import RunSettings, StrategyName
 
 LARGEST_LOGIT = 1e12  # no journal leads there; squares of it are still numbers
+BLOCK = 2048  # profiles at a time: their numbers stay in the processor's cache
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
 
 
@@ -176,8 +178,14 @@ class TrackerBelief:
 
     def _shared(self, features: NDArray[np.float64]) -> LogitNormals:
         """[n] what the shared effects alone say of the logits of profiles with these features, [d - 1, n]."""
-        mean, covariance = self.effects.mean[:-1], self.effects.covariance[:-1, :-1]
-        return LogitNormals(mean @ features, ((covariance @ features) * features).sum(axis=0))
+        mean, covariance = self.effects.mean[:-1, None], self.effects.covariance[:-1, :-1, None]
+        location, variance = np.empty((2, features.shape[1]))
+        for start in range(0, len(location), BLOCK):
+            block = features[:, start : start + BLOCK]
+            # Not by products of matrices: their last bits depend on how many profiles there are by now.
+            location[start : start + BLOCK] = summed(mean * block)
+            variance[start : start + BLOCK] = summed(summed(covariance * block[:, None]) * block)
+        return LogitNormals(location, variance)
 
     # --- what it says of itself --------------------------------------------------------------------------------------
 
