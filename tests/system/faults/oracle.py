@@ -11,8 +11,9 @@ from bots_client import Client, Outcome, Retries, Selection, ServiceError, Task,
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.walks import Walk
 
 TASKS = 200
 TRIALS = 16
@@ -34,14 +35,24 @@ def references() -> np.ndarray:
 
 @dataclass
 class Sent:
-    """One report: what was said, and what was answered. seq: 0 until it is acknowledged."""
+    """One report: what was said, and what was answered.
+
+    walks: how far its selection walked through passes. seq: 0 until it is acknowledged.
+    """
 
     key: str
     tasks: list[int]
     successes: list[int]
     made_at: int | None
     close_step: bool | None
+    walks: tuple[Walk, ...] = ()
     seq: int = 0
+
+
+def walks_of(selection: Selection) -> tuple[Walk, ...]:
+    """Return how far a selection walked, as its id says: epoch-step-seq-ordinal, then the walks, then a check."""
+    parts = selection.selection_id.split("-")[4:-1]
+    return tuple(Walk(*(int(number, 16) for number in part.split("."))) for part in parts)
 
 
 @dataclass
@@ -67,7 +78,7 @@ class Account:
         Every selection must show the beliefs that stood after its seq, so none was drawn from a reset or torn one.
         """
         pool = Pool.of_tasks(references())
-        state = fresh_state(RunSettings(belief=self.belief), pool)
+        state = fresh_state(settings_from({"belief": self.belief}), pool)
         drawn: dict[int, list[Selection]] = {}
         for selection in self.selections:
             drawn.setdefault(selection.seq, []).append(selection)
@@ -77,9 +88,8 @@ class Account:
             evidence = Evidence(
                 np.array(sent.tasks, np.int32), successes, TRIALS - successes, (successes > 0) & (successes < TRIALS)
             )
-            state, _ = advance(
-                state, Entry(sent.seq, 0, pool.profiles, Report(evidence, sent.made_at, sent.close_step)), pool
-            )
+            report = Report(evidence, sent.made_at, sent.close_step, sent.walks)
+            state, _ = advance(state, Entry(sent.seq, 0, pool.profiles, report), pool)
             assert_shows(drawn.get(sent.seq, []), state, pool)
         return state, pool
 
@@ -127,8 +137,8 @@ class Reporter:
         tasks = sorted(rng.sample(range(TASKS), 8)) if selection is None else [int(task) for task in selection.ids]
         successes = [rng.randint(0, TRIALS) for _ in tasks]
         close = rng.choice([None, None, None, False, True])
-        made_at = None if selection is None else selection.step
-        return Sent(f"{self.number}-{turn}", tasks, successes, made_at, close), selection
+        made_at, walks = (None, ()) if selection is None else (selection.step, walks_of(selection))
+        return Sent(f"{self.number}-{turn}", tasks, successes, made_at, close, walks), selection
 
     def select(self, client: Client) -> Selection | None:
         """Return a selection; None where nobody answers, as then a trainer goes on with tasks of its own."""
