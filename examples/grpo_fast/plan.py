@@ -75,7 +75,9 @@ class Plan:
     learning_rate: of GRPO, reached after rising steps.
     pool: tasks of each level; held_out_per_level: tasks that only evaluations see.
     evaluate_every: steps between two evaluations.
-    lessons: of the warm-ups, one for each seed. A seed's references are models of the next seed's.
+    lessons: of the warm-ups, one for each seed.
+    related: whether a seed's references are models of its own warm-up, one from before the start and one from after it,
+        as models of one family are related; otherwise they are those of the next seed's.
     attempts: rollouts by which each reference model's pass rates are measured.
     """
 
@@ -89,6 +91,7 @@ class Plan:
     evaluate_every: int = 20
     lessons: Lessons = Lessons()
     attempts: int = 16
+    related: bool = True
 
     @property
     def sizes(self) -> dict[int, int]:

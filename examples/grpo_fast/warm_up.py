@@ -132,11 +132,12 @@ def update(model: Model, optimizer: torch.optim.Optimizer, loss: Tensor, rate: f
 def reference_rates(seed: int, plan: Plan, folder: Path) -> NDArray[np.float64]:
     """Return the share of attempts at each task that two other models solve, [tasks, 2]: the weak one, the strong one.
 
-    They come from the next seed's warm-up, which began with other weights and saw other problems.
+    They come from the seed's own warm-up where the plan says so; otherwise from the next seed's, which began with other
+    weights and saw other problems.
     """
     pool, _ = problems_of_sizes(seed, plan.sizes, held_out_per_level=plan.held_out_per_level)
     prompts, answers = encoded(pool)
-    models, generator = warmed_up(seed + 1, plan, folder), torch.Generator().manual_seed(seed)
+    models, generator = warmed_up(seed + (not plan.related), plan, folder), torch.Generator().manual_seed(seed)
     rates = [
         are_right(sample(models[name], prompts, plan.attempts, generator), answers).double().mean(dim=1)
         for name in ("weak", "strong")
