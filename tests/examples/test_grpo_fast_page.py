@@ -1,6 +1,9 @@
 """The page of the fast finetuning run says what its plan and its code say."""
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from examples.grpo_fast.chart import draw_chart
 from examples.grpo_fast.course import records_of
@@ -45,17 +48,22 @@ def test_blocks_that_are_not_run_are_the_known_ones() -> None:
     assert [block.not_run for block in blocks_of(PAGE, "grpo_fast.md")] == NOT_RUN
 
 
-def test_the_page_shows_the_tables_of_the_results() -> None:
-    assert tables([record.course for record in records_of(RESULTS)]) in PAGE
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_the_page_shows_the_tables_of_each_comparison(file: Path) -> None:
+    records = records_of([file])
+    assert tables([record.course for record in records]) in PAGE
+    assert {record.commit for record in records} == {file.stem}
 
 
-def test_the_results_are_those_of_the_plan() -> None:
-    records = records_of(RESULTS)
-    assert all(record.plan == Plan() for record in records)
-    assert {file.stem for file in RESULTS} == {record.commit for record in records}
+def test_the_results_are_those_of_the_plans() -> None:
+    by_seed = {records[0].course.seed: records[0].plan for records in (records_of([file]) for file in RESULTS)}
+    second = replace(Plan(), related=False)
+    first = replace(second, lessons=replace(Plan().lessons, effective=0.37))
+    assert by_seed == {0: first, 4: second, 8: Plan()}
 
 
 def test_the_chart_shows_every_arm(tmp_path: Path) -> None:
-    draw_chart(records_of(RESULTS), tmp_path / "chart.svg")
+    newest = next(file for file in RESULTS if records_of([file])[0].plan == Plan())
+    draw_chart(records_of([newest]), tmp_path / "chart.svg")
     picture = (tmp_path / "chart.svg").read_text("utf-8")
     assert all(words in picture for words in (*REGISTERED, "effective task ratio", "visits of a task"))
