@@ -19,7 +19,7 @@ from examples.grpo_fast.model import Model, encoded
 from examples.grpo_fast.plan import ARMS, SMALL, Lessons, Plan
 from examples.grpo_fast.sampling import effective_probabilities, success_probabilities
 from examples.grpo_fast.train import Learner, advantages_of
-from examples.grpo_fast.warm_up import look, warmed_up
+from examples.grpo_fast.warm_up import look, reference_rates, warmed_up
 from tests.serving import running_service
 
 ROOT = Path(__file__).parents[2]
@@ -111,12 +111,20 @@ def test_shuffle_visits_every_task_as_often_as_any_other(example: Example) -> No
 
 def test_a_warm_up_is_made_once(example: Example) -> None:
     before = {file: file.stat().st_mtime_ns for file in example.folder.glob("*.pt")}
-    assert len(before) == 2  # the seed's, and the next one's with the references
+    assert len(before) == 1  # with the references: they are of the same warm-up
     model = warmed_up(0, SMALL, example.folder)["start"]
     assert {file: file.stat().st_mtime_ns for file in example.folder.glob("*.pt")} == before
     _, held_out = problems_of_sizes(0, SMALL.sizes, held_out_per_level=SMALL.held_out_per_level)
     accuracy = success_probabilities(model, *encoded(held_out)).mean()
     assert accuracy == pytest.approx(example.records[0].course.accuracies[0], abs=1e-5)
+
+
+def test_references_come_from_the_next_seed_s_warm_up_where_the_plan_says_so(tmp_path: Path) -> None:
+    rates = reference_rates(0, replace(SMALL, related=False), tmp_path)
+    assert rates.shape == (sum(SMALL.pool), 2)
+    assert len(list(tmp_path.glob("*.pt"))) == 1
+    warmed_up(1, SMALL, tmp_path)
+    assert len(list(tmp_path.glob("*.pt"))) == 1  # it is the next seed's
 
 
 def test_the_sharpness_gives_the_wanted_effective_task_ratio(example: Example) -> None:
