@@ -209,7 +209,8 @@ class PostgresServer(Server):
         """Create a database, empty or a copy of the one at a URL, and return its URL."""
         name = f"made_{next(self._numbers)}"
         template = "template1" if like is None else like.rpartition("/")[2]
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        how = "CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY"  # through the log, as by default, takes half longer
+        create = sql.SQL(how).format(sql.Identifier(name), sql.Identifier(template))
         self._execute(create)
         return self.url(name)
 

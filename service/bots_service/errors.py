@@ -39,7 +39,11 @@
 A ValueError means that our own code called a kernel wrongly. Status codes stand in `api/problems.py` only.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+
+LONGEST_CHOICE = 50  # characters of a value that are compared with names and shown
 
 
 class BotsError(Exception):
@@ -104,6 +108,16 @@ class Flaw:
 
     where: tuple[str | int, ...]
     what: str
+
+
+def not_a_choice(value: object, choices: Sequence[str]) -> str:
+    """Return what to say of a value that is none of the choices: it names all, and the nearest if one is near."""
+    if not isinstance(value, str):
+        return f"{value!r} is not one of {', '.join(choices)}"
+    value = value[:LONGEST_CHOICE]
+    nearest = get_close_matches(value, choices, 1)
+    meant = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    return f"{value!r} is not one of {', '.join(choices)}{meant}"
 
 
 class InvalidInputError(BotsError):

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from bots_service.api.app_state import state_of
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
+from tests.sqlite_files import migrated_file
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,7 +37,10 @@ class ClientInProcess(httpx.AsyncClient):
 @asynccontextmanager
 async def serving(folder: Path, **settings: float | str) -> AsyncIterator[ClientInProcess]:
     """Open the application on a folder, and yield a client that calls it in this process."""
-    app = build_app(Settings.model_validate({"data_dir": folder, **settings}))
+    values = Settings.model_validate({"data_dir": folder, **settings})
+    if values.database_url is None:
+        migrated_file(folder)
+    app = build_app(values)
     async with app.router.lifespan_context(app), ClientInProcess(app) as http:
         yield http
 

@@ -1,17 +1,22 @@
 """Whatever is wrong with a request: a 4xx problem, and nothing changed."""
 
+from ast import literal_eval
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.run_settings import CapabilityRule, StrategyName
+from bots_service.ports.keys import Scope
 from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report, require_problem, select, solved, standing
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
+NEW = "/datasets/guru/runs/new"
 
 
 # One service for all that is refused: each test checks that nothing changed.
@@ -303,6 +308,37 @@ async def test_a_line_longer_than_a_mebibyte_is_refused(http):
 
     answer = await http.put("/datasets/guru", content=chunks(), headers=NDJSON)
     require_problem(answer, 413, "payload-too-large")
+
+
+KEY = {"name": "ours", "datasets": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "loc", "choices"),
+    [
+        ("PUT", NEW, {"strategy": "pas"}, ["strategy"], get_args(StrategyName)),
+        ("PATCH", RUN, {"strategy": "pas"}, ["strategy"], get_args(StrategyName)),
+        ("PUT", NEW, {"capability": "papers"}, ["capability"], get_args(CapabilityRule)),
+        ("PUT", NEW, {"belief": "trackers"}, ["belief"], tuple(KINDS)),
+        ("POST", "/report", {"dataset": "guru", **outcome(status="abort")}, ["outcomes", 1, "status"], ["aborted"]),
+        ("POST", "/keys", {**KEY, "scopes": ["read", "reports"]}, ["scopes", 1], list(Scope)),
+    ],
+)
+async def test_a_misspelled_choice_is_answered_with_all_choices_and_the_nearest(busy, method, path, body, loc, choices):
+    kind = "invalid-settings" if "belief" in body else "invalid-request"
+    (flaw,) = require_problem(await busy.request(method, path, json=body), 422, kind)["errors"]
+    assert flaw["loc"] == ["body", *loc]
+    said, meant = flaw["msg"].split("; ")
+    assert set(said.split(" is not one of ")[1].split(", ")) == set(choices)
+    wrong = literal_eval(said.split(" is not one of ")[0])
+    nearest = {"pas": "pass", "papers": "paper", "trackers": "tracker", "abort": "aborted", "reports": "report"}
+    assert meant == f"did you mean {nearest[wrong]!r}?"
+
+
+async def test_a_choice_that_is_like_none_is_answered_with_all_of_them_however_long_it_is(busy):
+    answer = await busy.put(NEW, json={"strategy": "'" + "z" * 10_000})
+    (flaw,) = require_problem(answer, 422, "invalid-request")["errors"]
+    assert flaw["msg"].endswith("is not one of " + ", ".join(sorted(get_args(StrategyName))))
 
 
 async def test_a_cursor_of_another_order_is_refused(busy):

@@ -79,7 +79,7 @@ async def test_a_replay_continues_with_what_its_settings_make_of_the_journal(tra
 @pytest.mark.parametrize(
     ("body", "status", "name", "said"),
     [
-        ({"fork": {"run": "default"}, "replay_of": {"run": "default"}}, 422, "invalid-request", "in one way"),
+        ({"fork": {"run": "default"}, "replay_of": {"run": "default"}}, 422, "invalid-request", "only one of fork"),
         ({"warm_start": {"run": "default"}}, 422, "invalid-request", "discount"),
         ({"warm_start": {"run": "default", "discount": 1.5}}, 422, "invalid-request", "<= 1.0"),
         ({"warm_start": {"run": "nobody", "discount": 0}}, 404, "unknown-run", ""),

@@ -61,7 +61,7 @@ async def test_times_become_ages_by_the_length_of_a_step(http: httpx.AsyncClient
     [
         ({"outcomes": [solved(1)]}, 'give "age" in steps, or "at" as a time'),
         ({"outcomes": [{**aged(1, 1), "at": NOON}], "seconds_per_step": 1}, 'give "age" in steps'),
-        ({"outcomes": [at(1, NOON)]}, "times need it"),
+        ({"outcomes": [at(1, NOON)]}, "missing: the outcomes have times (at), and it says how many seconds"),
         ({"outcomes": [at(1, NOON)], "seconds_per_step": 0}, "> 0"),
         ({"outcomes": [at(1, "2026-01-01T12:00:00")], "seconds_per_step": 1}, "timezone"),
         ({"outcomes": [at(1, NOON)], "seconds_per_step": 1, "now": "2026-01-01T11:00:00Z"}, "an age of -3600 steps"),

@@ -103,7 +103,7 @@ async def test_a_run_keeps_its_kind_and_no_unknown_kind_is_taken(http: httpx.Asy
     kept = require_problem(await http.patch(RUN, json={"belief": "bots"}), 422, "invalid-settings")
     assert kept["errors"][0]["msg"].startswith("the belief is fixed once a run exists")
     unknown = require_problem(await http.put(f"{RUN}2", json={"belief": "tracked"}), 422, "invalid-settings")
-    assert unknown["errors"][0]["msg"] == "'tracked' is not one of bots, tracker, uniform"
+    assert unknown["errors"][0]["msg"] == "'tracked' is not one of bots, tracker, uniform; did you mean 'tracker'?"
 
 
 def test_its_state_comes_back_bit_for_bit():

@@ -1,4 +1,4 @@
-"""The page compares a run's belief with others when somebody asks for it, and never by itself."""
+"""The page compares a run's belief with others only when you click the button."""
 
 from collections.abc import Iterator
 

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cli import forked
+
 BOTS = (sys.executable, "-m", "bots_service")
-COMMAND_S = 60.0
 
 
 def clean_environment(**more):
@@ -48,17 +48,8 @@ class CommandLine:
     folder: Path
 
     def __call__(self, *arguments, stdin="", **environment):
-        done = subprocess.run(
-            [*BOTS, *map(str, arguments)],
-            cwd=self.folder,
-            env=clean_environment(BOTS_URL=self.url, **environment),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_S,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        environment = clean_environment(BOTS_URL=self.url, **environment)
+        return Done(*forked.run([*map(str, arguments)], self.folder, environment, stdin))
 
     def ok(self, *arguments, **more):
         """Run a command that succeeds and says nothing on stderr; return what it wrote."""

@@ -107,10 +107,18 @@ def test_a_log_is_imported_once_however_often_the_command_runs(bots, client, poo
     assert (told["oldest_age"], told["newest_age"]) == (40.0, 3.0)
     believed = {task.id: task.alpha for task in client.tasks(pool)}
     assert believed["p1"] == pytest.approx(1 + 7 * 0.9**3)
-    assert "0 outcomes with 0 rollouts" in (again := bots.ok("import-evidence", pool, file))
+    assert "0 outcomes with 0 rollouts from 40 to 3 steps ago" in (again := bots.ok("import-evidence", pool, file))
     assert "2 more had been imported before" in again
     assert client.run(pool).seq == 1
     assert "2 tasks" in bots.ok("journal", pool)
+
+
+def test_one_outcome_is_told_in_the_singular_with_one_age(bots, pool, tmp_path):
+    file = tmp_path / "log.jsonl"
+    file.write_text(json.dumps({"task": "p1", "successes": 1, "trials": 1, "age": 4}), "utf-8")
+    assert "learned from 1 outcome with 1 rollout from 4 steps ago" in bots.ok("import-evidence", pool, file)
+    file.write_text(json.dumps({"task": "p1", "successes": 1, "trials": 2, "age": 1}), "utf-8")
+    assert "learned from 1 outcome with 2 rollouts from 1 step ago" in bots.ok("import-evidence", pool, file)
 
 
 def test_an_empty_log_is_refused(bots, pool, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, PastEvidence, Report, SettingsChange
-from bots_service.core.evidence import MAX_TRIALS, Evidence, no_evidence
+from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
 from bots_service.core.past_evidence import LARGEST_AGE, AgedEvidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
@@ -23,7 +23,7 @@ Piece = tuple[int, float, float]  # task, successes, failures
 def evidence_of(*pieces: Piece, effective: Sequence[bool] | None = None) -> Evidence:
     """Return evidence that is effective as told; if nothing is told, where it holds successes and failures."""
     if not pieces:
-        return no_evidence()
+        return NO_EVIDENCE
     tasks, successes, failures = zip(*pieces, strict=True)
     told = [min(s, f) > 0 for _, s, f in pieces] if effective is None else effective
     return Evidence(

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, ks_2samp
 
-from bots_service.core.attempts import no_attempts, with_step
+from bots_service.core.attempts import no_attempts
 from bots_service.core.belief.betas import Betas
 from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.logit_normals import LogitNormals
@@ -167,7 +167,7 @@ def reported_steps(*steps):
     """Attempts after steps that reported these tasks."""
     attempts = no_attempts()
     for number, those in enumerate(steps, start=1):
-        attempts = with_step(attempts, evidence_of(*((task, 1.0, 1.0) for task in sorted(those))), number)
+        attempts = attempts.with_step(evidence_of(*((task, 1.0, 1.0) for task in sorted(those))), number)
     return attempts
 
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
-from bots_service.core.attempts import are_possible, no_attempts, with_step
+from bots_service.core.attempts import FEW_VISITS, NO_VISITS, Attempts, are_possible, decoded, encoded, no_attempts
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Report
-from bots_service.core.evidence import Evidence, no_evidence
-from bots_service.core.rows import FEW_ROWS
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState
-from tests.core.journals import DenseRun, Story, pool_of, replay, report_of, stories
+from tests.core.journals import DenseRun, Story, evidence_of, pool_of, replay, report_of, stories
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75))
 KINDS = ["bots", "tracker"]
@@ -87,13 +87,13 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
         tasks = np.sort(rng.choice(size, 400, replace=False)).astype(np.int32)
         solved = rng.integers(0, 17, 400) / 2
         evidence = Evidence(frozen(tasks), frozen(solved), frozen(8.5 - solved), np.ones(400, bool))
-        attempts = with_step(attempts, evidence if step % 7 else no_evidence(), step)
+        attempts = attempts.with_step(evidence if step % 7 else NO_EVIDENCE, step)
         if step % 7:
             visits[tasks] += 1
             rollouts[tasks] += 8.5
             last_step[tasks] = step
     assert min(len(attempts.settled), len(attempts.recent)) > 0
-    assert len(attempts.settled) > FEW_ROWS
+    assert len(attempts.settled) > FEW_VISITS
     found = attempts.of(np.arange(size, dtype=np.int32))
     np.testing.assert_array_equal([found.visits, found.rollouts, found.last_step], [visits, rollouts, last_step])
     told, rolled = int(visits.sum()), float(rollouts.sum())
@@ -109,17 +109,67 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
     [
         ("tasks", 3),
         ("tasks", -1),
+        ("rollouts", 0.0),
+        ("rollouts", np.nan),
+        ("step", 0),
+        ("step", 1),
+        ("step", 3),
+    ],
+)
+def test_visits_that_no_journal_leads_to_are_not_possible(column, value):
+    bodies = [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0), (0, 1.0, 1.0))]
+    attempts = replay(POOL, bodies, settings_from({})).attempts
+    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=2, rollouts=6.0)
+    changed = getattr(attempts.recent, column).copy()
+    changed[-1] = value
+    wrong = replace(attempts, recent=replace(attempts.recent, **{column: changed}))
+    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=2, rollouts=6.0)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("tasks", 3),
+        ("tasks", 0),
         ("visits", 0),
+        ("visits", 2),
         ("visits", 3),
         ("rollouts", 0.0),
         ("rollouts", np.nan),
         ("last_step", 0),
+        ("last_step", 2),
     ],
 )
-def test_attempts_that_no_journal_leads_to_are_not_possible(column, value):
-    attempts = replay(POOL, [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0))], settings_from({})).attempts
-    assert are_possible(attempts, 2, len(POOL), reported=2, distinct=2, rollouts=4.0)
-    changed = getattr(attempts.recent, column).copy()
+def test_settled_attempts_that_no_journal_leads_to_are_not_possible(column, value):
+    first = replay(POOL, [report_of((0, 1.0, 1.0), (1, 1.0, 1.0))], settings_from({})).attempts
+    settled = Attempts(first.whole, NO_VISITS)
+    attempts = settled.with_step(evidence_of((2, 1.0, 1.0)), 2)
+    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=3, rollouts=6.0)
+    changed = getattr(settled.settled, column).copy()
     changed[-1] = value
-    wrong = replace(attempts, recent=replace(attempts.recent, **{column: changed}))
-    assert not are_possible(wrong, 2, len(POOL), reported=2, distinct=2, rollouts=4.0)
+    wrong = replace(attempts, settled=replace(settled.settled, **{column: changed}))
+    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=3, rollouts=6.0)
+
+
+@given(st.lists(st.sets(st.integers(0, 11), max_size=6), max_size=12), st.integers(0, 12), st.data())
+def test_attempts_are_the_same_wherever_they_were_settled(steps, settled_after, data):
+    plain: dict[int, tuple[int, float, int]] = {}
+    attempts, size = no_attempts(), 12
+    for number, tasks in enumerate(steps, start=1):
+        rollouts = {task: data.draw(st.floats(0.1, 16.0)) for task in sorted(tasks)}
+        asked = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1)))), np.int32)
+        assert attempts.never_tried(asked) == sum(task not in plain for task in asked.tolist())
+        attempts = attempts.with_step(evidence_of(*((task, each, 0.0) for task, each in rollouts.items())), number)
+        for task, each in rollouts.items():
+            visits, so_far, _ = plain.get(task, (0, 0.0, 0))
+            plain[task] = visits + 1, so_far + each, number
+        if number == settled_after:
+            attempts = Attempts(attempts.whole, NO_VISITS)
+    everyone = np.arange(size, dtype=np.int32)
+    wanted = [plain.get(task, (0, 0.0, 0)) for task in range(size)]
+    for row in (attempts.whole.of(everyone), attempts.of(everyone)):
+        assert list(zip(row.visits.tolist(), row.rollouts.tolist(), row.last_step.tolist(), strict=True)) == wanted
+    assert attempts.largest_task == max(plain, default=-1)
+    assert {name: column.tolist() for name, column in encoded(decoded(encoded(attempts))).items()} == {
+        name: column.tolist() for name, column in encoded(attempts).items()
+    }

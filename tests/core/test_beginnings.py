@@ -14,7 +14,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Entry, Rewind, SettingsChange
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from
-from bots_service.core.state import advance, fresh_state, nothing_open
+from bots_service.core.state import NOTHING_OPEN, advance, fresh_state
 from tests.core.journals import Story, past_of, pool_of, replay, report_of, some_settings, stories
 from tests.core.pools import beta_parameters
 from tests.core.test_fold_laws import assert_within_range
@@ -109,7 +109,7 @@ def test_a_journal_folded_under_its_own_settings_gives_its_own_state(story: Stor
     if any(isinstance(entry.body, SettingsChange) for entry in story.entries):
         return  # what was changed midway is not what the whole journal is folded under
     begin = refolded(story, story.settings, pages).begin()
-    assert encode_state(begin) == encode_state(replace(state, seq=0, open_step=nothing_open()))
+    assert encode_state(begin) == encode_state(replace(state, seq=0, open_step=NOTHING_OPEN))
 
 
 @given(stories(), some_settings)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from bots_service.core.attempts import Attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.tracker import TrackerBelief
-from bots_service.core.codec import decode_state, encode_state, pack, unpack
-from bots_service.core.rows import LayeredRows
+from bots_service.core.codec import FORMAT, decode_state, encode_state, pack, unpack
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import OpenStep, RunState
 from bots_service.errors import DamagedStateError
@@ -55,7 +54,7 @@ def sealed(body: bytes) -> bytes:
 
 
 def with_header(text: bytes, arrays: bytes = b"") -> bytes:
-    return sealed(struct.pack("<4sHI", b"BOTS", 1, len(text)) + text + arrays)
+    return sealed(struct.pack("<4sHI", b"BOTS", FORMAT, len(text)) + text + arrays)
 
 
 @given(stories(max_entries=5))
@@ -116,12 +115,16 @@ def tracker_header_and_arrays(state: RunState) -> tuple[str, Columns]:
     }
 
 
-def attempt_arrays(attempts: LayeredRows[Attempts]) -> Columns:
-    types = {"rollouts": "<f8", "tasks": "<i4", "visits": "<i4", "last_step": "<i4"}
+def attempt_arrays(attempts: Attempts) -> Columns:
+    settled, recent = attempts.settled, attempts.recent
     return {
-        f"attempts_{table}_{name}": (type_, getattr(getattr(attempts, table), name))
-        for table in ("settled", "recent")
-        for name, type_ in types.items()
+        "attempts_settled_rollouts": ("<f8", settled.rollouts),
+        "attempts_recent_rollouts": ("<f8", recent.rollouts),
+        "attempts_settled_tasks": ("<i4", settled.tasks),
+        "attempts_settled_visits": ("<i4", settled.visits),
+        "attempts_settled_last_step": ("<i4", settled.last_step),
+        "attempts_recent_tasks": ("<i4", recent.tasks),
+        "attempts_recent_step": ("<i4", recent.step),
     }
 
 
@@ -138,7 +141,7 @@ def open_arrays(waiting: OpenStep) -> Columns:
 BELIEFS = {"bots": bots_header_and_arrays, "tracker": tracker_header_and_arrays}
 
 
-def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
+def test_the_bytes_of_format_2_are_those_that_the_module_documents(kind, blob):
     state = a_state(kind)
     header, arrays = BELIEFS[kind](state)
     arrays |= attempt_arrays(state.attempts) | open_arrays(state.open_step)
@@ -159,7 +162,7 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
     while (4 + 2 + 4 + len(text)) % 8:
         text += b" "
     letters = {"<f8": "d", "<i4": "i", "<u8": "Q", "|b1": "?"}
-    body = b"BOTS" + struct.pack("<H", 1) + struct.pack("<I", len(text)) + text
+    body = b"BOTS" + struct.pack("<H", 2) + struct.pack("<I", len(text)) + text
     for type_, array in arrays.values():
         body += struct.pack(f"<{array.size}{letters[type_]}", *array.ravel().tolist())
     assert body + struct.pack("<I", zlib.crc32(body)) == blob
@@ -207,8 +210,8 @@ def test_bytes_left_over_are_refused(more):
 
 
 def test_an_unknown_format_is_named():
-    body = BLOB[:4] + struct.pack("<H", 2) + BLOB[6:-4]
-    with pytest.raises(DamagedStateError, match=r"format b'BOTS' 2, where b'BOTS' 1 is read"):
+    body = BLOB[:4] + struct.pack("<H", 3) + BLOB[6:-4]
+    with pytest.raises(DamagedStateError, match=r"format b'BOTS' 3, where b'BOTS' 2 is read"):
         decode_state(sealed(body))
 
 
@@ -247,7 +250,7 @@ def test_a_header_that_makes_no_sense_is_refused_though_its_checksum_is_right(te
 
 def test_a_header_longer_than_the_bytes_is_refused():
     with pytest.raises(DamagedStateError):
-        decode_state(sealed(struct.pack("<4sHI", b"BOTS", 1, 2**32 - 1) + b"{}"))
+        decode_state(sealed(struct.pack("<4sHI", b"BOTS", FORMAT, 2**32 - 1) + b"{}"))
 
 
 junk = st.recursive(
@@ -274,7 +277,7 @@ def test_any_nonsense_in_a_header_is_refused_or_makes_a_state_that_can_be_stored
     assert decode_state(encode_state(state)).settings == state.settings
 
 
-OF_BOTH = ["attempts_recent_visits", "open_made_at", "open_effective"]
+OF_BOTH = ["attempts_recent_step", "open_made_at", "open_effective"]
 LINKED = {
     "bots": ["recent_tasks", "past_kept"],
     "tracker": ["recent_tasks", "recent_variance", "effects_drift", "effects_covariance", "untried_weights"],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.attempts import no_attempts, with_step
+from bots_service.core.attempts import no_attempts
 from bots_service.core.coverage import MOST_OF_VISITS, MOST_VISITS_PER_MET_TASK, SMALLEST_POOL, coverage
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
@@ -78,7 +78,7 @@ def test_rows_that_are_settled_and_reported_again_count_once():
     visits = np.zeros(size, np.int64)
     for step in range(1, 60):
         chosen = np.sort(rng.choice(size, 400, replace=False))
-        attempts = with_step(attempts, evidence_of(*((int(task), 1.0, 1.0) for task in chosen)), step)
+        attempts = attempts.with_step(evidence_of(*((int(task), 1.0, 1.0) for task in chosen)), step)
         visits[chosen] += 1
     assert len(np.intersect1d(attempts.settled.tasks, attempts.recent.tasks))
     pool = pool_without_references(size)

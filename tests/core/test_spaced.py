@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from bots_service.core.attempts import no_attempts, with_step
+from bots_service.core.attempts import no_attempts
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.spaced import Profiles, SpacedKeys, UntriedAges, spaced
 from bots_service.core.permutation import fractions, items_at, keys_of, places_of_pass
@@ -179,7 +179,7 @@ def visits_of(of, about, count, steps):
     for step in range(steps):
         chosen = spaced(offered(of, about), count, context_of(step=step, attempts=attempts)).tasks
         visits[chosen] += 1
-        attempts = with_step(attempts, evidence_of(*((task, 1.0, 1.0) for task in sorted(chosen.tolist()))), step + 1)
+        attempts = attempts.with_step(evidence_of(*((task, 1.0, 1.0) for task in sorted(chosen.tolist()))), step + 1)
     return visits
 
 

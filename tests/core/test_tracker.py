@@ -11,7 +11,7 @@ import pytest
 
 from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.belief.tracker import TrackerBelief
-from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 
@@ -35,7 +35,7 @@ def folded(pool: Pool, steps: Sequence[Sequence[Piece]]) -> TrackerBelief:
     belief = TrackerBelief.fresh(SETTINGS, pool)
     for number, pieces in enumerate(steps, start=1):
         batches = tuple((lag, evidence(tasks, solved, failed)) for lag, tasks, solved, failed in pieces)
-        belief = belief.fold(pool, ClosingStep(number, batches, no_evidence(), ROLLOUTS), SETTINGS)
+        belief = belief.fold(pool, ClosingStep(number, batches, NO_EVIDENCE, ROLLOUTS), SETTINGS)
     return belief
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from bots_service.core.arrays import frozen
 from bots_service.core.belief.tried import FADED, LEAST_SCALE, REMEMBERED, SETTLED_EVERY, no_tries
-from bots_service.core.evidence import Evidence, no_evidence
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.rows import FEW_ROWS
 
 POOL = 40_000
@@ -88,7 +88,7 @@ def test_what_faded_and_was_not_tried_for_64_steps_is_dropped_when_rows_are_sett
     another, later = Evidence(frozen(ALL[-1:]), np.ones(1), np.ones(1), np.ones(1, bool)), REMEMBERED + 1
     rows = []
     for step in range(2, 2 * SETTLED_EVERY + 1):
-        brought = another if step == later else no_evidence()
+        brought = another if step == later else NO_EVIDENCE
         tried = tried.aged(0.5, step=step).with_counts(brought, np.zeros((2, 1)), weight=1.0, lag=0, step=step)
         rows.append(len(tried.whole))
     assert rows == [5] * (later - 2) + [6] * (2 * SETTLED_EVERY - later) + [1]

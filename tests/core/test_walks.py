@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Rewind, SettingsChange
-from bots_service.core.evidence import no_evidence
+from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.permutation import places_of_pass
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance
@@ -54,7 +54,7 @@ def test_a_pass_goes_on_with_the_tasks_that_it_began_with_and_the_next_has_all()
 
 
 def test_a_report_moves_the_walks_of_its_selection_even_where_all_was_aborted():
-    nothing = replace(report_with(Walk(0, 1, 2, 3)), evidence=no_evidence())
+    nothing = replace(report_with(Walk(0, 1, 2, 3)), evidence=NO_EVIDENCE)
     state = replay(POOL, [report_with(Walk(0, 0, 2, 3)), nothing], RunSettings())
     assert state.walks.walks == (Walk(0, 1, 2, 3),)
 

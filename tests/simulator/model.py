@@ -9,7 +9,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Fork, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
-from bots_service.core.state import RunState, advance, fresh_state, nothing_open
+from bots_service.core.state import NOTHING_OPEN, RunState, advance, fresh_state
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.ports.records import RunRow
 from tests.core.journals import DenseRun
@@ -90,7 +90,7 @@ class Truth:
         state, receipt = advance(made.states[-1], entry, self.pool(), base=base)
         if isinstance(entry.body, Rewind):
             assert base is not None
-            stood = replace(base, open_step=nothing_open())
+            stood = replace(base, open_step=NOTHING_OPEN)
             assert evidence_bytes(state) == evidence_bytes(stood), f"{entry} does not give what stood there"
         if receipt.closed:
             closings[receipt.step] = entry.seq
@@ -100,7 +100,7 @@ class Truth:
 
     def _check_fork(self, body: Fork, begun: RunState) -> None:
         stood = self.state(body.parent, body.parent_seq)
-        begin = replace(stood, epoch=0, seq=0, settings=begun.settings, open_step=nothing_open())
+        begin = replace(stood, epoch=0, seq=0, settings=begun.settings, open_step=NOTHING_OPEN)
         assert encode_state(begun) == encode_state(begin), "a fork does not begin with what its parent believed"
 
     # --- the slow rules ----------------------------------------------------------------------------------------------

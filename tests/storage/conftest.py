@@ -6,17 +6,15 @@ from pathlib import Path
 import pytest
 
 from bots_service.storage.postgres import PostgresDatabase
-from bots_service.storage.sql.migrate import upgrade
 from bots_service.storage.sqlite import SqliteDatabase
+from tests.sqlite_files import migrated_file
 from tests.storage import made
 from tests.storage.made import Stores
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    address = f"sqlite:///{tmp_path / 'bots.db'}"
-    upgrade(address)
-    return address
+    return f"sqlite:///{migrated_file(tmp_path)}"
 
 
 @pytest.fixture

@@ -7,26 +7,18 @@ from pathlib import Path
 import pytest
 
 from bots_service.settings import Settings
-from bots_service.storage.sql.migrate import upgrade
 from bots_service.stores import open_hot_stores
 from tests.servers import RedisServer
+from tests.sqlite_files import migrated_file
 from tests.storage.redis_stores import PATIENT_S
 from tests.usecases.replicas import Replica
-from tests.usecases.world import World, copy_database
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database file with its tables, made once: migrating takes longer than most tests."""
-    path = tmp_path_factory.mktemp("template") / "bots.db"
-    upgrade(f"sqlite:///{path}")
-    return path
+from tests.usecases.world import World
 
 
 @pytest.fixture
-def folder(migrated: Path, tmp_path: Path) -> Callable[[str], Path]:
+def folder(tmp_path: Path) -> Callable[[str], Path]:
     """Makes folders with an empty database."""
-    return lambda name: copy_database(migrated, tmp_path / name)
+    return lambda name: migrated_file(tmp_path / name).parent
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
-from bots_service.core.rows import LayeredRows
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
 from bots_service.errors import BusyError, InvalidBackupError
@@ -132,7 +131,7 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
     def changed_state(state: RunState) -> RunState:
         recent = state.attempts.recent
         grown = (getattr(recent, column) + more).astype(getattr(recent, column).dtype)
-        return replace(state, attempts=LayeredRows(state.attempts.settled, replace(recent, **{column: grown})))
+        return replace(state, attempts=replace(state.attempts, recent=replace(recent, **{column: grown})))
 
     return changed_state
 
@@ -221,7 +220,7 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
         (SnapshotPart, stored(lambda state: with_tasks(state, 40)), "none that folding leads to"),
         *[
             (SnapshotPart, stored(with_attempts(column, more)), "none that folding leads to")
-            for column, more in [("tasks", 40), ("visits", 1), ("visits", -1), ("rollouts", 1.0), ("last_step", 9)]
+            for column, more in [("tasks", 40), ("rollouts", 1.0), ("step", 9), ("step", -9)]
         ],
         (SnapshotPart, stored(lambda state: replace(state, step=9)), "stands at step 9"),
         (SnapshotPart, stored(lambda state: replace(state, epoch=9)), "has epoch 9"),

@@ -7,7 +7,7 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Report
-from bots_service.core.evidence import no_evidence
+from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.receipt import Receipt
 from bots_service.engine import live_runs as live_module
 from bots_service.engine import replay as module
@@ -101,7 +101,7 @@ async def test_a_journal_tells_no_step_where_sql_lost_it_until_a_history_is_read
 async def test_a_journal_tells_the_step_of_what_nobody_folded_yet(world: World):
     await some_reports(world, 2)
     opened = await world.opened()
-    await world.parts.journal.append(opened.row, NewEntry(Report(no_evidence(), None, True), 0))
+    await world.parts.journal.append(opened.row, NewEntry(Report(NO_EVIDENCE, None, True), 0))
     for reader in (world, world.beside()):
         assert [one.step for one in await reader.use.read_journal(POOL, "default", None, 100)] == [3, 2, 1]
 

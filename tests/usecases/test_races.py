@@ -7,7 +7,7 @@ import pytest
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry, Report
-from bots_service.core.evidence import no_evidence
+from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.engine import live_runs as live_module
@@ -145,7 +145,7 @@ async def test_a_fold_goes_on_with_what_is_wanted_where_many_other_runs_are_at_w
 
     monkeypatch.setattr(catch_up.states, "publish", outdated)
     monkeypatch.setattr(catch_up.states, "newest", while_others_work)
-    draft = NewEntry(Report(no_evidence(), None, close=True), run.dataset.pool.profiles)
+    draft = NewEntry(Report(NO_EVIDENCE, None, close=True), run.dataset.pool.profiles)
     appended = await catch_up.journal.append(run.row, draft)
     assert (await catch_up.through(run, appended.entry.seq)).state.seq == appended.entry.seq
 

@@ -1,7 +1,6 @@
 """The use cases over a real database, and what they must come to: a replay of the journal, written plainly."""
 
 import asyncio
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -217,9 +216,3 @@ class World:
         first = states[1].step if receipts and (await self.row(run, dataset)).parent else 0
         assert [one.receipt for one in history] == [present[step] for step in range(first + 1, state.step + 1)]
         return state
-
-
-def copy_database(template: Path, folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    shutil.copy(template, folder / "bots.db")
-    return folder

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -59,6 +61,9 @@ ROUTES = (
     page,
 )
 
+TITLE = "BOTS selector"
+DESCRIPTION = "BOTS picks the RL tasks your model can learn from right now."
+
 # FastAPI's own traces would contain queries and exception messages, and so user data; ours contain neither.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -96,15 +101,14 @@ def create_app(
             yield
 
     app = FastAPI(
-        title="BOTS selector",
+        title=TITLE,
         version=__version__,
-        description="BOTS picks the RL tasks your model can learn from right now.",
+        description=DESCRIPTION,
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,  # names of functions in generated clients
         telemetry=NO_TELEMETRY,
     )
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
@@ -115,9 +119,14 @@ def create_app(
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
-    written = openapi.document(app, every_route())
-    app.openapi = lambda: written  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
+    app.openapi = api_document  # type: ignore[method-assign]  # FastAPI's documented way to set a custom document
     return app
+
+
+@cache
+def api_document() -> dict[str, Any]:
+    """Return the OpenAPI document, which is the same for all applications."""
+    return openapi.document(TITLE, __version__, DESCRIPTION, every_route())
 
 
 def every_route() -> list[GuardedRoute]:

@@ -2,16 +2,20 @@
 
 import json
 import re
+from ast import literal_eval
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
-from bots_service.errors import Flaw, InvalidInputError, MalformedBodyError
+from bots_service.errors import Flaw, InvalidInputError, MalformedBodyError, not_a_choice
 
 Value = TypeVar("Value")
 
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_CHOICE = re.compile(r"Invalid enum value (.+)", re.DOTALL)
 _FIELD = re.compile(r"(?:unknown|required) field `(.+)`$")
 SHOWN = 200  # characters of a message that may contain client data
 
@@ -31,7 +35,7 @@ def decode(decoder: msgspec.json.Decoder[Value], body: bytes, where: tuple[str |
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidInputError("invalid request body", (flaw_of(str(error), where),)) from error
+        raise InvalidInputError("invalid request body", (_flaw(str(error), where, decoder.type),)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         place = "" if where == ("body",) else f" at {'.'.join(map(str, where[1:]))}"
         raise MalformedBodyError(f"the body is not JSON{place}: {str(error)[:SHOWN]}") from error
@@ -60,14 +64,33 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def flaw_of(message: str, where: tuple[str | int, ...]) -> Flaw:
+def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
     """Return the flaw in a message of msgspec such as "Expected `int`, got `str` - at `$.outcomes[3].trials`"."""
     place = _PLACE.search(message)
     text = message[: place.start()] if place else message
     path: list[str | int] = []
     for name, index in _PART.findall(place["path"] if place else ""):
         path.append(name or (int(index) if index.isdecimal() else index))
+    choice = _CHOICE.match(text)
+    if choice:
+        text = not_a_choice(literal_eval(choice[1]), _choices(inspect.type_info(expected), path))
     field = _FIELD.search(text)
     if field:
         path.append(field[1][:SHOWN])
     return Flaw((*where, *path), text[:SHOWN])
+
+
+def _choices(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
+    """Return the texts that a type allows at a place: none where it is no enumeration."""
+    if isinstance(expected, inspect.Metadata):
+        return _choices(expected.type, path)
+    if isinstance(expected, inspect.UnionType):
+        return [choice for each in expected.types for choice in _choices(each, path)]
+    if not path:
+        if isinstance(expected, inspect.EnumType):
+            return [str(member.value) for member in expected.cls]
+        return [str(value) for value in expected.values] if isinstance(expected, inspect.LiteralType) else []
+    if isinstance(expected, inspect.StructType):
+        inner = next(field.type for field in expected.fields if field.encode_name == path[0])
+        return _choices(inner, path[1:])
+    return _choices(expected.item_type, path[1:]) if isinstance(expected, inspect.ListType) else []

@@ -1,10 +1,9 @@
 """The OpenAPI document: paths and parameters from FastAPI, bodies from msgspec."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from msgspec import Struct, structs
 
@@ -91,14 +90,16 @@ def end_patterns(schema: Any) -> None:
             end_patterns(part)
 
 
-def document(app: FastAPI, routes: Iterable[GuardedRoute]) -> dict[str, Any]:
-    """Return the application's OpenAPI document.
+def document(title: str, version: str, description: str, routes: Sequence[GuardedRoute]) -> dict[str, Any]:
+    """Return the OpenAPI document of an application.
 
     Args:
-        app: the application.
+        title: of the application.
+        version: its version.
+        description: what it does.
         routes: all of its routes.
     """
-    made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    made = get_openapi(title=title, version=version, description=description, routes=routes)
     shown = [route for route in routes if route.include_in_schema]
     bodies = {body for route in shown for body in bodies_in({**route.responses, **(route.openapi_extra or {})})}
     _, components = msgspec.json.schema_components([Problem, *bodies], ref_template=REFERENCE)

@@ -180,7 +180,12 @@ class GuardedRoute(APIRoute):
 
 def guarded_router(**options: Any) -> APIRouter:
     """Return a router whose routes must all have a guard."""
-    return APIRouter(route_class=GuardedRoute, **options)
+    return APIRouter(route_class=GuardedRoute, generate_unique_id_function=_function_name, **options)
+
+
+def _function_name(route: APIRoute) -> str:
+    """Return what generated clients call the route's function."""
+    return route.name
 
 
 def guarded(router: APIRouter) -> Iterator[GuardedRoute]:

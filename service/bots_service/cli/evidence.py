@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import count, number, show
+from bots_service.cli.output import count, counted, show
 
 if TYPE_CHECKING:
     from bots_client import PastOutcome, PastReceipt
@@ -41,8 +41,9 @@ def import_evidence(
 ) -> None:
     """Let a run learn from rollouts of earlier training, each weighted by its age.
 
-    They are not the run's own: attempts, totals and steps stay as they are. A file that was imported counts once, so
-    that a failed import can be repeated.
+    They are not the run's own: attempts, totals and steps stay as they are.
+
+    A file counts once, so you can repeat an import that failed.
     """
     from bots_service.cli.past_files import Ages, moment_of, read_past, send_past
 
@@ -71,9 +72,10 @@ def summary(outcomes: list["PastOutcome"], receipts: list["PastReceipt"]) -> dic
 
 def in_words(said: dict[str, Any]) -> str:
     """Describe an import in words."""
+    oldest, newest = count(said["oldest_age"]), count(said["newest_age"])
+    ago = counted(said["oldest_age"], "step") if oldest == newest else f"{oldest} to {newest} steps"
     before = f"; {count(said['counted_before'])} more had been imported before" if said["counted_before"] else ""
     return (
-        f"run {said['run']} of {said['dataset']} learned from {count(said['outcomes'])} outcomes with "
-        f"{count(said['rollouts'])} rollouts, {number(said['oldest_age'])} to {number(said['newest_age'])} steps "
-        f"old{before}"
+        f"run {said['run']} of {said['dataset']} learned from {counted(said['outcomes'], 'outcome')} with "
+        f"{counted(said['rollouts'], 'rollout')} from {ago} ago{before}"
     )

@@ -101,9 +101,14 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
+def counted(value: float, noun: str) -> str:
+    """Format a count with its noun, such as "1 outcome" or "2.50 rollouts"."""
+    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
+
+
 def task_count(value: int) -> str:
     """Format a number of tasks, such as "1 task" or "1,200 tasks"."""
-    return f"{value:,} task" + ("" if value == 1 else "s")
+    return counted(value, "task")
 
 
 def moment(value: datetime | None) -> str:

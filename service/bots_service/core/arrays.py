@@ -57,8 +57,7 @@ def contained(tasks: Tasks, sets: tuple[Tasks, ...]) -> NDArray[np.bool_]:
     found = np.zeros(len(tasks), bool)
     for one in sets:
         if len(one):
-            places = np.minimum(np.searchsorted(one, tasks), len(one) - 1)
-            found |= one[places] == tasks
+            found |= one.take(one.searchsorted(tasks), mode="clip") == tasks
     return found
 
 

@@ -1,18 +1,21 @@
 """How often each task was tried in a run's present history, whatever kind of belief the run has."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks, contained
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, is_first
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within
 from bots_service.core.evidence import Evidence
-from bots_service.core.rows import LayeredRows, TaskRows
+from bots_service.core.rows import RECENT_SHARE, TaskRows
+
+FEW_VISITS = 1024  # of recent steps that are cheap to copy, however few rows are settled
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts(TaskRows):
+class AttemptRows(TaskRows):
     """What closed steps reported of tasks; only tasks that were reported have a row.
 
     visits: [R] how many steps reported the task.
@@ -25,40 +28,116 @@ class Attempts(TaskRows):
     last_step: NDArray[np.int32]
 
 
-TYPES = {"tasks": "<i4", "visits": "<i4", "rollouts": "<f8", "last_step": "<i4"}
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """What single steps reported, in the order of the steps: adding a step looks at no earlier one.
 
-
-def no_attempts() -> LayeredRows[Attempts]:
-    """Return the attempts of a run that closed no step."""
-    nothing = Attempts(*(np.empty(0, kind) for kind in TYPES.values())).frozen()
-    return LayeredRows(nothing, nothing)
-
-
-def with_step(attempts: LayeredRows[Attempts], evidence: Evidence, step: int) -> LayeredRows[Attempts]:
-    """Return the attempts after one more closed step.
-
-    Args:
-        attempts: before the step.
-        evidence: all that the step closes with, each task once, ascending.
-        step: the step's number.
+    tasks: [V] ascending within a step; a later step may visit the same task.
+    rollouts: [V] how many rollouts of the task the step reported.
+    step: [V] its number.
+    ordered: [V] the tasks in ascending order.
     """
-    if len(evidence) == 0:
-        return attempts
-    rows = attempts.of(evidence.tasks)
-    rows.visits[:] += 1
-    rows.rollouts[:] += evidence.successes + evidence.failures
-    rows.last_step[:] = step
-    return attempts.with_rows(rows.frozen())
+
+    tasks: Tasks
+    rollouts: Floats
+    step: NDArray[np.int32]
+    ordered: Tasks
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @classmethod
+    def of(cls, tasks: Tasks, rollouts: Floats, step: NDArray[np.int32]) -> "Visits":
+        """Return the visits with these columns."""
+        return cls(tasks, rollouts, step, frozen(np.sort(tasks)))
+
+    def with_step(self, evidence: Evidence, step: int) -> "Visits":
+        """Return the visits with those of one more step."""
+        before, tasks = len(self), np.concatenate([self.tasks, evidence.tasks])
+        steps = np.empty(len(tasks), np.int32)
+        steps[:before], steps[before:] = self.step, step
+        ordered = np.concatenate([self.ordered, evidence.tasks])
+        ordered.sort(kind="stable")  # which merges what is in order already
+        rollouts = np.concatenate([self.rollouts, evidence.successes + evidence.failures])
+        return Visits(frozen(tasks), frozen(rollouts), frozen(steps), frozen(ordered))
 
 
-def never_tried(attempts: LayeredRows[Attempts], tasks: Tasks) -> int:
-    """Return how many of these tasks no closed step reported."""
-    return len(tasks) - int(np.count_nonzero(contained(tasks, (attempts.settled.tasks, attempts.recent.tasks))))
+ROW_TYPES = {"tasks": "<i4", "visits": "<i4", "rollouts": "<f8", "last_step": "<i4"}
+VISIT_TYPES = {"tasks": "<i4", "rollouts": "<f8", "step": "<i4"}
+NO_ROWS = AttemptRows(*(np.empty(0, kind) for kind in ROW_TYPES.values())).frozen()
+NO_VISITS = Visits.of(*(frozen(np.empty(0, kind)) for kind in VISIT_TYPES.values()))
 
 
-def are_possible(
-    attempts: LayeredRows[Attempts], step: int, tasks: int, *, reported: int, distinct: int, rollouts: float
-) -> bool:
+@dataclass(frozen=True)
+class Attempts:
+    """How often closed steps reported each task.
+
+    settled: rows of the steps up to when they were last settled.
+    recent: the visits of the steps since.
+    """
+
+    settled: AttemptRows
+    recent: Visits
+
+    @cached_property
+    def newest(self) -> AttemptRows:
+        """Rows of the tasks that the steps since reported, with all that was ever reported of them."""
+        recent = self.recent
+        tasks = recent.ordered[is_first(recent.ordered)]
+        rows, places = self.settled.of(frozen(tasks)), tasks.searchsorted(recent.tasks)
+        np.add.at(rows.visits, places, 1)
+        np.add.at(rows.rollouts, places, recent.rollouts)  # one after the other, as the steps closed
+        np.maximum.at(rows.last_step, places, recent.step)
+        return rows.frozen()
+
+    @cached_property
+    def whole(self) -> AttemptRows:
+        """All rows in one table."""
+        return self.settled.overlaid(self.newest)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the arrays take."""
+        columns = (*self.settled, self.recent.tasks, self.recent.rollouts, self.recent.step, self.recent.ordered)
+        return sum(column.nbytes for column in columns)
+
+    @property
+    def largest_task(self) -> int:
+        """The last task of the pool that was tried, -1 before the first."""
+        tables = (self.settled.tasks, self.recent.ordered)
+        return max(int(tasks[-1]) if len(tasks) else -1 for tasks in tables)
+
+    def of(self, tasks: Tasks) -> AttemptRows:
+        """Return the row of each task, zeros where it was never reported; they may be written to."""
+        rows = self.settled.of(tasks)
+        self.newest.write_to(rows)
+        return rows
+
+    def never_tried(self, tasks: Tasks) -> int:
+        """Return how many of these tasks no closed step reported."""
+        return len(tasks) - int(np.count_nonzero(contained(tasks, (self.settled.tasks, self.recent.ordered))))
+
+    def with_step(self, evidence: Evidence, step: int) -> "Attempts":
+        """Return the attempts after one more closed step.
+
+        Args:
+            evidence: all that the step closes with, each task once, ascending.
+            step: the step's number.
+        """
+        if len(evidence) == 0:
+            return self
+        grown = Attempts(self.settled, self.recent.with_step(evidence, step))
+        if len(grown.recent) <= FEW_VISITS + len(self.settled) // RECENT_SHARE:
+            return grown
+        return Attempts(grown.whole, NO_VISITS)
+
+
+def no_attempts() -> Attempts:
+    """Return the attempts of a run that closed no step."""
+    return Attempts(NO_ROWS, NO_VISITS)
+
+
+def are_possible(attempts: Attempts, step: int, tasks: int, *, reported: int, distinct: int, rollouts: float) -> bool:
     """Return whether folding a journal could have led here.
 
     Args:
@@ -69,45 +148,58 @@ def are_possible(
         distinct: the same, each once.
         rollouts: the rollouts that they reported.
     """
-    if not all(_are_possible(rows, step, tasks) for rows in (attempts.settled, attempts.recent)):
+    settled, recent = attempts.settled, attempts.recent
+    settled_until = int(settled.last_step.max(initial=0))
+    if not (_are_rows(settled, step, tasks) and _are_visits(recent, step, tasks, after=settled_until)):
         return False
     whole, slack = attempts.whole, ROUNDING * rollouts
     is_whole = int(whole.visits.sum(dtype=np.int64)) == reported and len(whole) == distinct
     return is_whole and abs(float(whole.rollouts.sum()) - rollouts) <= slack
 
 
-def _are_possible(rows: Attempts, step: int, tasks: int) -> bool:
+def _are_rows(rows: AttemptRows, step: int, tasks: int) -> bool:
     return (
         are_within(rows.tasks, 0, tasks - 1)
         and bool((np.diff(rows.tasks) > 0).all())
         and are_within(rows.last_step, 1, step)
         and are_within(rows.visits, 1, step)
         and bool((rows.visits <= rows.last_step).all())
-        and are_within(rows.rollouts, np.nextafter(0.0, 1.0), LARGEST_SUM)
+        and are_within(rows.rollouts, LEAST_ROLLOUTS, LARGEST_SUM)
     )
+
+
+def _are_visits(visits: Visits, step: int, tasks: int, *, after: int) -> bool:
+    steps, ascending = np.diff(visits.step), np.diff(visits.tasks) > 0
+    return (
+        are_within(visits.tasks, 0, tasks - 1)
+        and are_within(visits.step, after + 1, step)
+        and bool(((steps > 0) | ((steps == 0) & ascending)).all())
+        and are_within(visits.rollouts, LEAST_ROLLOUTS, LARGEST_SUM)
+    )
+
+
+LEAST_ROLLOUTS = float(np.nextafter(0.0, 1.0))
 
 
 # --- their bytes -----------------------------------------------------------------------------------------------------
 
 
-def encoded(attempts: LayeredRows[Attempts]) -> Arrays:
+def encoded(attempts: Attempts) -> Arrays:
     """Return the arrays. Inverse of `decoded`."""
-    tables = {"settled": attempts.settled, "recent": attempts.recent}
-    return {f"attempts_{table}_{name}": getattr(rows, name) for table, rows in tables.items() for name in TYPES}
+    settled = {f"attempts_settled_{name}": getattr(attempts.settled, name) for name in ROW_TYPES}
+    return settled | {f"attempts_recent_{name}": getattr(attempts.recent, name) for name in VISIT_TYPES}
 
 
-def decoded(arrays: Arrays) -> LayeredRows[Attempts]:
+def decoded(arrays: Arrays) -> Attempts:
     """Return the attempts that were encoded; `shapes` has checked the arrays."""
-    settled, recent = (
-        Attempts(*(arrays[f"attempts_{table}_{name}"] for name in TYPES)) for table in ("settled", "recent")
-    )
-    return LayeredRows(settled, recent)
+    settled = AttemptRows(*(arrays[f"attempts_settled_{name}"] for name in ROW_TYPES))
+    return Attempts(settled, Visits.of(*(arrays[f"attempts_recent_{name}"] for name in VISIT_TYPES)))
 
 
 def shapes(arrays: Arrays) -> dict[str, tuple[str, int]]:
     """Return the types and shapes that the arrays must have, all columns of a table of one length."""
     return {
         f"attempts_{table}_{name}": (kind, len(arrays[f"attempts_{table}_tasks"]))
-        for table in ("settled", "recent")
-        for name, kind in TYPES.items()
+        for table, types in (("settled", ROW_TYPES), ("recent", VISIT_TYPES))
+        for name, kind in types.items()
     }

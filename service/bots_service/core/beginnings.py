@@ -9,7 +9,7 @@ from bots_service.core.comparison.refold import still_counting
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import RunState, advance, closing_step, fresh_state, nothing_open
+from bots_service.core.state import NOTHING_OPEN, RunState, advance, closing_step, fresh_state
 
 
 def warm_start(parent: RunState, settings: RunSettings, discount: float, pool: Pool) -> RunState:
@@ -67,6 +67,4 @@ class Refold:
         """Return the state of a new run that continues here under the other settings, with no step open."""
         run, settings = self.run, self.settings
         walks = run.walks if settings.seed == run.settings.seed else run.walks.restarted()
-        return replace(
-            run, epoch=0, seq=0, settings=settings, belief=self.belief, walks=walks, open_step=nothing_open()
-        )
+        return replace(run, epoch=0, seq=0, settings=settings, belief=self.belief, walks=walks, open_step=NOTHING_OPEN)

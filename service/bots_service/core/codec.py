@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import zlib
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from bots_service.core.state import OpenStep, RunState, Totals
 from bots_service.core.walks import Walks
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 
-FORMAT = 1
+FORMAT = 2
 _MAGIC = b"BOTS"
 _HEAD = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")
@@ -116,13 +116,19 @@ def _totals(values: dict[str, Any]) -> Totals:
 
 def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
     """Return header and arrays as one checksummed block."""
-    shapes = {name: [array.dtype.newbyteorder("<").str, *array.shape] for name, array in arrays.items()}
+    types = {name: _little_endian(array.dtype) for name, array in arrays.items()}
+    shapes = {name: [types[name].str, *array.shape] for name, array in arrays.items()}
     head = json.dumps({**header, "arrays": shapes}, separators=(",", ":"), allow_nan=False).encode()
     head += b" " * (-(_HEAD.size + len(head)) % _ALIGNED)
     parts = [_HEAD.pack(_MAGIC, FORMAT, len(head)), head]
-    parts += [array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes() for array in arrays.values()]
+    parts += [array.astype(types[name], copy=False).tobytes() for name, array in arrays.items()]
     body = b"".join(parts)
     return body + _CRC.pack(zlib.crc32(body))
+
+
+@cache
+def _little_endian(kind: np.dtype[Any]) -> np.dtype[Any]:
+    return kind.newbyteorder("<")
 
 
 def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:

@@ -15,7 +15,6 @@ from bots_service.core.attempts import Attempts
 from bots_service.core.draw.strategies import IN_ORDER
 from bots_service.core.permutation import places_of_pass
 from bots_service.core.pool import WHOLE, Pool
-from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
@@ -97,14 +96,14 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
 Column = NDArray[np.int32]
 
 
-def _rows(attempts: LayeredRows[Attempts]) -> tuple[Tasks, Column, Column]:
+def _rows(attempts: Attempts) -> tuple[Tasks, Column, Column]:
     """Return tasks, visits and last steps, in no order: putting them in one would take most of the time."""
-    settled, recent = attempts.settled, attempts.recent
-    outdated = places_of(recent.tasks, settled.tasks)
+    settled, newest = attempts.settled, attempts.newest
+    outdated = places_of(newest.tasks, settled.tasks)
     pairs = (
-        (settled.tasks, recent.tasks),
-        (settled.visits, recent.visits),
-        (settled.last_step, recent.last_step),
+        (settled.tasks, newest.tasks),
+        (settled.visits, newest.visits),
+        (settled.last_step, newest.last_step),
     )
     tasks, visits, last_step = (np.concatenate([np.delete(old, outdated), new]) for old, new in pairs)
     return tasks, visits, last_step

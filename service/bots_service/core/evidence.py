@@ -40,9 +40,8 @@ class Evidence:
         return Evidence(self.tasks[wanted], self.successes[wanted], self.failures[wanted], self.effective[wanted])
 
 
-def no_evidence() -> Evidence:
-    """Return evidence about nothing."""
-    return Evidence(frozen(np.empty(0, np.int32)), frozen(np.empty(0)), frozen(np.empty(0)), frozen(np.empty(0, bool)))
+_NO_COUNTS = frozen(np.empty(0))
+NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, frozen(np.empty(0, bool)))
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:

@@ -43,7 +43,7 @@ class TaskRows:
             return self.unknown(tasks)
         places, found = self._find(tasks)
         _, *columns = self
-        columns = [column.take(places, axis=-1) for column in columns]
+        columns = [column.take(places, axis=-1, mode="clip") for column in columns]
         if np.count_nonzero(found) < len(tasks):
             for column in columns:
                 np.copyto(column, 0, where=~found)
@@ -55,7 +55,7 @@ class TaskRows:
             return
         places, found = self._find(others.tasks)
         for own, other in islice(zip(self, others, strict=True), 1, None):
-            np.copyto(other, own.take(places, axis=-1), where=found)
+            np.copyto(other, own.take(places, axis=-1, mode="clip"), where=found)
 
     def overlaid(self, newer: Self) -> Self:
         """Return these rows with newer ones added; of a task that is in both, the newer row counts."""
@@ -64,11 +64,14 @@ class TaskRows:
         tasks = np.concatenate([self.tasks, newer.tasks])
         order = tasks.argsort(kind="stable")  # of two sorted runs this is a merge; of equals the newer comes last
         tasks = tasks.take(order)
-        is_last = np.ones(len(tasks), bool)
+        is_last = np.empty(len(tasks), bool)
+        is_last[-1] = True
         np.not_equal(tasks[1:], tasks[:-1], out=is_last[:-1])
-        order = order[is_last]
-        columns = (np.concatenate(pair, axis=-1).take(order, axis=-1) for pair in zip(self, newer, strict=True))
-        return type(self)(*columns).frozen()
+        if np.count_nonzero(is_last) < len(tasks):
+            order, tasks = order.compress(is_last), tasks.compress(is_last)
+        pairs = islice(zip(self, newer, strict=True), 1, None)
+        columns = [np.concatenate(pair, axis=-1).take(order, axis=-1) for pair in pairs]
+        return type(self)(tasks, *columns).frozen()
 
     def where(self, chosen: Flags) -> Self:
         """Return the rows for which the mask [R] says so."""
@@ -78,9 +81,12 @@ class TaskRows:
         return type(self)(*(column.take(places, axis=-1) for column in self)).frozen()
 
     def _find(self, tasks: Tasks) -> tuple[NDArray[np.intp], Flags]:
-        """Return a place for each task, and whether the task stands there; there must be rows."""
-        places = np.minimum(self.tasks.searchsorted(tasks), len(self) - 1)
-        return places, self.tasks.take(places) == tasks
+        """Return a place for each task, and whether the task stands there; there must be rows.
+
+        The place of a task that lies behind all rows is none of theirs: take with mode="clip".
+        """
+        places = self.tasks.searchsorted(tasks)
+        return places, self.tasks.take(places, mode="clip") == tasks
 
 
 @cache
@@ -110,11 +116,6 @@ class LayeredRows(Generic[RowsT]):
     def whole(self) -> RowsT:
         """All rows in one table."""
         return self.settled.overlaid(self.recent)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory the arrays take."""
-        return sum(column.nbytes for rows in (self.settled, self.recent) for column in rows)
 
     @property
     def most_recent(self) -> int:

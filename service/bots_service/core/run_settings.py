@@ -1,10 +1,10 @@
 """The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374) and its defaults with two exceptions."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bots_service.errors import Flaw, InvalidSettingsError
+from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
 if TYPE_CHECKING:  # they read these settings
@@ -60,7 +60,7 @@ class RunSettings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}  # asdict copies each value, which takes long
 
 
 FIXED = ("belief", "prior")  # a state is built on them
@@ -147,7 +147,7 @@ def _default_strategy(belief: str) -> StrategyName:
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:
-    return None if value in names else f"{value!r} is not one of {', '.join(names)}"
+    return None if value in names else not_a_choice(value, names)
 
 
 def _outside(value: Any, low: float, high: float) -> str | None:

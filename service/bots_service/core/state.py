@@ -6,18 +6,18 @@ fold the same entries get the same bytes; so whatever the fold reads stands here
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
-from bots_service.core.attempts import Attempts, never_tried, no_attempts, with_step
+from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
+from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
-from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, settings_from
 from bots_service.core.walks import Walks
 
@@ -78,9 +78,7 @@ class OpenStep:
             yield step, sum_by_task(self.evidence.where(self.made_at == step))
 
 
-def nothing_open() -> OpenStep:
-    """Return the open step before any evidence."""
-    return OpenStep(no_evidence(), frozen(np.empty(0, np.int32)))
+NOTHING_OPEN = OpenStep(NO_EVIDENCE, frozen(np.empty(0, np.int32)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ class RunState:
     step: int
     settings: RunSettings
     belief: Belief
-    attempts: LayeredRows[Attempts]
+    attempts: Attempts
     walks: Walks
     open_step: OpenStep
     totals: Totals
@@ -146,8 +144,7 @@ class RunState:
     @property
     def rollouts_per_task(self) -> float | None:
         """M in use: the setting, otherwise the average of the reports; None before the first report."""
-        setting = self.settings.rollouts_per_task
-        return self.totals.rollouts_per_task if setting is None else setting
+        return _rollouts_per_task(self.settings, self.totals)
 
     @property
     def group_size(self) -> float:
@@ -168,14 +165,14 @@ class RunState:
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        known = (self.open_step.evidence.tasks, self.attempts.settled.tasks, self.attempts.recent.tasks)
-        return all(tasks.max(initial=-1) < len(pool) for tasks in known) and self.belief.fits(pool)
+        waiting = self.open_step.evidence.tasks.max(initial=-1)
+        return max(waiting, self.attempts.largest_task) < len(pool) and self.belief.fits(pool)
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), nothing_open(), Totals())
+    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), NOTHING_OPEN, Totals())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -196,8 +193,7 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
         raise ValueError(f"entry {entry.seq} knows {entry.profiles} profiles, the pool {pool.profiles}")
     body = entry.body
     if isinstance(body, Report):
-        state = replace(state, seq=entry.seq, belief=state.belief.extended(pool, entry.profiles))
-        return _with_report(state, body, pool)
+        return _with_report(state, entry, body, pool)
     if isinstance(body, PastEvidence):
         belief = state.belief.extended(pool, entry.profiles)
         belief = belief.with_past(pool, body.aged, state.settings, step=state.step)
@@ -209,9 +205,9 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     elif base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     else:
-        open_step = nothing_open() if isinstance(body, Rewind) else base.open_step
+        open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
         state = replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step)
-    return state, _receipt(state, tally(no_evidence()))
+    return state, _receipt(state, tally(NO_EVIDENCE))
 
 
 def closing_step(state: RunState, report: Report) -> ClosingStep | None:
@@ -221,40 +217,61 @@ def closing_step(state: RunState, report: Report) -> ClosingStep | None:
         state: the state before the report.
         report: of the next entry.
     """
-    state = _holding(state, report)
-    whole = state.open_step.whole()
+    open_step = _holding(state, report)
+    whole = open_step.whole()
     if not _closes(state.settings, report.close, pending=len(whole)):
         return None
-    totals = state.totals.plus(tally(whole), state.open_step, never_tried(state.attempts, whole.tasks))
-    return _closing(state, whole, totals)
+    totals = state.totals.plus(tally(whole), open_step, state.attempts.never_tried(whole.tasks))
+    return _closing(state, open_step, whole, totals)
 
 
-def _holding(state: RunState, report: Report) -> RunState:
-    """Return the state with a report's evidence in the open step, and its walks moved."""
+def _holding(state: RunState, report: Report) -> OpenStep:
+    """Return the open step with a report's evidence."""
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
     if lag > 0 and not is_late:
-        open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
-    else:
-        open_step = state.open_step.with_report(report.evidence, made_at, late=is_late)
-    return replace(state, open_step=open_step, walks=_walks_after(state.walks, report))
+        return replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
+    return state.open_step.with_report(report.evidence, made_at, late=is_late)
 
 
-def _with_report(before: RunState, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
-    state = _holding(before, report)
-    late, expired = state.open_step.late - before.open_step.late, state.open_step.expired - before.open_step.expired
-    evidence = state.open_step.whole()
-    step_tally, new_tasks = tally(evidence), never_tried(state.attempts, evidence.tasks)
-    if not _closes(state.settings, report.close, pending=len(evidence)):
+def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
+    """Return the state after an entry with this report, and what the report did."""
+    open_step, walks = _holding(before, report), _walks_after(before.walks, report)
+    belief = before.belief.extended(pool, entry.profiles)
+    whole = open_step.whole()
+    step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
+    late, expired = open_step.late - before.open_step.late, open_step.expired - before.open_step.expired
+    if not _closes(before.settings, report.close, pending=len(whole)):
+        state = replace(before, seq=entry.seq, belief=belief, walks=walks, open_step=open_step)
         return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks)
-    predicted = state.belief.distributions(pool, evidence.tasks).mean
-    brier, log_loss = prediction_error(predicted, evidence)
-    closed = _close_step(state, pool, evidence, state.totals.plus(step_tally, state.open_step, new_tasks))
-    receipt = _receipt(closed, step_tally, late=late, expired=expired, new_tasks=new_tasks)
-    shown = calibration(predicted, evidence)
-    tags = sums_by_tag(pool.metric_tags, evidence) if pool.tags else None
-    return closed, replace(receipt, closed=True, brier=brier, log_loss=log_loss, calibration=shown, tags=tags)
+    predicted = belief.distributions(pool, whole.tasks).mean
+    totals = before.totals.plus(step_tally, open_step, new_tasks)
+    step = _closing(before, open_step, whole, totals)
+    closed = RunState(
+        epoch=before.epoch,
+        seq=entry.seq,
+        step=step.number,
+        settings=before.settings,
+        belief=belief.fold(pool, step, before.settings),
+        attempts=before.attempts.with_step(whole, step.number),
+        walks=walks,
+        open_step=NOTHING_OPEN,
+        totals=totals,
+    )
+    brier, log_loss = prediction_error(predicted, whole)
+    return closed, _receipt(
+        closed,
+        step_tally,
+        closed=True,
+        late=late,
+        expired=expired,
+        new_tasks=new_tasks,
+        brier=brier,
+        log_loss=log_loss,
+        calibration=calibration(predicted, whole),
+        tags=sums_by_tag(pool.metric_tags, whole) if pool.tags else None,
+    )
 
 
 def _walks_after(walks: Walks, report: Report) -> Walks:
@@ -273,40 +290,45 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
     return close is None and pending > 0
 
 
-def _close_step(state: RunState, pool: Pool, whole: Evidence, totals: Totals) -> RunState:
-    """Return the state with the open step folded into the belief; `totals` are those after it."""
-    step = _closing(state, whole, totals)
-    belief = state.belief.fold(pool, step, state.settings)
-    attempts = with_step(state.attempts, whole, step.number)
-    return replace(state, step=step.number, open_step=nothing_open(), totals=totals, belief=belief, attempts=attempts)
-
-
-def _closing(state: RunState, whole: Evidence, totals: Totals) -> ClosingStep:
-    """Return the open step as one that closes.
+def _closing(state: RunState, open_step: OpenStep, whole: Evidence, totals: Totals) -> ClosingStep:
+    """Return an open step as one that closes.
 
     Args:
-        state: its open step closes.
+        state: of the run.
+        open_step: what closes.
         whole: what waits there, each task once.
         totals: with this step.
     """
     return ClosingStep(
         number=state.step + 1,
-        batches=tuple((state.step - made_at, evidence) for made_at, evidence in state.open_step.by_step(whole)),
+        batches=tuple((state.step - made_at, evidence) for made_at, evidence in open_step.by_step(whole)),
         whole=whole,
-        rollouts=replace(state, totals=totals).rollouts_per_task or 0.0,
+        rollouts=_rollouts_per_task(state.settings, totals) or 0.0,
     )
 
 
-def _receipt(state: RunState, step_tally: Tally, *, late: int = 0, expired: int = 0, new_tasks: int = 0) -> Receipt:
+def _rollouts_per_task(settings: RunSettings, totals: Totals) -> float | None:
+    """M in use: the setting, otherwise the average of the reports; None before the first report."""
+    setting = settings.rollouts_per_task
+    return totals.rollouts_per_task if setting is None else setting
+
+
+def _receipt(state: RunState, step_tally: Tally, *, closed: bool = False, **more: Any) -> Receipt:
+    """Return what an entry did.
+
+    Args:
+        state: after the entry.
+        step_tally: of the step that it closed, otherwise of the open step.
+        closed: whether it closed one.
+        more: further fields of the receipt.
+    """
     return Receipt(
         seq=state.seq,
         epoch=state.epoch,
         step=state.step,
-        closed=False,
+        closed=closed,
         tally=step_tally,
         capability=state.belief.capability,
-        late=late,
-        expired=expired,
-        new_tasks=new_tasks,
         distinct_tasks=state.totals.distinct,
+        **more,
     )

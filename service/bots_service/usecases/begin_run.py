@@ -8,7 +8,7 @@ from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import RunState, fresh_state, nothing_open
+from bots_service.core.state import NOTHING_OPEN, RunState, fresh_state
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import PAGE
@@ -108,7 +108,7 @@ class BeginRun:
 def _fork(state: RunState, values: dict[str, Any]) -> RunState:
     settings = settings_from(values, base=state.settings)
     require_fixed(settings, state.settings)
-    return replace(state, epoch=0, seq=0, settings=settings, open_step=nothing_open())
+    return replace(state, epoch=0, seq=0, settings=settings, open_step=NOTHING_OPEN)
 
 
 def _warm(state: RunState, discount: float, values: dict[str, Any], opened: OpenDataset) -> RunState:

@@ -19,7 +19,7 @@ class CompareBeliefs:
     async def __call__(
         self, dataset: str, run: str, *, steps: int, seq: int | None, wait_s: float
     ) -> ComparisonProgress:
-        """Return the comparison, or how far it is; it is computed once, whoever waits for it.
+        """Return the comparison, or how far it is. All callers that wait for it share one computation.
 
         A process computes one at a time, so one that is asked for during another begins when it is asked for again.
 

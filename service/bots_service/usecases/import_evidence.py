@@ -134,7 +134,8 @@ def read_ages(request: EvidenceRequest) -> Floats:
     """
     times = [one.at for one in request.outcomes if one.at is not None]
     if times and request.seconds_per_step is None:
-        flaw = Flaw(("body", "seconds_per_step"), "times need it, to become ages in steps")
+        missing = "missing: the outcomes have times (at), and it says how many seconds make one step"
+        flaw = Flaw(("body", "seconds_per_step"), missing)
         raise InvalidOutcomesError("invalid outcomes", (flaw,))
     newest = request.now or max(times, default=datetime.max.replace(tzinfo=UTC))
     ages, flaws = [], []

@@ -1,5 +1,6 @@
 """/docs: Swagger UI from an installed package, so that it needs no network."""
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -27,7 +28,8 @@ MEDIA_TYPES = {
 @allowed(*ANY_SCOPE, about=About.NONE)
 async def show_document(request: Request) -> Response:
     """Return the OpenAPI document."""
-    return JSONResponse(request.app.openapi())
+    # Made when it is first asked for, which takes 30 ms: other requests need not wait for that.
+    return JSONResponse(await asyncio.to_thread(request.app.openapi))
 
 
 @router.get("/docs")

@@ -120,7 +120,7 @@ class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
         """
         given = [name for name in ("fork", "warm_start", "replay_of") if getattr(self, name) is not None]
         if len(given) > 1:
-            flaws = tuple(Flaw(("body", name), "a run starts from one other run, in one way") for name in given)
+            flaws = tuple(Flaw(("body", name), "give only one of fork, warm_start and replay_of") for name in given)
             raise InvalidInputError("invalid request body", flaws)
         if self.warm_start is not None:
             return WarmStartFrom(self.warm_start.run, self.warm_start.discount, self.warm_start.step)

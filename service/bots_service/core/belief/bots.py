@@ -13,7 +13,7 @@ from bots_service.core.belief.capability import Capability, implied_counts, no_c
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_rows, no_tries
 from bots_service.core.checks import LARGEST_SUM, Arrays, are_within, as_number, as_positive, require_arrays
-from bots_service.core.evidence import Evidence, no_evidence, sum_by_task
+from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
 from bots_service.core.past_evidence import AgedEvidence, shares_kept
 from bots_service.core.pool import Pool
 
@@ -128,7 +128,7 @@ class BotsBelief:
         estimated from the evidence on time, and from the late evidence only where nothing came on time: a pipelined
         trainer, whose every report is one step late, has no other.
         """
-        belief, on_time = self, no_evidence()
+        belief, on_time = self, NO_EVIDENCE
         for lag, evidence in step.batches:
             if lag == 0:
                 on_time = evidence

@@ -165,8 +165,11 @@ class Tried(LayeredRows[Rows]):
         since = (step - rows.last_step).astype(np.uint64)
         # A step after the task's last one is a shift by less than 0, which wraps to a huge one and so gives 0.
         first_then = (rows.steps >> (np.uint64(lag) - since)) & np.uint64(1) == 0
-        rows.counts[0] += weight / self.scale * (evidence.successes - first_then * unbooked[0])
-        rows.counts[1] += weight / self.scale * (evidence.failures - first_then * unbooked[1])
+        change = first_then * unbooked
+        np.subtract(evidence.successes, change[0], out=change[0])
+        np.subtract(evidence.failures, change[1], out=change[1])
+        change *= weight / self.scale
+        np.add(rows.counts, change, out=rows.counts)
         rows.steps[:] = rows.steps << since | np.left_shift(np.uint64(1), np.uint64(lag))
         rows.last_step[:] = step
         return Tried(self.settled, self.recent.overlaid(rows.frozen()), self.scale)

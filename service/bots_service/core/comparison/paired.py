@@ -10,13 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from bots_service.core.arrays import Floats
 
-BLOCKS = (
-    10  # few and long: a bootstrap of so few would be too narrow, and t with 9 degrees of freedom costs 8 % of width
-)
+BLOCKS = 10  # the fewest that are advised: blocks are then as long as they can be
 CONFIDENCE = 0.95
 
 
@@ -57,7 +55,7 @@ def difference(errors: Floats, others: Floats, weights: Floats) -> Difference:
     mean = float(total.sum() / rollouts.sum())
     # Of a ratio of sums over blocks: blocks with more rollouts count more.
     spread = float(((total - mean * rollouts) ** 2).sum()) * BLOCKS / (BLOCKS - 1)
-    half = float(student.ppf((1 + CONFIDENCE) / 2, BLOCKS - 1)) * math.sqrt(spread) / float(rollouts.sum())
+    half = float(stdtrit(BLOCKS - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(spread) / float(rollouts.sum())
     return Difference(mean, mean - half, mean + half)
 
 

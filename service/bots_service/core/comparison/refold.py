@@ -16,7 +16,7 @@ from bots_service.core.evidence import Evidence, sum_by_task
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS, calibration, prediction_error
-from bots_service.core.state import RunState, advance, closing_step, fresh_state, nothing_open
+from bots_service.core.state import NOTHING_OPEN, RunState, advance, closing_step, fresh_state
 
 SUMS = 3 * BINS + 2
 
@@ -58,7 +58,7 @@ def restarted(state: RunState, pool: Pool) -> RunState:
     if state.seq == 0:
         return state
     belief = fresh_state(state.settings, pool).belief
-    return replace(state, belief=belief, open_step=nothing_open(), attempts=no_attempts())
+    return replace(state, belief=belief, open_step=NOTHING_OPEN, attempts=no_attempts())
 
 
 def refolded(

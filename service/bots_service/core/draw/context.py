@@ -8,7 +8,6 @@ import numpy as np
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.draw.eligible import Eligible
-from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings
 from bots_service.core.walks import Walk, Walks
 
@@ -32,7 +31,7 @@ class DrawContext:
     walks: Walks = field(default_factory=Walks)
     group_size: float = TYPICAL_ROLLOUTS
     step: int = 0
-    attempts: LayeredRows[Attempts] = field(default_factory=no_attempts)
+    attempts: Attempts = field(default_factory=no_attempts)
 
 
 @dataclass(frozen=True, slots=True)
