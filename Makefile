@@ -16,13 +16,13 @@ PAGE := service/bots_service/api/page/files
 PINS := constraints.txt pyproject.toml client/pyproject.toml
 # What `make check-words` reads. Decisions are dated records, and stay as they were written.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \
-	tools benchmarks client :!client/LICENSE deploy examples migrations service/bots_service/*.py \
+	tools benchmarks studies client :!client/LICENSE deploy examples migrations service/bots_service/*.py \
 	$(addprefix service/bots_service/,api cli core demo doctor engine metrics ports serving storage usecases)
 
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune finetune-fast test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench study clean \
 	setup test-tools toolchains chromium constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -35,11 +35,8 @@ serve: $(VENV)/.run ## Start the service on http://127.0.0.1:8000, with SQLite
 demo: $(VENV)/.run ## Replay a real training run, and compare uniform sampling, BOTS and the tracker
 	@$(BIN)/bots demo $(ARGS)
 
-finetune: $(VENV)/.trainers ## Finetune a small model by GRPO, with BOTS and with uniform sampling: 40 minutes; ARGS="--small" takes a minute or two
-	@$(BIN)/python -m examples.grpo_cpu $(ARGS)
-
-finetune-fast: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way of choosing tasks: 20 minutes; ARGS="--small" takes a minute or so
-	@OMP_NUM_THREADS=1 $(BIN)/python -m examples.grpo_fast $(ARGS)
+finetune: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way of choosing tasks: an hour or so; ARGS="--small" takes a minute
+	@OMP_NUM_THREADS=1 $(BIN)/python -m examples.finetune $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \
@@ -100,7 +97,7 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/demo tests/api/test_overload.py \
-		tests/trainers/test_ms_swift.py tests/trainers/test_grpo_cpu.py)
+		tests/trainers/test_ms_swift.py tests/trainers/test_trl_outage.py)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
@@ -109,6 +106,9 @@ check: check-format check-lint check-types check-imports check-names check-seams
 
 bench: $(VENV)/.bench ## Measure speed, with the published selector as the baseline
 	$(BIN)/python -m benchmarks $(ARGS)
+
+study: $(VENV)/.bench ## Make all studies of settings, references and methods: half an hour on two cores; ARGS="--quick" takes a minute
+	$(BIN)/python -m studies $(ARGS)
 
 clean: ## Remove the environment and all caches; your data stays
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis

@@ -40,8 +40,8 @@ def memory_bytes() -> int:
 def commit() -> tuple[str, bool]:
     """Return the commit that is checked out ("none" without one), and whether files differ from it."""
     head = _git("rev-parse", "--short=12", "HEAD")
-    # Results themselves are written into the tree; they change nothing that is measured.
-    changes = _git("status", "--porcelain", "--", ".", ":!benchmarks/results")
+    # Results and pages are written into the tree; they change nothing that is measured.
+    changes = _git("status", "--porcelain", "--", ".", ":!benchmarks/results", ":!studies/results", ":!docs")
     return head or "none", changes != ""
 
 

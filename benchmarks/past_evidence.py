@@ -15,7 +15,6 @@ from math import sqrt
 import numpy as np
 from scipy.stats import t as student
 
-from benchmarks.public_pools import PublicPool, recorded_run, without_references
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, PastEvidence, Report
 from bots_service.core.evidence import Evidence
@@ -23,6 +22,7 @@ from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
+from studies.public_pools import PublicPool, recorded_run, without_references
 
 COUNT = 32  # tasks a step
 ROLLOUTS = 16  # of each of them

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.public_pools import DATA, reasoning_gym
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
@@ -11,6 +10,7 @@ from bots_service.core.offset_tags import choose_offset_tags
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance, fresh_state
+from studies.public_pools import DATA, reasoning_gym
 
 BATCH, ROLLOUTS = 32, 16
 # By an independent implementation, on pass rates that were rounded to four decimals: hence the tolerance.

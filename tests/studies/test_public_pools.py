@@ -3,15 +3,21 @@
 import numpy as np
 import pytest
 
-from benchmarks.public_pools import (
-    CASES,
+from bots_service.demo.recording import STEPS
+from bots_service.demo.recording import recorded_run as read_recording
+from studies.environment import batch_of
+from studies.public_pools import (
     LADDER,
+    MODEL_CASES,
     POOLS,
+    REFERENCE_CASES,
     SHIFT,
+    Replayed,
     collapsing,
     inverted,
     permuted,
     reasoning_gym,
+    reasoning_rates,
     recorded_run,
     scaled,
     shifted,
@@ -20,10 +26,8 @@ from benchmarks.public_pools import (
     with_one_reference,
     without_references,
 )
-from bots_service.demo.recording import STEPS
-from bots_service.demo.recording import recorded_run as read_recording
 
-SHAPES = {"recorded-run": (500, 678), "reasoning-gym": (400, 4490)}
+SHAPES = {"recorded run": (500, 678), "reasoning gym": (400, 4490)}
 
 
 @pytest.fixture(scope="module", params=list(POOLS))
@@ -109,7 +113,41 @@ def test_a_model_stays_jumps_or_falls_back(pool):
     assert np.all(collapsing(pool).success[half:] == start)
 
 
-def test_every_case_makes_a_pool_that_the_service_takes(pool):
-    for case in CASES.values():
-        tasks = case(pool.shortened(2)).tasks()
-        assert len({task.id for task in tasks}) == len(pool.references)
+@pytest.mark.parametrize("case", list(REFERENCE_CASES | MODEL_CASES))
+def test_every_case_has_probabilities_for_each_task(pool, case):
+    varied = (REFERENCE_CASES | MODEL_CASES)[case](pool)
+    assert varied.references.shape == (len(pool.references), len(varied.reference_models))
+    assert varied.success.shape == pool.success.shape
+    for rates in (varied.success, varied.references):
+        assert rates.min(initial=0) >= 0
+        assert rates.max(initial=0) <= 1
+
+
+def test_a_replayed_pool_moves_on_whatever_is_trained_on(pool):
+    environment = Replayed(pool)
+    nothing = batch_of(np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0, bool))
+    for success in pool.success[:3]:
+        assert environment.success().tolist() == success.tolist()
+        environment.train(nothing)
+    for _ in range(len(pool.success)):
+        environment.train(nothing)
+    assert environment.success().tolist() == pool.success[-1].tolist()
+
+
+def test_a_tag_is_a_domain_of_reasoning_gym():
+    pool = reasoning_gym()
+    assert pool.tags is not None
+    assert np.bincount(pool.tags).min() == 50
+    assert len(np.unique(pool.tags)) == 11
+    assert recorded_run().tags is None
+
+
+def test_rates_of_nine_models_are_shares_of_their_attempts():
+    rates = reasoning_rates()
+    assert len(rates) == 9
+    for model, of_tasks in rates.items():
+        attempts = 1 if model == "llama-4-scout" else 3
+        assert of_tasks * attempts == pytest.approx(np.rint(of_tasks * attempts))
+    # As the source publishes them.
+    means = [rates[model].mean() for model in ("llama-4-scout", "o3-mini", "claude-sonnet-4")]
+    assert means == pytest.approx([0.401, 0.809, 0.668], abs=5e-4)

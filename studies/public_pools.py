@@ -5,14 +5,15 @@ A pool doesn't react to what is selected: a belief is asked how well it follows,
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from bots_client import Task
-from bots_service.core.arrays import Floats
+from bots_service.core.arrays import Floats, Tasks
 from bots_service.demo.recording import REFERENCE_MODELS, STEPS, VISITS_POOLED, VISITS_WEAK
 from bots_service.demo.recording import recorded_run as read_recording
+from studies.environment import Batch
 
 DATA = Path(__file__).parent / "data"
 REASONING_STEPS = 400
@@ -30,20 +31,14 @@ class PublicPool:
     success: [steps, N] the model's probability of success, before each step.
     references: [N, M] pass rates of the reference models, weakest first.
     reference_models: their M names.
+    tags: [N] the number of each task's tag; None: it has none.
     """
 
     name: str
     success: Floats
     references: Floats
     reference_models: tuple[str, ...]
-
-    def tasks(self) -> list[Task]:
-        """Return the tasks for the service, called "0", "1", and so on."""
-        return [Task(str(task), rates) for task, rates in enumerate(self.references.tolist())]
-
-    def shortened(self, steps: int) -> "PublicPool":
-        """Return the first so many steps."""
-        return replace(self, success=self.success[:steps])
+    tags: Tasks | None = None
 
 
 def recorded_run() -> PublicPool:
@@ -68,19 +63,31 @@ def reasoning_gym() -> PublicPool:
     """Return the 4,490 easy tasks of reasoning gym, over 400 steps of a model that climbs a ladder of five real ones.
 
     Its success is linear in time between the pass rates of neighbours. Two other models are the references: 16 attempts
-    each, drawn from their pass rates.
+    each, drawn from their pass rates. A task's tag is its domain.
     """
-    with np.load(DATA / "reasoning_gym_easy.npz") as arrays:
-        columns = (arrays["successes"] / arrays["attempts"]).T
-        rates: dict[str, Floats] = dict(zip(arrays["models"].tolist(), columns, strict=True))
+    rates = reasoning_rates()
     rungs = np.stack([rates[model] for model in LADDER])  # [5, N]
     place = np.linspace(0, len(LADDER) - 1, REASONING_STEPS)
     below = np.minimum(place.astype(int), len(LADDER) - 2)
     share = (place - below)[:, None]
     success = (1 - share) * rungs[below] + share * rungs[below + 1]
+    references = np.stack([rates[model] for model in LADDER_REFERENCES], axis=1)
+    with np.load(DATA / "reasoning_gym_easy.npz") as arrays:
+        tags = arrays["domain_of"].astype(np.int32)
+    return PublicPool("reasoning gym", success, attempted(references, REFERENCE_ATTEMPTS), LADDER_REFERENCES, tags)
+
+
+def reasoning_rates() -> dict[str, Floats]:
+    """Return [N] pass rates of each of nine models at reasoning gym's easy tasks, by name, in the order of means."""
+    with np.load(DATA / "reasoning_gym_easy.npz") as arrays:
+        columns = (arrays["successes"] / arrays["attempts"]).T
+        return dict(zip(arrays["models"].tolist(), columns, strict=True))
+
+
+def attempted(rates: Floats, attempts: int) -> Floats:
+    """Return [N, M] what so many attempts of each model would measure of its pass rates ([N, M])."""
     rng = np.random.default_rng(REFERENCE_SEED)
-    drawn = [rng.binomial(REFERENCE_ATTEMPTS, rates[model]) / REFERENCE_ATTEMPTS for model in LADDER_REFERENCES]
-    return PublicPool("reasoning gym", success, np.stack(drawn, axis=1), LADDER_REFERENCES)
+    return np.stack([rng.binomial(attempts, column) / attempts for column in rates.T], axis=1)
 
 
 def permuted(pool: PublicPool) -> PublicPool:
@@ -131,15 +138,55 @@ def collapsing(pool: PublicPool) -> PublicPool:
     return replace(pool, success=pool.success[np.where(steps < len(steps) // 2, steps, 0)])
 
 
-POOLS: dict[str, Callable[[], PublicPool]] = {"recorded-run": recorded_run, "reasoning-gym": reasoning_gym}
-CASES: dict[str, Callable[[PublicPool], PublicPool]] = {
-    "references permuted": permuted,
-    "references inverted": inverted,
-    "references shifted": shifted,
-    "references scaled": scaled,
-    "no references": without_references,
-    "one reference": with_one_reference,
+POOLS: dict[str, Callable[[], PublicPool]] = {"recorded run": recorded_run, "reasoning gym": reasoning_gym}
+REFERENCE_CASES: dict[str, Callable[[PublicPool], PublicPool]] = {
+    "permuted": permuted,
+    "inverted": inverted,
+    "shifted": shifted,
+    "scaled": scaled,
+    "none": without_references,
+    "one": with_one_reference,
+}
+MODEL_CASES: dict[str, Callable[[PublicPool], PublicPool]] = {
     "static": static,
     "sudden": sudden,
     "collapsing": collapsing,
 }
+
+
+class Replayed:
+    """The environment of a pool that moves on step by step, whatever is trained on."""
+
+    def __init__(self, pool: PublicPool) -> None:
+        """Begin before the pool's first step."""
+        self.pool = pool
+        self.name, self.references, self.reference_models = pool.name, pool.references, pool.reference_models
+        self.tags: Tasks | None = pool.tags
+        self.steps = len(pool.success)
+        self._step = 0
+
+    @classmethod
+    def of(cls, pool: str, case: str | None = None) -> "Replayed":
+        """Return a named pool's environment, as it was measured or in one of the cases."""
+        return cls(varied(pool, case))
+
+    def success(self) -> Floats:
+        """[N] the model's probabilities of success; after the last step those before it."""
+        success: Floats = self.pool.success[min(self._step, self.steps - 1)]
+        return success
+
+    def accuracy(self) -> float:
+        """Return the mean success probability of the pool."""
+        return float(self.success().mean())
+
+    def train(self, batch: Batch) -> None:  # noqa: ARG002  a recording does not react
+        """Move on by a step."""
+        self._step += 1
+
+
+@lru_cache(maxsize=4)
+def varied(pool: str, case: str | None) -> PublicPool:
+    """Return a named pool, in a case if one is given; kept, because many trials in a row use it."""
+    if case is None:
+        return POOLS[pool]()
+    return (REFERENCE_CASES | MODEL_CASES)[case](varied(pool, None))

@@ -1,0 +1,68 @@
+"""The pages of the studies show what the kept results say, of every cell."""
+
+from pathlib import Path
+
+import pytest
+
+from studies.catalogue import STUDIES
+from studies.charts import draw
+from studies.pages import MARKED, PAGES, draw_all, filled
+from studies.results import kept
+from studies.study import label_key
+from tests.studies.made import MADE, results
+
+KEPT = kept()
+FEWEST_SEEDS = 5
+MADE_ALREADY = sorted({result.study for result in KEPT})
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+def test_a_page_shows_what_was_kept(page: Path):
+    text = page.read_text("utf-8")
+    assert filled(text, KEPT) == text
+
+
+@pytest.mark.parametrize("name", MADE_ALREADY)
+def test_every_cell_of_a_study_has_results_of_the_same_seeds_and_no_others(name):
+    found = [result for result in KEPT if result.study == name]
+    cells = {label_key(cell.labels) for cell in STUDIES[name].cells}
+    assert {label_key(result.labels) for result in found} <= cells  # some are being made
+    seeds = {cell: sorted(one.seed for one in found if label_key(one.labels) == cell) for cell in cells}
+    assert len({tuple(of_cell) for of_cell in seeds.values() if of_cell}) == 1
+    assert max(map(len, seeds.values())) >= FEWEST_SEEDS
+
+
+@pytest.mark.parametrize("name", MADE_ALREADY)
+def test_a_page_has_all_tables_and_charts_of_its_study(name):
+    page = (PAGES / f"{name}.md").read_text("utf-8")
+    assert [shown for _, shown, _ in MARKED.findall(page)] == [f"{name} {table.name}" for table in STUDIES[name].tables]
+    for chart in STUDIES[name].charts:
+        assert f"]({name}-{chart.name}.svg)" in page
+    assert STUDIES[name].claim
+
+
+def test_charts_are_those_of_the_kept_results(tmp_path):
+    draw_all(KEPT, tmp_path)
+    drawn = {path.name for path in tmp_path.glob("*.svg")}
+    assert drawn == {path.name for path in PAGES.glob("*.svg")}
+    for name in drawn:
+        # Their numbers; what is around them changes with matplotlib's version.
+        assert paths_of(tmp_path / name) == paths_of(PAGES / name), name
+
+
+def paths_of(path: Path) -> list[str]:
+    return [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip().startswith(("<use", "L "))]
+
+
+def test_equal_results_give_equal_charts_and_others_do_not(tmp_path):
+    for chart in MADE.charts:
+        draw(chart, results(), tmp_path / "one.svg")
+        draw(chart, results(), tmp_path / "again.svg")
+        draw(chart, results(2) if chart.x != "step" else results()[3:], tmp_path / "other.svg")
+        assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+        assert paths_of(tmp_path / "one.svg") != paths_of(tmp_path / "other.svg")
+
+
+def test_an_unknown_marker_is_refused():
+    with pytest.raises(KeyError):
+        filled("<!-- study: settings nothing -->\n<!-- end -->", [])
