@@ -24,7 +24,6 @@ WITH_EXAMPLES = [page for page, blocks in BLOCKS.items() if any(block.runs for b
 # (page, reason) of each block that is not run, as often as it stands there. Whoever adds one says so here.
 NOT_RUN: list[tuple[str, str]] = [
     ("README.md", "it needs your PostgreSQL and Redis"),
-    ("docs/beliefs.md", "it takes one to two hours"),
     ("docs/deployment.md", "installs into a folder of the system"),
     ("docs/deployment.md", "needs a Docker engine"),
     ("docs/deployment.md", "needs a Docker engine"),
