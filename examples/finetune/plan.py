@@ -29,12 +29,12 @@ class Arm:
 
 BASE = "shuffle"  # what trainers do, which the others are compared with
 ARMS = {
-    BASE: Arm({"strategy": "shuffle"}),
-    "bots-r2": Arm({"strategy": "thompson"}, references=True),
+    BASE: Arm({"belief": "bots", "strategy": "shuffle"}),
+    "bots-r2": Arm({"belief": "bots", "strategy": "thompson"}, references=True),
     "pass-r2": Arm({"belief": "tracker", "strategy": "pass"}, references=True),
     "nearest-r2": Arm({"belief": "tracker", "strategy": "thompson"}, references=True),
     "pass": Arm({"belief": "tracker", "strategy": "pass"}),
-    "bots": Arm({"strategy": "thompson"}),
+    "bots": Arm({"belief": "bots", "strategy": "thompson"}),
     "pass-tags": Arm({"belief": "tracker", "strategy": "pass"}, tags=True),
     "pass-r2-tags": Arm({"belief": "tracker", "strategy": "pass"}, references=True, tags=True),
     "oracle": Arm({}, knows_all=True),
@@ -166,6 +166,12 @@ COMPARISONS = {
             "oracle": range(20, 28),
             "nearest-r2": range(20, 23),
         },
+    ),
+    "replication": Comparison(
+        Plan(),
+        SMALL,
+        {arm: range(60, 76) for arm in (BASE, "pass", "pass-r2", "pass-tags")},
+        main=(BASE, "pass", "pass-r2", "pass-tags"),
     ),
     "families": Comparison(
         FAMILIES,
