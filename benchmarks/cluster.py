@@ -109,7 +109,7 @@ async def measure_cluster(places: Places, grid: ClusterGrid) -> AsyncIterator[li
         for service in services if place == APART else services[:1]:
             import_pool(service, DATASET, make_rates(grid.tasks, "k/16"))
             for run in runs:
-                make_run(service, DATASET, run, lease_seconds=LEASE_S)
+                make_run(service, DATASET, run, lease_seconds=LEASE_S, belief="bots")
         ports, pids = [service.port for service in services], places.pids[place]
         benches[place] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids, runs_stay=place == APART)
         await benches[place].learn(COUNT, runs, max(grid.callers), steps=grid.steps)

@@ -31,8 +31,8 @@ from bots_service.demo.recording import STEPS, Recording, recorded_run
 
 ROLLOUTS = 16
 RUNS = {
-    "BOTS, uniform": RunSettings(strategy="uniform"),
-    "BOTS, thompson": RunSettings(strategy="thompson"),
+    "BOTS, uniform": RunSettings(belief="bots", strategy="uniform"),
+    "BOTS, thompson": RunSettings(belief="bots", strategy="thompson"),
     "tracker, uniform": RunSettings(belief="tracker", strategy="uniform"),
     "tracker, pass": RunSettings(belief="tracker", strategy="pass"),
     "tracker, thompson": RunSettings(belief="tracker", strategy="thompson"),

@@ -71,7 +71,10 @@ class KernelRow:
 
 def measure_kernels(grid: KernelGrid, published: PublishedState | None) -> Iterator[list[KernelRow]]:
     """Yield the rows of each pool and history; there are `cells(grid)`."""
-    settings, tracking = RunSettings(rollouts_per_task=16), RunSettings(belief="tracker", strategy="thompson")
+    settings, tracking = (
+        RunSettings(belief="bots", strategy="thompson", rollouts_per_task=16),
+        RunSettings(belief="tracker", strategy="thompson"),
+    )
     for tasks in grid.sizes:
         for references in ("k/16", "real"):
             grounds = make_grounds(tasks, references)

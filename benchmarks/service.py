@@ -47,7 +47,7 @@ async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -
         yield ImportRow(tasks, seconds, service.peak_memory_mib())
         runs = [f"run-{number}" for number in range(max(grid.runs) if loads else len(grid.counts))]
         for run in runs:
-            make_run(service, dataset, run, lease_seconds=LEASE_S)
+            make_run(service, dataset, run, lease_seconds=LEASE_S, belief="bots")
         bench = Bench([service.port], dataset, tasks, grid.seconds)
         for run, count in zip(runs, grid.counts, strict=False):
             yield await bench.steps(run, count, grid.steps)

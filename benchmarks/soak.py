@@ -62,7 +62,7 @@ async def soak(service: Service, seconds: float, per_second: float) -> list[tupl
     import_pool(service, "soak", rates)
     runs = [f"run-{number}" for number in range(RUNS)]
     for run in runs:
-        make_run(service, "soak", run, lease_seconds=LEASE_S)
+        make_run(service, "soak", run, lease_seconds=LEASE_S, belief="bots")
     seen: list[tuple[float, float]] = []
     async with (
         calling([service.port], CALLERS) as callers,

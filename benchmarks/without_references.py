@@ -5,7 +5,7 @@ Many are solved nearly always or never, as in real pools: p ~ Beta(0.45, 0.45).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -36,12 +36,15 @@ class Arm:
     settings: RunSettings
 
 
+BOTS = RunSettings(belief="bots", strategy="thompson")
 ARMS = (
-    Arm("uniform sampling", 16, False, RunSettings(strategy="uniform")),
+    Arm("uniform sampling", 16, False, replace(BOTS, strategy="uniform")),
     Arm("the defaults, without references", 16, False, RunSettings()),
-    Arm("the same, 96 tasks a step", 96, False, RunSettings()),
     Arm("the defaults, with two references", 16, True, RunSettings()),
-    Arm("`forgetting` 0.01, without references", 16, False, RunSettings(forgetting=0.01)),
+    Arm("BOTS, without references", 16, False, BOTS),
+    Arm("the same, 96 tasks a step", 96, False, BOTS),
+    Arm("BOTS, with two references", 16, True, BOTS),
+    Arm("BOTS, `forgetting` 0.01, without references", 16, False, replace(BOTS, forgetting=0.01)),
 )
 
 

@@ -11,9 +11,9 @@ from studies.trial import Measures
 AS_MEASURED = "as measured"
 BOTS, TRACKER, TAGGED = "BOTS", "tracker", "tracker, domains as tags"
 ARMS: dict[str, dict[str, Any]] = {
-    "uniform": {"strategy": "uniform"},
-    BOTS: {},
-    "BOTS, capability: paper": {"capability": "paper"},
+    "uniform": {"belief": "bots", "strategy": "uniform"},
+    BOTS: {"belief": "bots"},
+    "BOTS, capability: paper": {"belief": "bots", "capability": "paper"},
     "tracker, Thompson sampling": {"belief": "tracker", "strategy": "thompson"},
     TRACKER: {"belief": "tracker"},
     TAGGED: {"belief": "tracker", "with_tags": True},

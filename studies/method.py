@@ -40,19 +40,20 @@ class Served:
     reported before the next (a test compares them).
     """
 
-    def __init__(self, references: Floats, *, tags: Tasks | None = None, **settings: Any) -> None:
+    def __init__(self, references: Floats, *, belief: str, tags: Tasks | None = None, **settings: Any) -> None:
         """Start a run.
 
         Args:
             references: [N, M] pass rates, weakest model first; with M = 0 there are none.
+            belief: the kind of belief.
             tags: [N] the number of each task's tag; they tell tasks with equal references apart (offset tags).
-            settings: as the API takes them; `RunSettings` has the names.
+            settings: further ones, as the API takes them; `RunSettings` has the names.
 
         Raises:
             InvalidSettingsError: a setting is unknown or out of range.
         """
         self.pool = pool_of(references, tags)
-        self.state: RunState = fresh_state(settings_from(settings), self.pool)
+        self.state: RunState = fresh_state(settings_from({"belief": belief, **settings}), self.pool)
         self._everything = frozen(np.arange(len(self.pool), dtype=np.int32))
         self._made_at = 0
         self._walks: tuple[Walk, ...] = ()

@@ -38,13 +38,13 @@ def served(environment: Environment, seed: int, **settings: Any) -> Served:
 
 
 CONTENDERS: dict[str, Contender] = {
-    "uniform": Contender(partial(served, strategy="uniform")),
-    "shuffle": Contender(partial(served, strategy="shuffle")),
-    "easy to hard": Contender(partial(served, strategy="easy_to_hard")),
-    "DAPO's filter": Contender(partial(served, strategy="shuffle"), rounds=ROUNDS),
+    "uniform": Contender(partial(served, belief="bots", strategy="uniform")),
+    "shuffle": Contender(partial(served, belief="bots", strategy="shuffle")),
+    "easy to hard": Contender(partial(served, belief="bots", strategy="easy_to_hard")),
+    "DAPO's filter": Contender(partial(served, belief="bots", strategy="shuffle"), rounds=ROUNDS),
     "MoPPS": Contender(lambda environment, seed: MoPPS(len(environment.references), seed)),
     "Kalman filter": Contender(lambda environment, seed: KalmanFilter(len(environment.references), seed)),
-    "BOTS": Contender(served),
+    "BOTS": Contender(partial(served, belief="bots")),
     "tracker, pass": Contender(partial(served, belief="tracker")),
     "tracker, spaced": Contender(partial(served, belief="tracker", strategy="spaced")),
     "tracker, thompson": Contender(partial(served, belief="tracker", strategy="thompson")),

@@ -27,7 +27,7 @@ DENSE = "BOTS, dense as published"
 
 METHODS: dict[str, Callable[[Floats, int], Method]] = {
     DENSE: DenseBOTS,
-    "BOTS": lambda references, seed: Served(references, seed=seed),
+    "BOTS": lambda references, seed: Served(references, seed=seed, belief="bots"),
     "tracker, pass": lambda references, seed: Served(references, seed=seed, belief="tracker"),
     "tracker, thompson": lambda references, seed: Served(references, seed=seed, belief="tracker", strategy="thompson"),
 }

@@ -21,7 +21,7 @@ from studies.trial import KEPT_EVERY, Measures
 A_STEP = COUNT * ROLLOUTS  # rollouts
 BOTS, THOMPSON, TRACKER = "BOTS", "tracker, Thompson sampling", "tracker"
 RUNS: dict[str, dict[str, Any]] = {
-    BOTS: {},
+    BOTS: {"belief": "bots"},
     THOMPSON: {"belief": "tracker", "strategy": "thompson"},
     TRACKER: {"belief": "tracker"},
 }

@@ -20,7 +20,7 @@ def replayed(pool: PublicPool, seed: int, quick: bool, *, with_tags: bool = Fals
         seed: of the draws and, independently, of the rollouts.
         quick: make few steps.
         with_tags: give the belief the pool's tags.
-        settings: of the run.
+        settings: of the run, its kind of belief among them.
     """
     environment = Replayed(pool)
     method = Served(pool.references, tags=pool.tags if with_tags else None, seed=seed, **settings)

@@ -23,8 +23,8 @@ PARTS = 4  # of an answer, each worth as much; a wrong answer has up to 3 right
 SHIFT = 2.0  # logits, of pools of rare successes or of rare failures
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "uniform": {"strategy": "uniform"},
-    "BOTS": {},
+    "uniform": {"belief": "bots", "strategy": "uniform"},
+    "BOTS": {"belief": "bots"},
     "tracker, pass": {"belief": "tracker"},
     "tracker, thompson": {"belief": "tracker", "strategy": "thompson"},
 }

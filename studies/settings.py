@@ -26,6 +26,7 @@ def bots(pool: str, **chosen: str) -> Cell:
     """Return a cell of BOTS with some settings that are not the defaults; their names have `_` for a space."""
     labels: Labels = {**DEFAULTS, **{name.replace("_", " "): value for name, value in chosen.items()}}
     settings = {
+        "belief": BOTS,
         "forgetting": float(labels["forgetting"]),
         "implicit_weight": float(labels["implicit weight"]),
         "capability": labels["capability"],

@@ -23,8 +23,8 @@ STEPS, QUICK_STEPS, QUICK_TASKS = 100, 6, 2000
 READ_EVERY = 25  # steps between two readings of a large pool's predictions
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "uniform": {"strategy": "uniform"},
-    "BOTS": {},
+    "uniform": {"belief": "bots", "strategy": "uniform"},
+    "BOTS": {"belief": "bots"},
     "tracker, pass": {"belief": "tracker"},
     "tracker, thompson": {"belief": "tracker", "strategy": "thompson"},
 }

@@ -26,8 +26,8 @@ class ComparedBelief:
     """One belief of a comparison and the errors of its predictions, over the same outcomes as all others.
 
     name: of the belief; "this run" is the run itself.
-    role: run, defaults or paper (belief bots), grid (bots with other values of forgetting and implicit_weight), or
-        tracker.
+    role: run, tracker, bots (BOTS with its default settings), paper (BOTS as in the paper), or grid (BOTS with other
+        values of forgetting and implicit_weight).
     forgetting, implicit_weight, capability: settings of the belief bots; None for others.
     references, tags: whether it uses those of the dataset; False shows what they are worth, no run can be set so.
     log_loss, brier: mean errors over the rollouts; smaller is better.

@@ -112,7 +112,7 @@ class PastReceipt:
 class Settings:
     """The settings of a run (symbols as in the paper, arXiv:2510.26374).
 
-    belief: the kind of belief: bots or tracker. The tracker ignores forgetting, implicit_weight, prior, capability and
+    belief: the kind of belief: tracker or bots. The tracker has no forgetting, implicit_weight, prior, capability and
         capability_momentum.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the weight of evidence implied by other tasks, in [0, 1].
@@ -130,7 +130,7 @@ class Settings:
     lease_seconds: how long a selected task is excluded from other selections, unless it is reported.
     """
 
-    belief: str = "bots"
+    belief: str = "tracker"
     forgetting: float = 0.1
     implicit_weight: float = 0.1
     rollouts_per_task: float | None = None
@@ -138,7 +138,7 @@ class Settings:
     prior: tuple[float, float] = (1.0, 1.0)
     capability: str = "least_squares"
     capability_momentum: float = 0.9
-    strategy: str = "thompson"
+    strategy: str = "pass"
     temperature: float = 0.05
     cooldown: int = 0
     seed: int = 0

@@ -8,6 +8,8 @@ from typing import Any
 
 from examples.finetune.plan import Lessons, Plan
 
+REGISTERED = Path(__file__).parent / "results"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
@@ -89,6 +91,12 @@ def records_of(files: Iterable[Path]) -> list[Record]:
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"more than one run of {', '.join(f'seed {seed}, {arm}' for seed, arm in sorted(twice))}")
     return records
+
+
+def registered_runs(name: str) -> list[Record]:
+    """Return the runs of a registered comparison, which the repository keeps."""
+    (file,) = REGISTERED.glob(f"*-{name}.jsonl")
+    return records_of([file])
 
 
 def finished_runs(file: Path, plan: Plan) -> list[Record]:

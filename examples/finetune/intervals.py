@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t
 
 CONFIDENCE = 0.95
@@ -36,8 +37,17 @@ def sign_flip_p(values: Sequence[float]) -> float:
     patterns of signs whose sum is at least as far from 0 as the one that was seen (Fisher, The Design of Experiments,
     1935, section 21).
     """
+    half = len(values) // 2
+    some, others = _sums(values[:half]), np.sort(_sums(values[half:]))  # each pattern is one of either half
+    seen = abs(math.fsum(values)) - 1e-12  # sums of the same numbers in another order differ in their last bits
+    below = int(others.searchsorted(-seen - some, side="right").sum())
+    above = len(some) * len(others) - int(others.searchsorted(seen - some).sum())
+    return min(1.0, (below + above) / 2.0 ** len(values))
+
+
+def _sums(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return the sums of all patterns of signs."""
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums + value, sums - value])
-    # Sums of the same numbers in another order differ in their last bits.
-    return float(np.mean(np.abs(sums) >= abs(math.fsum(values)) - 1e-12))
+    return sums

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from examples.finetune.course import Course, records_of
-from examples.finetune.intervals import Interval, sign_flip_p
+from examples.finetune.intervals import Interval, interval, sign_flip_p
 from examples.finetune.measures import (
     Arms,
     arms_of,
@@ -73,6 +73,15 @@ def compared(arms: Arms, base: str, shown: Sequence[str]) -> Iterator[str]:
         mean, end, pool = (within(one) for one in intervals)
         higher = f"{sum(value > 0 for value in found)} of {len(found)}"
         yield line(f"`{arm}`", str(len(found)), mean, probability(sign_flip_p(found)), higher, end, pool)
+
+
+def together(comparisons: Sequence[Arms], shown: Sequence[str]) -> Iterator[str]:
+    """Yield how much more than shuffle some arms have, over the seeds of several comparisons with the same plan."""
+    yield from head(f"minus `{BASE}`, all seeds together", "seeds", "mean over the course", "p", "higher")
+    for arm in shown:
+        found = [value for arms in comparisons for value in differences(arms, arm, mean_accuracy)]
+        higher = f"{sum(value > 0 for value in found)} of {len(found)}"
+        yield line(f"`{arm}`", str(len(found)), within(interval(found)), probability(sign_flip_p(found)), higher)
 
 
 def steps(arms: Arms) -> Iterator[str]:

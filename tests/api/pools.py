@@ -19,10 +19,12 @@ def tasks(count: int, first: int = 0) -> list[dict[str, Any]]:
     return made
 
 
-async def make_dataset(http: httpx.AsyncClient, count: int = 20, name: str = "guru") -> dict[str, Any]:
-    """Create a dataset and return its description."""
+async def make_dataset(http: httpx.AsyncClient, count: int = 20, name: str = "guru", **settings: Any) -> dict[str, Any]:
+    """Create a dataset whose run `default` has these settings, and return the dataset's description."""
     answer = await http.put(f"/datasets/{name}", json={"reference_models": MODELS, "tasks": tasks(count)})
     assert answer.status_code == 201, answer.text
+    if settings:
+        (await http.put(f"/datasets/{name}/runs/default", json=settings)).raise_for_status()
     return answer.json()
 
 

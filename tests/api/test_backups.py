@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,9 +21,8 @@ async def other(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def filled(http: httpx.AsyncClient, reports: int = 3, belief: str = "bots") -> None:
-    await make_dataset(http)
-    (await http.put(RUN, json={"belief": belief})).raise_for_status()
+async def filled(http: httpx.AsyncClient, reports: int = 3, **settings: Any) -> None:
+    await make_dataset(http, **settings)
     for number in range(reports):
         await report(http, {"task": f"task-{number}", "successes": 3, "trials": 8})
 

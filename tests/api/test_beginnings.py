@@ -49,21 +49,23 @@ async def test_a_discount_takes_a_warm_start_back_towards_the_prior(trained: htt
     assert none["task-5"] == 0.5
 
 
-async def test_a_warm_start_of_a_tracker_is_a_tracker(trained: httpx.AsyncClient):
-    (await trained.put("/datasets/guru/runs/tracked", json={"belief": "tracker"})).raise_for_status()
-    child = (await trained.put(CHILD, json={"warm_start": {"run": "tracked", "discount": 0.5}})).json()
-    assert (child["settings"]["belief"], child["settings"]["strategy"]) == ("tracker", "pass")
+@pytest.mark.parametrize(("belief", "strategy"), [("tracker", "pass"), ("bots", "thompson")])
+async def test_a_warm_start_keeps_the_kind_of_belief(trained: httpx.AsyncClient, belief: str, strategy: str):
+    (await trained.put("/datasets/guru/runs/parent", json={"belief": belief})).raise_for_status()
+    child = (await trained.put(CHILD, json={"warm_start": {"run": "parent", "discount": 0.5}})).json()
+    assert (child["settings"]["belief"], child["settings"]["strategy"]) == (belief, strategy)
 
 
 async def test_a_replay_continues_with_what_its_settings_make_of_the_journal(trained: httpx.AsyncClient):
     await report(trained, solved(9), selection_id=None)
     await trained.post(f"{RUN}/rewind", json={"step": 3})
     await report(trained, solved(10))
-    child = (await trained.put(CHILD, json={"replay_of": {"run": "default"}, "belief": "tracker"})).json()
+    child = (await trained.put(CHILD, json={"replay_of": {"run": "default"}, "belief": "bots"})).json()
     parent = (await trained.get(RUN)).json()
     assert (child["step"], child["totals"]) == (4, parent["totals"])
     assert child["forked_from"] == {"run": "default", "step": 4, "seq": 6, "how": "replay", "discount": None}
-    assert child["estimates"]["ability"] != 0
+    assert child["estimates"] == {"capability": child["capability"]}
+    assert child["capability"] is not None
     attempts = [
         [(task["attempts"], task["last_step"]) for task in (await trained.get(f"{run}/tasks")).json()["tasks"]]
         for run in (CHILD, RUN)
@@ -84,7 +86,7 @@ async def test_a_replay_continues_with_what_its_settings_make_of_the_journal(tra
         ({"warm_start": {"run": "default", "discount": 1.5}}, 422, "invalid-request", "<= 1.0"),
         ({"warm_start": {"run": "nobody", "discount": 0}}, 404, "unknown-run", ""),
         ({"warm_start": {"run": "default", "discount": 0, "step": 9}}, 404, "unknown-step", ""),
-        ({"warm_start": {"run": "default", "discount": 0}, "belief": "tracker"}, 422, "invalid-settings", "replay_of"),
+        ({"warm_start": {"run": "default", "discount": 0}, "belief": "bots"}, 422, "invalid-settings", "replay_of"),
         ({"replay_of": {"run": "default", "step": 9}}, 404, "unknown-step", ""),
         ({"replay_of": {"run": "default"}, "target": 7}, 422, "invalid-settings", "7"),
         ({"replay_of": {"run": "fork"}}, 422, "invalid-settings", "began from run 'default'"),

@@ -36,10 +36,18 @@ async def test_a_comparison_lists_every_belief_with_its_errors(http: httpx.Async
     history = (await http.get(f"{RUN}/history")).json()["history"]
     assert own["log_loss"] == pytest.approx(sum(step["log_loss"] for step in history) / 4)
     assert own["brier"] == pytest.approx(sum(step["brier"] for step in history) / 4)
-    assert (own["name"], own["role"], own["belief"], own["forgetting"]) == ("this run", "run", "bots", 0.1)
+    assert (own["name"], own["role"], own["belief"], own["forgetting"]) == ("this run", "run", "tracker", None)
+    (bots,) = (belief for belief in others if belief["name"] == "BOTS")
+    assert (bots["role"], bots["belief"], bots["forgetting"], bots["capability"]) == (
+        "bots",
+        "bots",
+        0.1,
+        "least_squares",
+    )
     losses = [belief["log_loss"] for belief in others]
     assert losses == sorted(losses)
     (tracker,) = (belief for belief in others if belief["name"] == "tracker")
+    assert tracker["log_loss"] == own["log_loss"]
     assert {tracker[name] for name in ("forgetting", "implicit_weight", "capability", "log_loss_difference")} == {None}
 
 

@@ -56,7 +56,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 async def lived(http: httpx.AsyncClient) -> bytes:
     """Return the backup of a dataset that lived a little, and is gone."""
-    await make_dataset(http, 12)
+    await make_dataset(http, 12, belief="bots")
     for step in range(3):
         await report(http, solved(step + 1), solved(step + 4, 3))
     (await http.post(f"{RUN}/rewind", json={"step": 2})).raise_for_status()

@@ -60,14 +60,14 @@ async def test_the_effective_task_ratio_by_metrics_is_the_one_by_the_journal(htt
 
 async def test_predictions_are_told_by_bins_beside_what_came(http: httpx.AsyncClient):
     await make_dataset(http)
-    before = (await http.get(f"{RUN}/tasks?ids=task-1&ids=task-2")).json()["tasks"]
-    await report(http, solved(1, 4), solved(2, 12))
+    before = (await http.get(f"{RUN}/tasks?ids=task-5&ids=task-10")).json()["tasks"]
+    await report(http, solved(5, 4), solved(10, 12))
     found = await metrics(http)
     told = {
         name: {labels["bin"]: at for labels, at in found[f"bots_calibration_{name}_total"]}
         for name in ("rollouts", "solved_rollouts")
     }
-    assert {int(10 * task["mean"]) / 10 for task in before} == {0.5}  # nothing is known yet: both are at the prior
+    assert {int(10 * task["mean"]) / 10 for task in before} == {0.5}  # nothing is known of either
     assert told == {"rollouts": {"0.5": 32.0}, "solved_rollouts": {"0.5": 16.0}}
 
 

@@ -29,10 +29,15 @@ async def test_a_fresh_run_has_the_default_settings_and_stands_at_zero(http):
 async def test_a_run_tells_that_without_references_its_choice_brings_little_until_its_steps_are_large_enough(http):
     tasks = [{"id": f"t{number}"} for number in range(30)]
     await http.put("/datasets/bare", json={"tasks": tasks})
+    assert (await http.get("/datasets/bare/runs/default")).json()["advice"] == []
+    await http.put("/datasets/bare/runs/default", json={"belief": "bots"})
     (told,) = (await http.get("/datasets/bare/runs/default")).json()["advice"]
     assert f"fewer than {30 // 10} tasks a step" in told
     assert "reference" in told
-    made = await http.put("/datasets/bare/runs/mine", json={"seed": 2}, headers={"Idempotency-Key": "once"})
+    assert "'tracker'" in told
+    made = await http.put(
+        "/datasets/bare/runs/mine", json={"belief": "bots", "seed": 2}, headers={"Idempotency-Key": "once"}
+    )
     assert made.json()["advice"] == [told]
     outcomes = [{"task": f"t{number}", "successes": 1, "trials": 2} for number in range(3)]
     await http.post("/report", json={"dataset": "bare", "outcomes": outcomes})
@@ -41,17 +46,17 @@ async def test_a_run_tells_that_without_references_its_choice_brings_little_unti
 
 async def test_a_run_shows_what_its_belief_estimates_about_the_model(http):
     await make_dataset(http)
-    tracked = "/datasets/guru/runs/tracked"
-    made = (await http.put(tracked, json={"belief": "tracker"})).json()
-    assert (made["capability"], made["estimates"]["ability"]) == (None, 0)
-    assert (await http.get(RUN)).json()["estimates"] == {}
-    for run in ("default", "tracked"):
+    fresh = (await http.get(RUN)).json()
+    assert (fresh["capability"], fresh["estimates"]["ability"]) == (None, 0)
+    papers = "/datasets/guru/runs/papers"
+    assert (await http.put(papers, json={"belief": "bots"})).json()["estimates"] == {}
+    for run in ("default", "papers"):
         await report(http, *(solved(number, successes=16, trials=16) for number in range(4)), run=run)
-    by_bots, by_tracker = [(await http.get(path)).json() for path in (RUN, tracked)]
+    by_tracker, by_bots = [(await http.get(path)).json() for path in (RUN, papers)]
     assert by_bots["estimates"] == {"capability": by_bots["capability"]}
     assert by_tracker["capability"] is None
     assert by_tracker["estimates"]["ability"] > 0  # all rollouts succeeded
-    assert (await http.get("/datasets/guru/runs")).json()["runs"] == [by_bots, by_tracker]
+    assert (await http.get("/datasets/guru/runs")).json()["runs"] == [by_tracker, by_bots]
 
 
 async def test_a_run_tells_the_rollouts_per_task_in_use_beside_the_setting(http):
@@ -92,8 +97,14 @@ async def test_patch_changes_some_settings_and_is_an_entry_of_the_journal(http):
     assert answer.json()["seq"] == 1
     answer = await http.patch(RUN, json={"tasks_per_step": None, "target": 0.75})
     assert answer.json()["settings"] == as_json(RunSettings(target=0.75))
-    problem = require_problem(await http.patch(RUN, json={"prior": [2, 2]}), 422, "invalid-settings")
-    assert problem["errors"][0]["loc"] == ["body", "prior"]
+
+
+@pytest.mark.parametrize("fixed", [{"belief": "tracker"}, {"prior": [2, 2]}])
+async def test_a_patch_changes_neither_belief_nor_prior(http, fixed):
+    await make_dataset(http, belief="bots")
+    problem = require_problem(await http.patch(RUN, json=fixed), 422, "invalid-settings")
+    assert [error["loc"] for error in problem["errors"]] == [["body", name] for name in fixed]
+    assert "fixed once a run exists" in problem["errors"][0]["msg"]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +117,7 @@ async def test_patch_changes_some_settings_and_is_an_entry_of_the_journal(http):
         ({"lease_seconds": 0}, "invalid-settings"),
         ({"seed": 10**30}, "invalid-settings"),
         ({"tasks_per_step": 0}, "invalid-settings"),
+        ({"forgetting": 0.2, "prior": [2, 2]}, "invalid-settings"),  # of the belief "bots" only
         ({"strategy": "best"}, "invalid-request"),
         ({"forgetting": True}, "invalid-request"),
         ({"forgetting": "0.5"}, "invalid-request"),

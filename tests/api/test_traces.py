@@ -19,7 +19,7 @@ async def test_posteriors_equal_the_reference_implementations(http, name):
         {"id": f"t{number}", "reference_pass_rates": rates} for number, rates in enumerate(case["reference_pass_rates"])
     ]
     await http.put("/datasets/trace", json={"reference_models": ["weak", "strong"], "tasks": pool})
-    settings = {"capability": "paper", **{setting: case[setting] for setting in SETTINGS}}
+    settings = {"belief": "bots", "capability": "paper", **{setting: case[setting] for setting in SETTINGS}}
     await http.put("/datasets/trace/runs/default", json=settings)
     expected = {state["after_step"]: state for state in case["expected"]}
     for number, step in enumerate(case["steps"], start=1):

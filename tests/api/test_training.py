@@ -6,7 +6,7 @@ from tests.api.pools import RUN, make_dataset, report, require_problem, select, 
 
 
 async def test_a_selection_names_each_task_once_with_what_is_believed_of_it(http):
-    await make_dataset(http)
+    await make_dataset(http, strategy="thompson")
     await report(http, *map(solved, range(10)))
     chosen = await select(http, 6)
     listed = {task["id"]: task for task in (await http.get(f"{RUN}/tasks")).json()["tasks"]}
@@ -99,7 +99,8 @@ async def test_counts_rewards_and_aborted_outcomes_add_up(http):
 
 async def test_rewards_are_mapped_from_the_runs_range(http):
     await make_dataset(http)
-    await http.put("/datasets/guru/runs/signed", json={"reward_range": [-1, 1], "implicit_weight": 0})
+    settings = {"belief": "bots", "reward_range": [-1, 1], "implicit_weight": 0}
+    await http.put("/datasets/guru/runs/signed", json=settings)
     await report(http, {"task": "task-2", "rewards": [-1, 1, 0]}, run="signed")
     listed = (await http.get("/datasets/guru/runs/signed/tasks", params={"ids": "task-2"})).json()["tasks"]
     assert (listed[0]["alpha"], listed[0]["beta"]) == pytest.approx((1 + 1.5, 1 + 1.5))

@@ -70,6 +70,7 @@ class UniformBelief:
     """Learns nothing but how many steps closed, and which tasks were ever reported (they count as tried)."""
 
     default_strategy: ClassVar[StrategyName] = "thompson"
+    own_settings: ClassVar[tuple[str, ...]] = ()
 
     steps: int
     own_tasks: Tasks

@@ -24,6 +24,7 @@ def test_the_page_shows_what_the_script_measures():
         # Draws are the same on the same numpy and scipy; on others they differ by chance.
         assert float(ratio) == pytest.approx(row.effective_task_ratio, abs=0.03)
         assert int(distinct) == pytest.approx(row.distinct, abs=40)
-    uniform, bare, large, referenced, faithful = (row.effective_task_ratio for row in rows)
+    uniform, tracked, tracked_referenced, bare, large, referenced, faithful = (row.effective_task_ratio for row in rows)
     assert uniform < bare < uniform + 0.06  # almost nothing
     assert min(large, referenced, faithful) > bare + 0.1
+    assert uniform + 0.1 < tracked < tracked_referenced < tracked + 0.06

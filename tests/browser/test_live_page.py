@@ -213,6 +213,7 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
     browser: Browser, trained: ServiceProcess
 ):
     httpx.put(f"{trained.url}/datasets/bare", json={"tasks": [{"id": f"t{n}"} for n in range(40)]}).raise_for_status()
+    httpx.put(f"{trained.url}/datasets/bare/runs/default", json={"belief": "bots"}).raise_for_status()
     outcomes = [{"task": f"t{number}", "successes": number, "trials": 2} for number in range(3)]
     report = {"dataset": "bare", "outcomes": outcomes}
     httpx.post(f"{trained.url}/report", json=report).raise_for_status()

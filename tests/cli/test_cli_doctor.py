@@ -71,6 +71,7 @@ def test_a_service_that_wants_a_key_is_a_warning(tmp_path):
 
 def test_a_run_whose_choice_brings_little_is_a_warning(bots, client):
     client.create_dataset("bare", [Task(f"t{number}") for number in range(40)])
+    client.create_run("bare", "default", belief="bots")
     found = by_subject(bots("doctor", "--json").json)["run bare/default"]
     assert found["grade"] == "warning"
     assert f"fewer than {40 // 10} tasks a step" in found["said"]

@@ -102,6 +102,7 @@ def test_a_long_file_is_sent_in_parts_that_fit():
 
 def test_a_log_is_imported_once_however_often_the_command_runs(bots, client, pool, tmp_path):
     file = written(tmp_path, ROWS)[0]
+    client.create_run(pool, "default", belief="bots")
     told = bots("import-evidence", pool, file, "--json").json
     assert (told["outcomes"], told["rollouts"], told["counted_before"], told["seq"]) == (2, 18.0, 0, 1)
     assert (told["oldest_age"], told["newest_age"]) == (40.0, 3.0)

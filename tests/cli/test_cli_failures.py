@@ -79,6 +79,7 @@ def test_a_bad_setting_in_the_environment_is_named(bots):
         (["report", "known", "zz=1/2"], "no task 'zz'"),
         (["report", "known", "x=3/2"], "3.0 successes of 2.0 trials"),
         (["runs", "set", "known", "--target", "7"], "target: 7.0 is not a number in [0, 1]"),
+        (["runs", "set", "known", "--forgetting", "0.2"], "the belief 'tracker' has no forgetting"),
         (["report", "known", "--from", "nowhere.json"], "nowhere.json: No such file"),
         (["report", "known", "--from", "-"], "-: not JSON"),
     ],

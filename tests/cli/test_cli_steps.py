@@ -37,7 +37,8 @@ def test_the_tags_that_tell_profiles_apart_are_shown(bots, client):
     assert line.split("offset tags")[1].strip() == "even, odd"
 
 
-def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, pool):
+def test_what_is_selected_and_reported_becomes_a_belief_and_history(bots, client, pool):
+    client.create_run(pool, "default", belief="bots")
     selection = bots("select", pool, 2, "--json").json
     first, second = (task["id"] for task in selection["tasks"])
     receipt = bots(
@@ -190,7 +191,7 @@ def test_selections_obey_tags_quotas_and_exclusions(bots, client, pool):
 def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
     client.report(pool, [Outcome.counts("p1", 3, 4)])
     settings = ["--target", 0.6, "--prior", 2, 3, "--strategy", "mean", "--tasks-per-step", 4, "--seed", 7]
-    made = bots("runs", "create", pool, "tuned", *settings, "--json").json["settings"]
+    made = bots("runs", "create", pool, "tuned", "--belief", "bots", *settings, "--json").json["settings"]
     assert (made["target"], made["prior"], made["strategy"], made["seed"]) == (0.6, [2, 3], "mean", 7)
     assert made["forgetting"] == 0.1
     changed = bots("runs", "set", pool, "tuned", "--tasks-per-step", 0, "--target", 0.5, "--json").json["settings"]
@@ -199,8 +200,8 @@ def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
     warm = bots("runs", "create", pool, "warm", "--warm-start", "default", "--discount", 0.25, "--json").json
     assert (warm["step"], warm["forked_from"]["discount"]) == (0, 0.25)
     assert "with the belief of default, 25% of it dropped, at step 1" in bots.ok("runs", "show", pool, "warm")
-    again = bots("runs", "create", pool, "again", "--replay-of", "default", "--belief", "tracker", "--json").json
-    assert (again["step"], again["settings"]["belief"]) == (1, "tracker")
+    again = bots("runs", "create", pool, "again", "--replay-of", "default", "--belief", "bots", "--json").json
+    assert (again["step"], again["settings"]["belief"]) == (1, "bots")
     assert "from the journal of default at step 1" in bots.ok("runs", "show", pool, "again")
     for wrong in (["--warm-start", "default"], ["--replay-of-step", "1"], ["--discount", "0.5"]):
         assert bots("runs", "create", pool, "wrong", *wrong).code == 2

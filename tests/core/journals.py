@@ -284,6 +284,7 @@ rollouts_per_task = st.sampled_from([None, None, 1, 4, 16, 1e5])
 tasks_per_step = st.sampled_from([None, None, 1, 3])
 bots_settings = st.fixed_dictionaries(
     {
+        "belief": st.just("bots"),
         "forgetting": shares,
         "implicit_weight": shares,
         "capability_momentum": shares,
@@ -338,7 +339,8 @@ def stories(
             body = past_of(*((piece, draw(ages)) for piece in draw(pieces(tasks))))
         elif kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
-            body = SettingsChange(_some_of(draw, {**draw(settings).as_dict(), **fixed}))
+            others = settings.filter(lambda other: other.belief == first.belief)
+            body = SettingsChange(_some_of(draw, {**draw(others).as_dict(), **fixed}))
         else:
             lag = draw(st.sampled_from([None, 0, 0, 1, 2, 3]))
             made_at = None if lag is None else max(dense.step - lag, 0)

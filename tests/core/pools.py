@@ -172,8 +172,8 @@ def reported_steps(*steps):
 
 
 def context_of(rng=0, position=0, step=0, attempts=None, **settings):
-    """What a strategy may look at; `rng` is a generator or a seed."""
-    context = DrawContext(RunSettings(**settings), position, np.random.default_rng(rng))
+    """What a strategy may look at: `thompson`, unless the settings say; `rng` is a generator or a seed."""
+    context = DrawContext(RunSettings(**{"strategy": "thompson", **settings}), position, np.random.default_rng(rng))
     return replace(context, step=step, attempts=no_attempts() if attempts is None else attempts)
 
 

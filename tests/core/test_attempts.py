@@ -66,13 +66,13 @@ def test_parts_of_a_step_are_one_visit_late_ones_count_when_they_come_and_open_o
 
 def test_what_came_too_late_to_count_is_no_attempt():
     bodies = [report_of((0, 1.0, 1.0)), *[report_of(close=True)] * 64, report_of((1, 1.0, 1.0), made_at=0)]
-    state = replay(POOL, bodies, settings_from({}))
+    state = replay(POOL, bodies, settings_from({"belief": "bots"}))
     assert (state.open_step.expired, counted(state)) == (1, {0: (1, 2.0, 1)})
 
 
 def test_a_task_that_the_belief_forgot_is_still_known_to_have_been_tried():
     bodies = [report_of((2, 1.0, 1.0)), *[report_of((0, 1.0, 1.0))] * 127]
-    state = replay(POOL, bodies, settings_from({"forgetting": 1.0, "implicit_weight": 0.0}))
+    state = replay(POOL, bodies, settings_from({"belief": "bots", "forgetting": 1.0, "implicit_weight": 0.0}))
     assert state.belief.own_tasks.tolist() == [0]
     assert counted(state) == {0: (127, 254.0, 128), 2: (1, 2.0, 1)}
     smaller = pool_of((0.25, 0.75), (0.5, 0.875))
@@ -118,7 +118,7 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
 )
 def test_visits_that_no_journal_leads_to_are_not_possible(column, value):
     bodies = [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0), (0, 1.0, 1.0))]
-    attempts = replay(POOL, bodies, settings_from({})).attempts
+    attempts = replay(POOL, bodies, settings_from({"belief": "bots"})).attempts
     assert are_possible(attempts, 2, len(POOL), reported=3, distinct=2, rollouts=6.0)
     changed = getattr(attempts.recent, column).copy()
     changed[-1] = value
@@ -141,7 +141,7 @@ def test_visits_that_no_journal_leads_to_are_not_possible(column, value):
     ],
 )
 def test_settled_attempts_that_no_journal_leads_to_are_not_possible(column, value):
-    first = replay(POOL, [report_of((0, 1.0, 1.0), (1, 1.0, 1.0))], settings_from({})).attempts
+    first = replay(POOL, [report_of((0, 1.0, 1.0), (1, 1.0, 1.0))], settings_from({"belief": "bots"})).attempts
     settled = Attempts(first.whole, NO_VISITS)
     attempts = settled.with_step(evidence_of((2, 1.0, 1.0)), 2)
     assert are_possible(attempts, 2, len(POOL), reported=3, distinct=3, rollouts=6.0)

@@ -74,7 +74,7 @@ def test_the_more_a_warm_start_drops_the_nearer_it_is_to_no_evidence(chosen):
 
 
 def test_a_warm_start_of_bots_keeps_its_share_of_each_count_on_the_new_prior():
-    chosen = settings_from({})
+    chosen = settings_from({"belief": "bots"})
     parent = replay(POOL, STEPS, chosen)
     child = warm_start(parent, replace(chosen, prior=(2.0, 3.0)), 0.25, POOL)
     evidence = np.array(beta_parameters(parent.belief.distributions(POOL, ALL))) - 1
@@ -83,12 +83,12 @@ def test_a_warm_start_of_bots_keeps_its_share_of_each_count_on_the_new_prior():
 
 
 def test_a_warm_start_keeps_the_papers_quotient_and_discounts_the_least_squares():
-    paper = settings_from({"capability": "paper"})
+    paper = settings_from({"belief": "bots", "capability": "paper"})
     parent = replay(POOL, STEPS, paper)
     assert warm_start(parent, paper, 0.5, POOL).belief.capability == parent.belief.capability
-    squares = replay(POOL, STEPS, settings_from({})).belief.capability
+    squares = replay(POOL, STEPS, settings_from({"belief": "bots"})).belief.capability
     assert squares is not None
-    fitted = warm_start(parent, settings_from({}), 0.5, POOL).belief.capability
+    fitted = warm_start(parent, settings_from({"belief": "bots"}), 0.5, POOL).belief.capability
     assert fitted is not None
     assert abs(fitted - 0.5) < abs(squares - 0.5)  # halfway between the references is what no batch says
 
@@ -128,13 +128,13 @@ def test_a_journal_folded_under_others_keeps_its_steps_and_gives_their_belief(st
 def test_a_replay_believes_as_a_run_that_had_its_settings_from_the_start():
     tracked = settings_from({"belief": "tracker", "strategy": "thompson"})
     entries = [Entry(seq, 0, POOL.profiles, body) for seq, body in enumerate(STEPS, 1)]
-    begin = refolded(Story(settings_from({}), POOL, entries), tracked).begin()
+    begin = refolded(Story(settings_from({"belief": "bots"}), POOL, entries), tracked).begin()
     state = replay(POOL, STEPS, tracked)
     assert encode_state(begin) == encode_state(replace(state, seq=0))
 
 
 def test_a_replay_has_its_own_mean_of_rollouts_where_its_parent_was_given_one():
-    given_one = settings_from({"rollouts_per_task": 1000, "implicit_weight": 1.0})
+    given_one = settings_from({"belief": "bots", "rollouts_per_task": 1000, "implicit_weight": 1.0})
     learned = replace(given_one, rollouts_per_task=None)
     entries = [Entry(seq, 0, POOL.profiles, body) for seq, body in enumerate(STEPS, 1)]
     begin = refolded(Story(given_one, POOL, entries), learned).begin()

@@ -37,7 +37,7 @@ def test_late_evidence_equals_evidence_on_time_while_capability_and_rollouts_per
         if is_held
         else {"capability_momentum": 0.5, "implicit_weight": 0.0}
     )
-    chosen = settings_from({"rollouts_per_task": 16, **values, **held})
+    chosen = settings_from({"belief": "bots", "rollouts_per_task": 16, **values, **held})
     due = data.draw(st.integers(0, len(steps) - 1))
     start = replay(POOL, [report_of((0, 3.0, 1.0), (4, 1.0, 1.0))], chosen)
 
@@ -63,7 +63,7 @@ def test_late_evidence_equals_evidence_on_time_while_capability_and_rollouts_per
 
 
 def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evidence_back_once():
-    chosen = settings_from({**HELD, "implicit_weight": 0.5, "forgetting": 0.25})
+    chosen = settings_from({"belief": "bots", **HELD, "implicit_weight": 0.5, "forgetting": 0.25})
     first, other = report_of((4, 1.0, 1.0)), report_of((1, 2.0, 2.0))
     whole = replay(POOL, [first, report_of((0, 6.0, 10.0)), other, other], chosen)
     one, two, three = (0, 1.0, 3.0), (0, 2.0, 2.0), (0, 3.0, 5.0)
@@ -79,7 +79,7 @@ def test_a_task_reported_partly_on_time_and_partly_late_gives_its_implicit_evide
 
 
 def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_settings_are_by_now():
-    chosen = settings_from({**HELD, "implicit_weight": 1.0})
+    chosen = settings_from({"belief": "bots", **HELD, "implicit_weight": 1.0})
     first, other = report_of((4, 1.0, 1.0)), report_of((1, 2.0, 2.0))
     trusting_less = SettingsChange({"implicit_weight": 0.1})
     whole = replay(POOL, [first, report_of((1, 2.0, 2.0), (0, 6.0, 10.0)), trusting_less, other, other], chosen)
@@ -95,16 +95,16 @@ def test_late_evidence_gives_back_what_its_own_step_had_booked_whatever_the_sett
 def test_a_step_of_late_evidence_alone_still_moves_capability():
     late = [report_of((0, 1.0, 3.0)), report_of((0, 3.0, 1.0), made_at=0)]
     squares, products = (0.9 + 1) * 0.5**2, 0.9 * 0.5 * (0.25 - 0.25) + 0.5 * (0.75 - 0.25)
-    fitted = replay(POOL, late, settings_from({}))
+    fitted = replay(POOL, late, settings_from({"belief": "bots"}))
     assert fitted.belief.capability == pytest.approx((products + 0.5) / (squares + 1), rel=1e-12)
     first, second = (0.25 - 0.25) / (0.5 + 1e-6), (0.75 - 0.25) / (0.5 + 1e-6)
-    divided = replay(POOL, late, settings_from({"capability": "paper"}))
+    divided = replay(POOL, late, settings_from({"belief": "bots", "capability": "paper"}))
     assert divided.belief.capability == pytest.approx(0.9 * first + 0.1 * second, rel=1e-12)
 
 
 def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_implied_meanwhile():
     """The difference that documentation names: c of the steps in between was estimated without it."""
-    chosen = settings_from({"forgetting": 0.25})
+    chosen = settings_from({"belief": "bots", "forgetting": 0.25})
     on_time, late, between = (1, 2.0, 2.0), (4, 9.0, 1.0), report_of((0, 1.0, 3.0))
     whole = replay(POOL, [report_of(on_time, late), between, between], chosen)
     parts = replay(POOL, [report_of(on_time), between, report_of(late, made_at=0, close=False), between], chosen)
@@ -123,8 +123,8 @@ def test_late_evidence_counts_as_on_time_but_for_what_capability_would_have_impl
 
 def test_late_evidence_beside_evidence_on_time_moves_no_capability():
     on_time, late = report_of((0, 3.0, 1.0)), report_of((4, 0.0, 9.0), made_at=0, close=False)
-    with_late = replay(POOL, [on_time, late, on_time], settings_from({}))
-    without = replay(POOL, [on_time, on_time], settings_from({}))
+    with_late = replay(POOL, [on_time, late, on_time], settings_from({"belief": "bots"}))
+    without = replay(POOL, [on_time, on_time], settings_from({"belief": "bots"}))
     assert with_late.belief.capability == without.belief.capability
 
 
@@ -148,7 +148,7 @@ def test_beliefs_never_fall_below_the_prior(chosen, pool, data):
 
 
 def test_a_belief_too_sure_for_its_mean_to_differ_from_one_still_has_a_finite_prediction_error():
-    chosen = settings_from({"prior": (1e-3, 1e-3), "forgetting": 0.0})
+    chosen = settings_from({"belief": "bots", "prior": (1e-3, 1e-3), "forgetting": 0.0})
     solved = report_of(*[(0, MAX_TRIALS, 0.0)] * 64)
     state = replay(POOL, [solved] * 2, chosen)
     # As after a billion times as many steps.
@@ -161,7 +161,7 @@ def test_a_belief_too_sure_for_its_mean_to_differ_from_one_still_has_a_finite_pr
 
 @given(counts, counts)
 def test_a_run_that_forgets_everything_knows_only_its_last_step(successes, failures):
-    chosen = settings_from({"forgetting": 1.0, "implicit_weight": 0.0})
+    chosen = settings_from({"belief": "bots", "forgetting": 1.0, "implicit_weight": 0.0})
     piece = (0, successes, failures + 1.0)
     state = replay(POOL, [report_of((0, 7.0, 7.0), (1, 2.0, 2.0)), report_of(piece)], chosen)
     alpha, beta = beta_parameters(state.belief.distributions(POOL, ALL))

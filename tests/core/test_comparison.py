@@ -17,7 +17,7 @@ from bots_service.core.run_settings import settings_from
 from bots_service.core.state import fresh_state
 from tests.core.journals import pool_of, report_of
 
-OWN = settings_from({})
+OWN = settings_from({"belief": "bots"})
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), carried=[0, 1])
 CANDIDATES = candidates_for(OWN, POOL)
 NAMES = [each.name for each in CANDIDATES]
@@ -189,7 +189,7 @@ def test_a_belief_that_forgets_too_quickly_is_found_out():
         solved = [float(rng.binomial(8, rates[task])) for task in chosen]
         pieces = [(task, s, 8.0 - s) for task, s in zip(chosen, solved, strict=True)]
         entries.append(Entry(seq, 0, pool.profiles, report_of(*pieces)))
-    own = settings_from({"forgetting": 0.9})
+    own = settings_from({"belief": "bots", "forgetting": 0.9})
     candidates = candidates_for(own, pool)
     found = compared(
         candidates, collected(refolded(fresh_state(own, pool), entries, candidates, pool), len(candidates))

@@ -1,7 +1,5 @@
 """What each kind of belief estimates about the model in training, by name; and which settings that depends on."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ REPORTS = [report_of((0, 3.0, 13.0)), report_of((1, 9.0, 7.0))]
 
 
 def test_bots_estimates_the_capability_once_a_step_has_closed():
-    before, after = (replay(PAIR, reports, settings_from({})).belief for reports in ([], REPORTS))
+    before, after = (replay(PAIR, reports, settings_from({"belief": "bots"})).belief for reports in ([], REPORTS))
     assert before.estimates(PAIR) == {}
     assert after.estimates(PAIR) == {"capability": after.capability}
 
@@ -47,25 +45,3 @@ def test_without_references_and_tags_the_tracker_has_no_slope_and_no_tag():
     estimates = replay(pool, [report_of((0, 8.0, 8.0))], settings_from({"belief": "tracker"})).belief.estimates(pool)
     assert list(estimates)[:3] == ["ability", "unknown_offset", "velocity"]
     assert not [name for name in estimates if name.startswith(("slope", "tag"))]
-
-
-# Settings that BOTS learns by, each with another value than its default.
-OF_BOTS: dict[str, Any] = {
-    "forgetting": 0.5,
-    "implicit_weight": 0.9,
-    "prior": (3.0, 2.0),
-    "capability": "paper",
-    "capability_momentum": 0.1,
-}
-
-
-@pytest.mark.parametrize("name", OF_BOTS)
-def test_the_tracker_ignores_the_settings_that_bots_learns_by(name: str):
-    pool = pool_of((0.25, 0.75), (0.5, 0.875), (0.0, 0.25))
-
-    def predicted(**values: Any) -> list[float]:
-        state = replay(pool, REPORTS, settings_from(values))
-        return state.belief.distributions(pool, np.arange(3, dtype=np.int32)).mean.tolist()
-
-    assert predicted(belief="tracker", **{name: OF_BOTS[name]}) == predicted(belief="tracker")
-    assert predicted(**{name: OF_BOTS[name]}) != predicted()

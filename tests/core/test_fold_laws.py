@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bots_service.core.belief.bots import BotsBelief
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions, PoolSize
 from bots_service.core.codec import decode_state, encode_state
@@ -66,7 +67,8 @@ def test_the_step_that_a_report_would_close_is_the_one_that_is_folded(story: Sto
     for entry in story.entries:
         report = entry.body
         if tracked and isinstance(report, SettingsChange):
-            report = SettingsChange({**report.values, "belief": "tracker", "prior": first.prior})
+            others = {"belief", *BotsBelief.own_settings}
+            report = SettingsChange({name: value for name, value in report.values.items() if name not in others})
         step = closing_step(state, report) if isinstance(report, Report) else None
         belief, now = state.belief.extended(story.pool, entry.profiles), state.settings
         state, receipt = advance(state, replace(entry, body=report), story.pool)
@@ -191,7 +193,7 @@ def test_rewinding_drops_the_evidence_that_waited_then(chosen):
 def test_a_fork_goes_on_as_its_parent_with_its_open_step(story: Story):
     parent, _ = story.replayed()
     entry = Entry(1, 0, story.pool.profiles, Fork("default", parent.seq, encode_state(parent)))
-    child, _ = advance(fresh_state(settings_from({}), story.pool), entry, story.pool, base=parent)
+    child, _ = advance(fresh_state(settings_from({"belief": "bots"}), story.pool), entry, story.pool, base=parent)
     assert encode_state(replace(child, seq=parent.seq)) == encode_state(parent)
     body = report_of((0, 1.0, 3.0), close=True)
     grown = replay(story.pool, [body], story.settings, parent)
@@ -294,4 +296,4 @@ def test_a_state_fits_the_pools_that_have_its_tasks_and_profiles(chosen):
 
 def test_a_belief_that_knows_profiles_fits_no_pool_without_them():
     grown, other = pool_of((0.25, 0.75), (0.25, 0.75)), pool_of((0.25, 0.75), (0.5, 0.5))
-    assert not replay(other, [report_of((0, 1.0, 3.0))], settings_from({})).fits(grown)
+    assert not replay(other, [report_of((0, 1.0, 3.0))], settings_from({"belief": "bots"})).fits(grown)

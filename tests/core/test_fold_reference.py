@@ -21,7 +21,7 @@ NAMES = ("forgetting", "implicit_weight", "rollouts_per_task", "capability_momen
 
 
 def run_settings(**values) -> RunSettings:
-    return settings_from(values)
+    return settings_from({"belief": "bots", **values})
 
 
 @pytest.mark.parametrize("case", TRACES["cases"], ids=lambda case: case["name"])

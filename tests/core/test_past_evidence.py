@@ -73,7 +73,8 @@ def test_any_number_of_ages_gives_at_most_147_batches_the_oldest_first():
 
 
 @given(st.floats(0, 1), st.floats(0, 5000))
-def test_what_is_left_of_an_age_is_a_power(kept, age):
+def test_what_is_left_of_an_age_is_a_power(forgetting, age):
+    kept = 1 - forgetting
     assert shares_kept(kept, np.array([age]))[0] == pytest.approx(kept**age, rel=1e-9, abs=1e-300)
 
 
@@ -154,7 +155,7 @@ def test_before_any_step_each_count_enters_bots_with_its_weight(chosen, aged):
 @pytest.mark.parametrize("age", range(4))
 def test_evidence_as_old_as_a_closed_step_enters_bots_as_late_evidence_of_that_step(age: int):
     held = {"capability": "paper", "capability_momentum": 1.0, "implicit_weight": 0.5}
-    chosen = settings_from({"rollouts_per_task": 16, **held})
+    chosen = settings_from({"belief": "bots", "rollouts_per_task": 16, **held})
     start = replay(POOL, [report_of((0, 2.0, 1.0), (4, 3.0, 1.0)), *[report_of((0, 1.0, 1.0))] * 3], chosen)
     pieces_ = ((0, 3.0, 5.0), (1, 2.0, 6.0), (4, 1.0, 0.0))
     closing = report_of((0, 2.0, 2.0))
@@ -168,7 +169,7 @@ def test_evidence_as_old_as_a_closed_step_enters_bots_as_late_evidence_of_that_s
 
 
 def test_evidence_older_than_the_run_fades_by_what_the_run_forgot_and_what_it_would_have():
-    chosen = settings_from({"forgetting": 0.5, "implicit_weight": 0.0})
+    chosen = settings_from({"belief": "bots", "forgetting": 0.5, "implicit_weight": 0.0})
     changed = replace(chosen, forgetting=0.25)
     start = replay(POOL, [report_of((0, 1.0, 1.0))] * 2, chosen)
     start = replace(start, settings=changed)
@@ -178,12 +179,12 @@ def test_evidence_older_than_the_run_fades_by_what_the_run_forgot_and_what_it_wo
 
 
 def test_faded_evidence_leaves_no_row_of_its_own():
-    state = replay(POOL, [past_of(((3, 4.0, 0.0), 500.0))], settings_from({}))
+    state = replay(POOL, [past_of(((3, 4.0, 0.0), 500.0))], settings_from({"belief": "bots"}))
     assert state.belief.own_tasks.tolist() == []
 
 
 def test_capability_learns_from_old_batches_as_from_its_own():
-    chosen = settings_from({"capability_momentum": 0.5})
+    chosen = settings_from({"belief": "bots", "capability_momentum": 0.5})
     aged: list[Aged] = [((0, 1.0, 3.0), 0.0), ((1, 2.0, 2.0), 3.0), ((3, 9.0, 0.0), 1.0), ((1, 2.0, 6.0), 3.0)]
     squares = 0.5**2 + 0.5**3 * 0.375**2
     products = 0.5 * (0.25 - 0.25) + 0.5**3 * 0.375 * (4 / 12 - 0.5)
@@ -195,7 +196,7 @@ def test_capability_learns_from_old_batches_as_from_its_own():
 
 
 def test_the_papers_quotient_stays_what_the_run_made_of_it():
-    chosen = settings_from({"capability": "paper"})
+    chosen = settings_from({"belief": "bots", "capability": "paper"})
     assert replay(POOL, [past_of(((0, 1.0, 3.0), 0.0))], chosen).belief.capability is None
     start = replay(POOL, [report_of((0, 3.0, 1.0))], chosen)
     assert replay(POOL, [past_of(((0, 1.0, 3.0), 0.0))], chosen, start).belief.capability == start.belief.capability

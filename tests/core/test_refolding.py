@@ -29,7 +29,7 @@ from bots_service.core.state import RunState, advance, fresh_state
 from tests.core.journals import Story, evidence_of, pool_of, report_of, stories
 
 SCHEDULE = ("tasks_per_step", "rollouts_per_task")  # what a change of settings changes for every candidate
-BOTS, TRACKER = settings_from({}), settings_from({"belief": "tracker"})
+BOTS, TRACKER = settings_from({"belief": "bots"}), settings_from({"belief": "tracker"})
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), carried=[0, 1, 1, 0])
 
 
@@ -114,7 +114,7 @@ def test_evidence_that_comes_too_late_for_a_belief_does_not_change_it(on_time):
     entries = entries_of(*before, *partial, late, after)
     found = scores_of(fresh_state(TRACKER, POOL), entries, POOL)
     candidates = candidates_for(TRACKER, POOL)
-    bots = next(place for place, each in enumerate(candidates) if each.role == "defaults" and each.references)
+    bots = next(place for place, each in enumerate(candidates) if each.role == "bots" and each.references)
     under_bots = replayed_under(candidates[bots], Story(TRACKER, POOL, entries))
     assert found.log_loss[-1, bots] == under_bots[-1].log_loss
     # The tracker counts evidence of any age: so does the step that the late report closed.

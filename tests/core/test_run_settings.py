@@ -1,13 +1,16 @@
-"""Settings: their defaults are the paper's, and only possible ones pass."""
+"""Settings: their defaults, and only possible ones pass."""
 
 import json
 import math
+from dataclasses import fields
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.run_settings import RunSettings, settings_from
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.run_settings import RunSettings, settings_asked, settings_from
 from bots_service.errors import InvalidSettingsError
 from bots_service.retention import LONGEST_LEASE_S
 
@@ -22,9 +25,25 @@ LIMITS = {
 }
 
 
-def test_nothing_said_gives_the_defaults_of_the_paper_but_for_how_capability_and_rollouts_are_found():
+# Each with another value than its default.
+OF_BOTS: dict[str, Any] = {
+    "forgetting": 0.5,
+    "implicit_weight": 0.9,
+    "prior": (3.0, 2.0),
+    "capability": "paper",
+    "capability_momentum": 0.1,
+}
+
+
+def test_nothing_said_gives_the_tracker_and_a_pass():
     settings = settings_from({})
     assert settings == RunSettings()
+    assert (settings.belief, settings.strategy) == ("tracker", "pass")
+
+
+def test_bots_has_the_defaults_of_the_paper_but_for_how_capability_and_rollouts_are_found():
+    settings = settings_from({"belief": "bots"})
+    assert settings.strategy == "thompson"
     assert (settings.forgetting, settings.implicit_weight) == (0.1, 0.1)
     assert (settings.capability, settings.rollouts_per_task) == ("least_squares", None)
     assert (settings.target, settings.prior, settings.capability_momentum) == (0.5, (1, 1), 0.9)
@@ -34,7 +53,7 @@ def test_nothing_said_gives_the_defaults_of_the_paper_but_for_how_capability_and
 def test_numbers_within_their_range_pass_and_come_back_from_json(name, data):
     low, high = LIMITS[name]
     value = data.draw(st.sampled_from([low, high]) | st.floats(low, high))
-    settings = settings_from({name: value})
+    settings = settings_from({"belief": "bots", name: value})
     assert getattr(settings, name) == value
     assert type(getattr(settings, name)) is float
     assert settings_from(json.loads(json.dumps(settings.as_dict()))) == settings
@@ -112,19 +131,54 @@ def test_other_settings_that_are_not_possible_are_refused_by_name(name, value):
     ],
 )
 def test_other_settings_that_are_possible_pass(name, value):
-    assert getattr(settings_from({name: value}), name) == value
+    assert getattr(settings_from({"belief": "bots", name: value}), name) == value
 
 
 def test_pairs_become_pairs_of_floats():
-    settings = settings_from({"prior": [1, 2], "reward_range": (-1, 1)})
+    settings = settings_from({"belief": "bots", "prior": [1, 2], "reward_range": (-1, 1)})
     assert (settings.prior, settings.reward_range) == ((1.0, 2.0), (-1.0, 1.0))
     assert {type(value) for value in (*settings.prior, *settings.reward_range)} == {float}
 
 
 def test_settings_not_named_stay_as_they_were():
-    base = settings_from({"forgetting": 0.3, "seed": 5})
+    base = settings_from({"belief": "bots", "forgetting": 0.3, "seed": 5})
     changed = settings_from({"seed": 6}, base)
     assert (changed.forgetting, changed.seed) == (0.3, 6)
+
+
+@pytest.mark.parametrize("name", OF_BOTS)
+@pytest.mark.parametrize("given", [{}, {"belief": "tracker"}, {"strategy": "thompson"}])
+def test_a_setting_that_the_tracker_would_ignore_is_refused_with_what_to_do(name: str, given: dict[str, Any]):
+    with pytest.raises(InvalidSettingsError) as refused:
+        settings_asked({**given, name: OF_BOTS[name]})
+    (flaw,) = refused.value.flaws
+    assert flaw.where == (name,)
+    assert flaw.what == f"the belief 'tracker' has no {name}; leave it out, or create a run with the belief 'bots'"
+    assert getattr(settings_asked({"belief": "bots", name: OF_BOTS[name]}), name) == OF_BOTS[name]
+
+
+@pytest.mark.parametrize("name", OF_BOTS)
+def test_a_run_of_the_tracker_can_t_be_given_what_it_would_ignore_later(name: str):
+    run = settings_asked({"seed": 3})
+    with pytest.raises(InvalidSettingsError, match="invalid settings"):
+        settings_asked({name: OF_BOTS[name]}, run)
+    assert settings_asked({name: getattr(run, name)}, run) == run  # as it was read
+
+
+def test_what_was_stored_once_can_be_read_whatever_belief_it_is_for():
+    assert settings_from({"belief": "tracker", **OF_BOTS}).forgetting == OF_BOTS["forgetting"]
+
+
+def test_all_that_the_tracker_would_ignore_is_told_at_once():
+    with pytest.raises(InvalidSettingsError) as refused:
+        settings_asked(OF_BOTS)
+    assert [flaw.where for flaw in refused.value.flaws] == [(name,) for name in OF_BOTS]
+
+
+def test_the_settings_of_a_belief_are_settings():
+    for kind in KINDS.values():
+        assert set(kind.own_settings) <= {field.name for field in fields(RunSettings)}
+    assert set(KINDS["bots"].own_settings) == set(OF_BOTS)
 
 
 def test_every_flaw_is_told_at_once():

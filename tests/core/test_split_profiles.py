@@ -53,7 +53,7 @@ def test_appended_tasks_that_differ_only_by_tags_start_where_those_before_them_s
     rates = np.array([(0.25, 0.75), (0.0, 0.5), (0.25, 0.75)])
     before = Pool.of_tasks(rates[:2], {"a": tasks(0)}, ("a",))
     after = Pool.of_tasks(rates, {"a": tasks(0)}, ("a",))
-    chosen = settings_from({"forgetting": 0.001, "capability": "paper", "capability_momentum": 0.0})
+    chosen = settings_from({"belief": "bots", "forgetting": 0.001, "capability": "paper", "capability_momentum": 0.0})
     early, late = (report_of((1, solved, 16.0 - solved)) for solved in (16.0, 0.0))
     state = replay(before, [*[early] * 50, *[late] * 70], chosen)
     state = replay(after, [late], chosen, state)
@@ -80,7 +80,7 @@ def test_selections_keep_their_distribution(strategy):
     whole = Pool.of_tasks(rates)
     apart = split(whole, [task % 3 for task in range(24)])
     assert (whole.profiles, apart.profiles) == (3, 9)
-    chosen = settings_from({"strategy": strategy})
+    chosen = settings_from({"belief": "bots", "strategy": strategy})
     told = [report_of((0, 9.0, 7.0), (9, 1.0, 15.0)), report_of((17, 5.0, 11.0))]
     found = []
     for seed, pool in enumerate((whole, apart)):

@@ -54,7 +54,7 @@ def test_tasks_that_share_a_distribution_have_equal_values_wherever_they_stand(k
 def test_effective_is_of_the_run_s_group_size(setting, reported, expected):
     pool = pool_of((0.25, 0.75), (0.5, 0.875))
     bodies = [report_of((0, 1.0, trials - 1.0)) for trials in reported]
-    state = replay(pool, bodies, settings_from({"rollouts_per_task": setting}))
+    state = replay(pool, bodies, settings_from({"belief": "bots", "rollouts_per_task": setting}))
     asked = np.array([1], np.int32)
     believed = state.belief.distributions(pool, asked)
     assert task_table(state, pool, asked).effective == pytest.approx(believed.effective(expected))
@@ -63,5 +63,5 @@ def test_effective_is_of_the_run_s_group_size(setting, reported, expected):
 
 def test_a_fresh_run_knows_of_no_attempt():
     pool = pool_of((0.25, 0.75), (0.5, 0.875))
-    table = task_table(fresh_state(settings_from({}), pool), pool, np.array([0, 1], np.int32))
+    table = task_table(fresh_state(settings_from({"belief": "bots"}), pool), pool, np.array([0, 1], np.int32))
     assert (table.attempts.tolist(), table.last_step.tolist()) == ([0, 0], [0, 0])

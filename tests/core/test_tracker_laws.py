@@ -1,5 +1,7 @@
 """What the tracker learns: how tasks differ, how fast they change, which way the model moves; and late evidence."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,11 +100,10 @@ def test_the_later_evidence_comes_the_less_it_tells():
     assert variances == sorted(set(variances))
 
 
-def test_the_settings_of_bots_change_nothing():
+def test_how_many_rollouts_an_implied_observation_stands_for_changes_nothing():
     bodies = [report_of((0, 3.0, 1.0), (40, 1.0, 9.0)), report_of((1, 4.0, 0.0), made_at=0)]
-    others = {"forgetting": 0.9, "implicit_weight": 1.0, "prior": (5, 1), "capability": "paper", "rollouts_per_task": 1}
     one = tracker(replay(POOL, bodies, SETTINGS)).encoded()
-    other = tracker(replay(POOL, bodies, settings_from({"belief": "tracker", **others}))).encoded()
+    other = tracker(replay(POOL, bodies, replace(SETTINGS, rollouts_per_task=1.0))).encoded()
     assert one[0] == other[0]
     assert all(np.array_equal(one[1][name], other[1][name]) for name in one[1])
 

@@ -27,6 +27,7 @@ def test_it_is_kind_to_uniform_choice_and_nearer_to_the_truth_than_the_beliefs_o
 ):
     with running_service(tmp_path) as service, Client(service.url) as client:
         client.create_dataset("run", recording.tasks(), reference_models=REFERENCE_MODELS)
+        client.create_run("run", "default", belief="bots")
         for step in range(STEPS):
             solved = recording.roll_out(step, rollouts=ROLLOUTS, seed=0)
             shown = dict(zip(recording.ids, solved.tolist(), strict=True))

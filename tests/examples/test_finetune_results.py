@@ -26,7 +26,7 @@ from examples.finetune.measures import (
     steps_to,
 )
 from examples.finetune.plan import BASE, SMALL, Plan
-from examples.finetune.table import tables
+from examples.finetune.table import tables, together
 
 
 def course_of(accuracies: list[float], *, arm: str = BASE, seed: int = 0, references: int = 0) -> Course:
@@ -154,6 +154,16 @@ def test_the_sign_flip_p_is_that_of_all_patterns(values: list[float]) -> None:
     assert sign_flip_p(values) == pytest.approx(expected.pvalue)
 
 
+def test_a_mean_of_zero_says_nothing() -> None:
+    assert sign_flip_p([0.25, -0.25]) == sign_flip_p([0.0, 0.0, 0.0]) == 1
+
+
+def test_many_seeds_are_as_cheap() -> None:
+    gains = [0.001 * (place + 1) for place in range(32)]
+    # One loss as small as the least gain: it, the same with all signs turned, and the two patterns without a loss.
+    assert sign_flip_p([-gains[0], *gains[1:]]) == 4 / 2**32
+
+
 def test_sixteen_seeds_of_one_sign_have_the_least_p_there_is() -> None:
     assert sign_flip_p([0.001 * (place + 1) for place in range(16)]) == 2 / 2**16
 
@@ -189,6 +199,24 @@ def test_the_tables_show_every_seed_and_every_arm() -> None:
     # 16 rollouts are an eighth of a step with 128 of them.
     assert any(line.startswith("| `bots-r2` | 16 rollouts, 0 steps |") for line in lines)
     assert not any(line.startswith("| `pass` | 16 rollouts") for line in lines)
+
+
+def test_seeds_of_two_comparisons_are_taken_together() -> None:
+    ends = [{0: (0.2, 0.3), 1: (0.5, 0.55)}, {2: (0.4, 0.6), 3: (0.4, 0.35)}]
+    comparisons = [
+        arms_of(
+            course_of([end], arm=arm, seed=seed)
+            for seed, both in some.items()
+            for arm, end in zip((BASE, "pass"), both, strict=True)
+        )
+        for some in ends
+    ]
+    gains = [0.1, 0.05, 0.2, -0.05]
+    found = ttest_rel(gains, [0.0] * 4).confidence_interval(0.95)
+    *_, row = together(comparisons, ["pass"])
+    assert (
+        row == f"| `pass` | 4 | +0.0750 ({found.low:+.4f} to {found.high:+.4f}) | {sign_flip_p(gains):.4f} | 3 of 4 |"
+    )
 
 
 def test_the_second_comparison_is_with_the_paper_s_belief() -> None:

@@ -27,7 +27,7 @@ TRAINERS: dict[str, Callable[[Selected], int]] = {
     "drifted": lambda task: 1 if task["mean"] > 0.5 else TRIALS - 1,  # the opposite of what is believed
 }
 FEW = {"narrow": "few"}  # run -> the tag of all tasks that it asks for; a quarter of the pool, just enough for a batch
-FORGETFUL = {"forgetting": 0.9}  # else what was believed and its opposite would soon cancel out
+FORGETFUL = {"belief": "bots", "forgetting": 0.9}  # else what was believed and its opposite would soon cancel out
 
 
 def prepare(url: str) -> None:
@@ -37,7 +37,7 @@ def prepare(url: str) -> None:
         http.put("/datasets/pool", json={"tasks": tasks}).raise_for_status()
         rates = [{"id": f"t{number}", "reference_pass_rates": [number / MANY_TASKS]} for number in range(MANY_TASKS)]
         http.put("/datasets/crowded", json={"reference_models": ["weak"], "tasks": rates}).raise_for_status()
-        http.put("/datasets/crowded/runs/default", json={"lease_seconds": 1}).raise_for_status()
+        http.put("/datasets/crowded/runs/default", json={"belief": "bots", "lease_seconds": 1}).raise_for_status()
         for run in (*TRAINERS, "stalled"):
             http.put(f"/datasets/pool/runs/{run}", json=FORGETFUL).raise_for_status()
         http.post("/select", json={"dataset": "pool", "run": "stalled", "count": BATCH}).raise_for_status()

@@ -25,14 +25,13 @@ from tests.simulator.world import POOL, TASKS, World, block, known_state, stream
 
 MOST_CHANGES = TASKS - 6  # of the dataset, so that enough tasks are left to select
 SETTINGS: list[dict[str, Any]] = [
-    {"forgetting": 0.5},
-    {"implicit_weight": 0.4},
     {"tasks_per_step": 3},
     {"tasks_per_step": None},
     {"target": 0.7},
     {"seed": 7},
     {"lease_seconds": 20.0},
 ]
+BOTS_SETTINGS: list[dict[str, Any]] = [{"forgetting": 0.5}, {"implicit_weight": 0.4}]
 
 
 @dataclass
@@ -259,7 +258,9 @@ class Client:
             world.of(run).floor = max(world.of(run).floor, table.keys[once.key][1].seq)
 
     async def change(self) -> None:
-        run, values = self.world.a_run(), self.world.rng.choice(SETTINGS)
+        run = self.world.a_run()
+        is_bots = self.world.sql.runs[run].row.settings.belief == "bots"
+        values = self.world.rng.choice(SETTINGS + BOTS_SETTINGS if is_bots else SETTINGS)
         once = IdempotencyKey(f"change-{self.world.number()}", repr(values))
         await self._told("changes", run, lambda use: use.change_settings(POOL, run, values, once))
 

@@ -126,7 +126,7 @@ def test_dense_bots_is_what_the_service_folds():
     environment = SharedAbility(100, tasks=300)
     rng = np.random.default_rng(0)
     dense = DenseBOTS(environment.references, 0)
-    served = Served(environment.references, capability="paper", rollouts_per_task=16)
+    served = Served(environment.references, belief="bots", capability="paper", rollouts_per_task=16)
     for _ in range(30):
         tasks = np.sort(served.select(8))
         shown = batch(tasks.tolist(), rng.binomial(16, environment.success()[tasks]).astype(float).tolist())

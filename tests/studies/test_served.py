@@ -13,13 +13,13 @@ from studies.public_pools import recorded_run
 
 COUNT, ROLLOUTS, STEPS = 16, 8, 12
 RUNS: dict[str, dict[str, Any]] = {
-    "bots": {"seed": 3},
+    "bots": {"belief": "bots", "seed": 3},
     "pass": {"belief": "tracker", "seed": 4},
     "tracker": {"belief": "tracker", "strategy": "thompson", "seed": 5},
     "spaced": {"belief": "tracker", "strategy": "spaced"},
-    "uniform": {"strategy": "uniform"},
-    "softmax": {"strategy": "softmax", "cooldown": 3, "target": 0.4},
-    "shuffle": {"strategy": "shuffle"},
+    "uniform": {"belief": "bots", "strategy": "uniform"},
+    "softmax": {"belief": "bots", "strategy": "softmax", "cooldown": 3, "target": 0.4},
+    "shuffle": {"belief": "bots", "strategy": "shuffle"},
 }
 
 

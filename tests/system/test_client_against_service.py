@@ -95,6 +95,7 @@ def test_a_key_makes_a_call_happen_once(client, pool):
 
 
 def test_beliefs_come_by_page_and_as_a_whole(client, pool):
+    client.create_run(pool, "default", belief="bots")
     client.report(pool, [Outcome.rewards("t5", [1, 0, 0.5, 1])])
     listed = client.tasks(pool, sort="-attempts", limit=7)
     assert len(listed) == 7
@@ -112,7 +113,7 @@ def test_runs_are_forked_changed_rewound_and_stored(client, pool):
     old = client.select(pool, 2)
     fork = client.create_run(pool, "other", fork_run="default", fork_step=2, seed=5)
     assert (fork.step, fork.settings.seed, fork.forked_from.run) == (2, 5, "default")
-    assert client.update_run(pool, "other", forgetting=0.2).settings.forgetting == 0.2
+    assert client.update_run(pool, "other", temperature=0.2).settings.temperature == 0.2
     assert [run.run for run in client.runs(pool)] == ["default", "other"]
     rewound = client.rewind(pool, 1)
     assert (rewound.step, rewound.epoch) == (1, 1)

@@ -18,12 +18,13 @@ from bots_service.core.state import RunState, advance, fresh_state
 from tests.servers import wait_until
 from tests.serving import ServiceProcess
 from tests.sizes import size
+from tests.system.faults.oracle import walks_of
 
 TASKS = 200
 REPORTERS = 8
 ROUNDS = size(5, 40)
 TRIALS = 16
-RUNS = {"default": RunSettings(), "tracked": RunSettings(belief="tracker")}
+RUNS = {"default": RunSettings(), "bots": RunSettings(belief="bots", strategy="thompson")}
 
 
 def references():
@@ -112,7 +113,8 @@ def replayed(reports: list[Sent], settings: RunSettings) -> RunState:
         successes = np.array(report.successes, float)
         failures = TRIALS - successes
         evidence = Evidence(np.array(report.tasks, np.int32), successes, failures, np.minimum(successes, failures) > 0)
-        entry = Entry(report.seq, 0, pool.profiles, Report(evidence, report.made_at, report.close_step))
+        walks = () if report.selection_id is None else walks_of(report.selection_id)
+        entry = Entry(report.seq, 0, pool.profiles, Report(evidence, report.made_at, report.close_step, walks))
         state, _ = advance(state, entry, pool)
     return state
 
@@ -144,7 +146,7 @@ def test_after_any_kill_the_state_is_a_replay_of_exactly_the_acknowledged_report
         f"{service.url}/datasets/pool", json={"reference_models": ["weak", "strong"], "tasks": tasks}, timeout=30
     )
     assert created.status_code == 201, created.text
-    assert httpx.put(f"{service.url}/datasets/pool/runs/tracked", json={"belief": "tracker"}).status_code == 201
+    assert httpx.put(f"{service.url}/datasets/pool/runs/bots", json={"belief": "bots"}).status_code == 201
     runs = sorted(RUNS)
     reporters = [Reporter(number, runs[number % len(runs)], service.url) for number in range(REPORTERS)]
     moments = random.Random(20)

@@ -56,7 +56,7 @@ def test_reports_of_several_processes_outlive_kills_of_the_service_and_of_one_of
     names = [f"w{n}" for n in range(WORKERS)]
     with Client(service.url) as bots:
         bots.create_dataset("guru", [Task(f"{name}-{n}") for name in names for n in range(REPORTS)])
-        bots.create_run("guru", "default", forgetting=0.0, implicit_weight=0.0)
+        bots.create_run("guru", "default", belief="bots", forgetting=0.0, implicit_weight=0.0)
     workers = [begin_worker(service, tmp_path, name) for name in names]
     try:
         told = lines_of(workers[0], 5)

@@ -34,16 +34,17 @@ def create_pool(bots: Client, name: str, ids: Sequence[str], *, first: Sequence[
     """Create a dataset of tasks without references; with `first`, its run selects those first and in this order."""
     rates = {task: (len(first) - place) / (len(first) + 1) for place, task in enumerate(first)}
     bots.create_dataset(name, [Task(task, [rates.get(task, 0.0)]) for task in ids], reference_models=["m"])
-    bots.create_run(name, "default", implicit_weight=0, strategy="easy_to_hard" if first else "thompson")
+    strategy = "easy_to_hard" if first else "thompson"
+    bots.create_run(name, "default", belief="bots", implicit_weight=0, strategy=strategy)
 
 
 def evidence_of(bots: Client, dataset: str, ids: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Return the successes and failures that a run believes in, less its prior; without tasks that have none."""
-    found = {
-        belief.id: (belief.alpha - 1, belief.beta - 1)
-        for belief in bots.tasks(dataset, ids=ids)
-        if belief.alpha is not None and belief.beta is not None
-    }
+    """Return the successes and failures that a run of BOTS believes in, less its prior; not of tasks that have none."""
+    found: dict[str, tuple[float, float]] = {}
+    for belief in bots.tasks(dataset, ids=ids):
+        assert belief.alpha is not None
+        assert belief.beta is not None
+        found[belief.id] = (belief.alpha - 1, belief.beta - 1)
     return {task: counts for task, counts in found.items() if any(counts)}
 
 

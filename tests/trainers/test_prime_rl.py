@@ -199,6 +199,7 @@ def test_the_example_puts_our_source_in_place(bots: Client, adapter, tasks, keys
     monkeypatch.setenv("BOTS_TASKS_PER_STEP", str(STEP))
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     [source] = sources
+    bots.create_run(name, "default", belief="bots")
     curriculum = source.curricula["math"]
     chosen = [next(curriculum.sampler) for _ in range(STEP)]
     for task in chosen:

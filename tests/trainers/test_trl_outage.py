@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from bots_client import Client, JournalEntry, ResilientClient, Selector
+from bots_client import Client, JournalEntry, ResilientClient, Selector, TaskBelief
 from bots_client.integrations.trl import SelectedGRPOTrainer
 from examples.trl_grpo import GENERATIONS, config
 from tests.serving import ServiceProcess, running_service
@@ -101,6 +101,15 @@ def test_every_step_counts_as_it_was(trained: Trained) -> None:
 
 
 def test_the_belief_has_learned_of_the_tasks(trained: Trained) -> None:
+    trained.client.create_run("letters", "fresh")
+    before = {task.id: width(task) for task in trained.client.tasks("letters", "fresh")}
     tried = [task for task in trained.client.tasks("letters") if task.last_step is not None]
     assert tried
-    assert all(task.alpha and task.beta and task.alpha + task.beta > 2 for task in tried)
+    assert all(width(task) < before[task.id] for task in tried)
+
+
+def width(task: TaskBelief) -> float:
+    """Return how uncertain the belief is about a task."""
+    assert task.interval is not None
+    low, high = task.interval
+    return high - low

@@ -22,9 +22,9 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
     rng = np.random.default_rng(seed)
     cut = int(rng.integers(1, 39))
     await world.import_pool(POOL, block(0, cut), block(cut, 40 - cut))
-    await world.put_run("by-three", tasks_per_step=3, prior=(2.0, 1.5))
-    await world.put_run("tracked", belief="tracker")
-    runs, tasks = ["default", "by-three", "tracked"], 40
+    await world.put_run("by-three", tasks_per_step=3, belief="bots", prior=(2.0, 1.5))
+    await world.put_run("bots", belief="bots")
+    runs, tasks = ["default", "by-three", "bots"], 40
     for number in range(actions):
         run = runs[int(rng.integers(len(runs)))]
         kind = rng.choice(["report"] * 12 + ["rewind", "settings", "fork", "snapshot", "retire", "append", "past"])
@@ -42,7 +42,8 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
             ]
             await world.use.import_evidence(POOL, run, EvidenceRequest(old), None)
         elif kind == "settings":
-            await world.use.change_settings(POOL, run, {"forgetting": float(rng.random())}, None)
+            name = "forgetting" if (await world.row(run)).settings.belief == "bots" else "target"
+            await world.use.change_settings(POOL, run, {name: float(rng.random())}, None)
         elif kind == "fork":
             name = f"fork-{number}"
             is_whole = (await world.row(run)).parent is None

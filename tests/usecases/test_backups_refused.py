@@ -60,7 +60,8 @@ async def other(folder: Callable[[str], Path]) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def parts(world: World) -> list[Part]:
-    """A good backup: three reports, a rewind, a report, a stored state, a retired task."""
+    """A good backup of a run with BOTS: three reports, a rewind, a report, a stored state, a retired task."""
+    await world.put_run("default", belief="bots")
     await reports(world, 3)
     await world.rewind(2)
     await world.report(outcome("t9"))

@@ -134,7 +134,7 @@ async def test_50_reports_at_once_are_folded_once_each(world: World):
 async def test_64_callers_on_20_runs_each_get_their_own_receipt(world: World):
     told: dict[str, list[Receipt]] = {f"run-{number}": [] for number in range(20)}
     for number, run in enumerate(told):
-        await world.put_run(run, forgetting=number / 20)
+        await world.put_run(run, belief="bots", forgetting=number / 20)
 
     async def call(caller: int) -> None:
         for turn in range(6):
@@ -228,6 +228,7 @@ async def test_folding_a_run_that_was_deleted_meanwhile_says_so(world: World):
 
 
 async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_before(world: World):
+    await world.put_run("default", belief="bots")
     before = await world.opened()
     await world.state()
     grown = block(40, 2)

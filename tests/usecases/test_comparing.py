@@ -74,7 +74,8 @@ UNDONE = range(7, 11)  # entries that `train` rewinds over
 
 
 async def train(world: World) -> None:
-    """Report partly, late and after more tasks came; change settings; rewind."""
+    """Report to BOTS partly, late and after more tasks came; change settings; rewind."""
+    await world.put_run("default", belief="bots")
     for step in range(3):
         await world.report(*outcomes(step))
     await world.use.change_settings(POOL, "default", {"forgetting": 0.3}, None)
@@ -110,6 +111,7 @@ async def test_each_candidate_s_errors_are_those_of_a_full_replay(world: World):
 
 
 async def test_a_fork_is_compared_from_where_it_began(world: World):
+    await world.put_run("default", belief="bots")
     for step in range(4):
         await world.report(*outcomes(step))
     await world.use.put_run(POOL, "forked", {}, ForkFrom("default", 3), None)

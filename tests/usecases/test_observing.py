@@ -16,6 +16,7 @@ from tests.usecases.world import POOL, Later, World, outcome
 
 
 async def test_it_shows_where_the_run_stands(watched: World):
+    await watched.put_run("default", belief="bots")
     await watched.report(outcome("t1", 3), outcome("t2", 16))
     await watched.report(outcome("t3", 8))
     await watched.select(5)

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import encode_state
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
@@ -17,8 +20,8 @@ def aged(task: str, age: float) -> PastOutcome:
 async def test_what_old_logs_told_is_replayed_bit_for_bit_and_goes_into_backups(
     world: World, folder: Callable[[str], Path]
 ):
-    await world.put_run("tracked", belief="tracker", strategy="thompson")
-    for run in ("default", "tracked"):
+    for run in KINDS:
+        await world.put_run(run, belief=run)
         await world.report(outcome("t1"), outcome("t2"), run=run)
         request = EvidenceRequest([aged("t3", 2.0), aged("t4", 700.5), aged("t3", 0.0)])
         result = await world.use.import_evidence(POOL, run, request, None)
@@ -31,7 +34,11 @@ async def test_what_old_logs_told_is_replayed_bit_for_bit_and_goes_into_backups(
     await other.close()
 
 
-async def test_another_process_learns_of_evidence_about_tasks_that_it_did_not_know(world: World, watched: World):
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_another_process_learns_of_evidence_about_tasks_that_it_did_not_know(
+    world: World, watched: World, belief: str
+):
+    await world.put_run("default", belief=belief)
     await watched.state()
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
 from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import (
     BusyError,
@@ -24,8 +25,10 @@ from tests.usecases.world import HEADER, POOL, block, never, outcome, stream
 Retire = Callable[..., Awaitable[DatasetRow]]
 
 
-async def test_tasks_appended_here_are_known_there(replicas: tuple[Replica, Replica]):
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_tasks_appended_here_are_known_there(replicas: tuple[Replica, Replica], belief: str):
     here, there = replicas
+    await here.put_run("default", belief=belief)
     await there.select(1)
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]
@@ -66,10 +69,12 @@ async def test_a_dataset_made_anew_here_is_the_new_one_where_its_run_was_forgott
     assert len((await there.select(9)).tasks) == 9
 
 
+@pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_a_state_that_knows_newer_tasks_than_this_replica_opens_the_dataset_anew(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer
+    replicas: tuple[Replica, Replica], redis_server: RedisServer, belief: str
 ):
     here, there = replicas
+    await here.put_run("default", belief=belief)
     await there.opened()  # with the tasks of now, and not used until others reported more
     grown = block(40, 2)
     grown.references[:] = [[0.01, 0.99], [0.02, 0.5]]

@@ -74,16 +74,20 @@ async def test_the_same_key_gives_the_same_selection_on_both(replicas: tuple[Rep
 
 
 async def test_settings_changed_on_both_at_once_are_both_changed(replicas: tuple[Replica, Replica]):
-    changes: list[dict[str, Any]] = [{"forgetting": 0.3}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
+    changes: list[dict[str, Any]] = [{"temperature": 0.3}, {"target": 0.7}, {"reward_range": (-1.0, 1.0)}]
     calls = [replicas[n % 2].use.change_settings(POOL, "default", values, None) for n, values in enumerate(changes)]
     await asyncio.gather(*calls)
     for replica in replicas:
         settings = (await replica.state()).settings
-        assert (settings.forgetting, settings.target, settings.reward_range) == (0.3, 0.7, (-1.0, 1.0))
+        assert (settings.temperature, settings.target, settings.reward_range) == (0.3, 0.7, (-1.0, 1.0))
 
 
-async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_here(replicas: tuple[Replica, Replica]):
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_tasks_reported_there_before_this_one_heard_of_them_are_folded_here(
+    replicas: tuple[Replica, Replica], belief: str
+):
     here, there = replicas
+    await here.put_run("default", belief=belief)
     before = await here.opened()
     await here.state()
     grown = block(40, 2)

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.state import RunState
 from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryError, StaleEpochError, UnknownStepError
@@ -25,16 +26,18 @@ async def one_step(world: World, chance: random.Random, run: str = "default", *,
         tasks = chance.sample(range(len(ids)), 3)
         await world.report(*(outcome(ids[task], chance.randint(0, 16)) for task in tasks), run=run, close_step=False)
     if chance.random() < 0.3:
-        values = {"forgetting": chance.choice([0.0, 0.1, 0.5]), "target": chance.random()}
-        await world.use.change_settings(POOL, run, values, None)
+        is_bots = (await world.row(run)).settings.belief == "bots"
+        learning = {"forgetting": chance.choice([0.0, 0.1, 0.5])} if is_bots else {}
+        await world.use.change_settings(POOL, run, {**learning, "target": chance.random()}, None)
     selection = await world.select(4, run)
     selected.append(selection.id)
     late = chance.choice(selected[-5:])
     await world.report(*(outcome(ids[task], 7) for task in selection.tasks), run=run, selection_id=late)
 
 
-async def sixty_steps(world: World, seed: int = 0) -> list[RunState]:
+async def sixty_steps(world: World, belief: str, seed: int = 0) -> list[RunState]:
     """Return the states that stood when each of 60 steps had just closed, the first before any."""
+    await world.put_run("default", belief=belief)
     chance = random.Random(seed)
     selected: list[str] = []
     states = [await world.state()]
@@ -46,8 +49,9 @@ async def sixty_steps(world: World, seed: int = 0) -> list[RunState]:
     return states
 
 
-async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_there(world: World):
-    states = await sixty_steps(world)
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_there(world: World, belief: str):
+    states = await sixty_steps(world, belief)
     for epoch, step in enumerate(range(STEPS, -1, -1), start=1):
         run = await world.rewind(step)
         assert (run.step, run.epoch) == (step, epoch)
@@ -57,6 +61,7 @@ async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_nested_and_repeated_rewinds_follow_the_present_history(world: World, seed: int):
+    await world.put_run("default", belief=sorted(KINDS)[seed % len(KINDS)])
     chance = random.Random(seed)
     selected: list[str] = []
     present = [await world.state()]  # by step, in the present history
@@ -162,8 +167,9 @@ async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World)
 # --- forks -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: World):
-    states = await sixty_steps(world, seed=1)
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: World, belief: str):
+    states = await sixty_steps(world, belief, seed=1)
     parent_bytes = encode_state(await world.state())
     for step in [*range(0, STEPS + 1, 6), None]:
         wanted = states[-1 if step is None else step]
@@ -180,11 +186,11 @@ async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: W
 
 
 async def test_a_fork_lives_on_when_its_parent_is_deleted(world: World):
-    await world.put_run("parent", seed=5, forgetting=0.3)
+    await world.put_run("parent", seed=5, temperature=0.3)
     for step in range(8):
         await world.report(outcome(f"t{step}", step), run="parent")
     child, _ = await world.use.put_run(POOL, "child", {"target": 0.7}, ForkFrom("parent", 4), None)
-    assert (child.settings.seed, child.settings.forgetting, child.settings.target) == (5, 0.3, 0.7)
+    assert (child.settings.seed, child.settings.temperature, child.settings.target) == (5, 0.3, 0.7)
     begun = encode_state(await world.state("child"))
     await world.use.delete_run(POOL, "parent", None)
     again = await world.reopened()
@@ -219,11 +225,13 @@ async def test_forks_of_forks_and_of_empty_runs_start_where_they_should(world: W
         await world.use.put_run(POOL, "d", {}, ForkFrom("b", 0), None)
     with pytest.raises(RunHasHistoryError):
         await world.use.put_run(POOL, "c", {}, ForkFrom("b", 1), None)
-    with pytest.raises(InvalidSettingsError):
-        await world.use.put_run(POOL, "e", {"prior": [2, 2]}, ForkFrom("b"), None)
+    for wrong in ({"belief": "bots"}, {"prior": [2, 2]}):
+        with pytest.raises(InvalidSettingsError):
+            await world.use.put_run(POOL, "e", wrong, ForkFrom("b"), None)
 
 
 async def test_a_forks_profiles_grow_with_the_pool(world: World):
+    await world.put_run("default", belief="bots")
     await world.report(outcome("t1"), outcome("t2"))
     await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
     grown = block(40, 3)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.task_table import SORTS
 from bots_service.engine import open_runs as open_run_module
@@ -79,27 +80,27 @@ async def test_what_a_put_came_to_is_kept_and_tells_of_the_run_as_it_stands(worl
 async def test_settings_change_from_the_next_step_on_and_are_journalled(world: World):
     await world.report(outcome("t1"))
     once = IdempotencyKey("key", "f")
-    first, again = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
-    second, repeated = await world.use.change_settings(POOL, "default", {"forgetting": 0.5}, once)
+    first, again = await world.use.change_settings(POOL, "default", {"temperature": 0.5}, once)
+    second, repeated = await world.use.change_settings(POOL, "default", {"temperature": 0.5}, once)
     assert (again, repeated) == (False, True)
-    assert (first.seq, second.seq, second.settings.forgetting) == (2, 2, 0.5)
+    assert (first.seq, second.seq, second.settings.temperature) == (2, 2, 0.5)
     kept = await world.parts.answers.find("", "key", ChangeRunResult)
     assert kept is not None
     assert kept.result == (first, False)
     with pytest.raises(KeyReusedError):
-        await world.use.change_settings(POOL, "default", {"forgetting": 0.6}, IdempotencyKey("key", "g"))
-    for wrong in ({"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
+        await world.use.change_settings(POOL, "default", {"temperature": 0.6}, IdempotencyKey("key", "g"))
+    for wrong in ({"belief": "bots"}, {"prior": [2, 2]}, {"target": float("nan")}, {"none": 1}):
         with pytest.raises(InvalidSettingsError):
             await world.use.change_settings(POOL, "default", wrong, None)
     await world.report(outcome("t1"))
-    assert (await world.assert_is_a_replay()).settings.forgetting == 0.5
+    assert (await world.assert_is_a_replay()).settings.temperature == 0.5
 
 
 async def test_changes_at_once_undo_each_other_nowhere(world: World):
     changes: list[dict[str, Any]] = [
         {"seed": 5},
         {"target": 0.7},
-        {"forgetting": 0.3},
+        {"cooldown": 3},
         {"temperature": 2},
         {"lease_seconds": 7},
     ]
@@ -199,21 +200,23 @@ async def all_pages(world: World, query: dict, limit: int) -> list[int]:
         after = page.next
 
 
-@pytest.mark.parametrize("limit", [1, 7, 39, 40, 41])
+@pytest.mark.parametrize(
+    ("belief", "limit"), [("bots", 1), ("tracker", 7), ("bots", 39), ("tracker", 40), ("bots", 41)]
+)
 @pytest.mark.parametrize("sort", [sign + name for name in SORTS for sign in ("", "-")])
-async def test_walking_all_pages_visits_each_task_once_in_order(world: World, sort: str, limit: int):
+async def test_walking_all_pages_visits_each_task_once_in_order(world: World, sort: str, belief: str, limit: int):
+    await world.put_run("default", belief=belief)
     for step in range(3):  # most tasks stay tied with the others of their profile
         await world.report(*(outcome(f"t{task}", 8) for task in range(step, 12, 3)))
     await world.use.retire_tasks(POOL, ["t2", "t30"], None)
     state, pool = await world.state(), (await world.opened()).dataset.pool
     everyone = np.setdiff1d(np.arange(TASKS, dtype=np.int32), pool.retired)
     believed = state.belief.distributions(pool, everyone)
-    alpha, beta = beta_parameters(believed)
     last = {task: task % 3 + 1 for task in range(12)}
     values = {
         "index": everyone.tolist(),
-        "mean": (alpha / (alpha + beta)).tolist(),
-        "distance": np.abs(alpha / (alpha + beta) - 0.5).tolist(),
+        "mean": believed.mean.tolist(),
+        "distance": np.abs(believed.mean - 0.5).tolist(),
         "effective": believed.effective(16.0).tolist(),
         "variance": believed.rollout_variance.tolist(),
         "attempts": [16.0 if task in last else 0.0 for task in everyone],
@@ -261,6 +264,7 @@ async def test_tasks_are_found_by_a_part_of_their_id_and_counted_before_they_are
 
 async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(read_tasks_module, "CHUNK", 16)
+    await world.put_run("default", belief="bots")
     await world.use.retire_tasks(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)
     await world.report(outcome("t1"))
     state = await world.state()
@@ -357,11 +361,13 @@ async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World
         assert sum(folded) // 2 <= (150 - seq) + 5 * (NEWEST_SNAPSHOTS + 1)  # looked at once for rewinds, folded once
 
 
-async def test_tasks_without_reference_models_can_be_a_pool(empty: World):
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_tasks_without_reference_models_can_be_a_pool(empty: World, belief: str):
     plain = block(0, 5)
     plain = type(plain)(plain.ids, np.empty((5, 0)), plain.tags)
     row, _ = await empty.use.import_dataset(POOL, DatasetHeader(), stream(plain), never)
     assert row.facts.profiles == 1
+    await empty.put_run("default", belief=belief)
     await empty.report(outcome("t1", 16), outcome("t2", 0))
     assert (await empty.state()).belief.capability is None
     assert len((await empty.select(5)).tasks) == 5

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
+from bots_service.core.belief.kinds import KINDS
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName, settings_from
@@ -89,6 +90,7 @@ async def test_another_seed_gives_other_tasks(world: World):
 
 
 async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World):
+    await world.put_run("default", belief="bots")
     for turn in range(3):
         await world.report(*(outcome(f"t{task}", (task + turn) % 17) for task in range(10)))
     selection = await world.select(TASKS)
@@ -103,10 +105,11 @@ async def test_what_is_told_of_each_task_is_what_is_believed_of_it(world: World)
     assert (np.diff(distances) >= 0).all()
 
 
-async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch: pytest.MonkeyPatch):
-    await world.report(outcome("t1"), outcome("t2", 16), run="default")
-    await world.put_run("again", seed=(await world.state()).settings.seed)
-    await world.report(outcome("t1"), outcome("t2", 16), run="again")
+@pytest.mark.parametrize("strategy", ["pass", "thompson"])
+async def test_a_draw_in_a_thread_is_the_same_draw(world: World, monkeypatch: pytest.MonkeyPatch, strategy: str):
+    for run in ("default", "again"):
+        await world.put_run(run, strategy=strategy)
+        await world.report(outcome("t1"), outcome("t2", 16), run=run)
     quick = await world.select(5)
     monkeypatch.setattr(module, "QUICK_NUMBERS", 0)
     slow = await world.select(5, run="again")
@@ -305,6 +308,7 @@ async def test_ids_of_other_runs_remade_runs_and_mangled_ids_are_refused(world: 
 
 
 async def test_an_id_carries_where_its_selection_was_made(world: World):
+    await world.put_run("default", strategy="thompson")
     await world.report(outcome("t1"))
     await world.report(outcome("t2"))
     await world.rewind(1)
@@ -348,7 +352,9 @@ async def test_a_selection_goes_on_for_a_while_where_others_keep_taking_then_is_
     assert not set(selection.tasks.tolist()) & set(np.concatenate(taken).tolist())
 
 
-async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World):
+@pytest.mark.parametrize("belief", sorted(KINDS))
+async def test_a_selection_that_waited_while_tasks_were_appended_knows_them(world: World, belief: str):
+    await world.put_run("default", belief=belief)
     await world.state()
     live = world.parts.live((await world.row()).id)
     async with live.selecting:

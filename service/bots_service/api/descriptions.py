@@ -10,7 +10,10 @@ from bots_service.core.run_settings import RunSettings
 _NAMED = re.compile(r"(?P<names>\w+(?:, \w+)*): (?P<text>.+)")
 
 COMMON = {
-    "capability": "The estimate of where the model stands along the reference models; null without references.",
+    "capability": (
+        "The estimate of where the model stands along the reference models; null without references and with the belief"
+        " `tracker`."
+    ),
     "closed": "Whether the report closed a step.",
     "created_at": "When it was created (RFC 3339, UTC).",
     "dataset": "The dataset's name.",

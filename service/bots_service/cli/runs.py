@@ -22,12 +22,12 @@ R = TypeVar("R")
 
 def _settings(
     *,
-    belief: Annotated[str | None, typer.Option(help="Kind of belief: bots or tracker.")] = None,
+    belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
     forgetting: Annotated[
-        float | None, typer.Option(help="Forgetting factor lambda: share of past evidence dropped at each step.")
+        float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
     ] = None,
     implicit_weight: Annotated[
-        float | None, typer.Option(help="Weight rho of evidence implied by other tasks.")
+        float | None, typer.Option(help="With bots: weight of evidence implied by other tasks (rho).")
     ] = None,
     rollouts_per_task: Annotated[
         float | None,
@@ -35,15 +35,17 @@ def _settings(
     ] = None,
     target: Annotated[float | None, typer.Option(help="Target success rate.")] = None,
     prior: Annotated[
-        tuple[float, float] | None, typer.Option(help="Beta prior of a task without evidence.", metavar="ALPHA BETA")
+        tuple[float, float] | None, typer.Option(help="With bots: prior of every task.", metavar="ALPHA BETA")
     ] = None,
     capability: Annotated[
-        CapabilityRule | None, typer.Option(help="How the model's capability relative to the references is estimated.")
+        CapabilityRule | None, typer.Option(help="With bots: how the capability is estimated.")
     ] = None,
     capability_momentum: Annotated[
-        float | None, typer.Option(help="Momentum gamma of the capability estimate.")
+        float | None, typer.Option(help="With bots: momentum of the capability (gamma).")
     ] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help="Selection strategy.")] = None,
+    strategy: Annotated[
+        StrategyName | None, typer.Option(help="Strategy; default: pass, or thompson with bots.")
+    ] = None,
     temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
     cooldown: Annotated[int | None, typer.Option(help="Steps for which a reported task is avoided; 0: none.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,

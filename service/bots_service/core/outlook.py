@@ -92,8 +92,8 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     return (
         "No task of this dataset has known reference pass rates, so a report says nothing about other tasks, and"
         f" evidence of a task lasts about {1 / forgotten:.0f} steps. With fewer than {ceil(enough)} tasks a"
-        " step, selection is little better than uniform choice. Create the dataset with the pass rates of one or more"
-        " reference models."
+        " step, selection is little better than uniform choice. Create a run with the belief 'tracker', which needs no"
+        " references, or the dataset with the pass rates of one or more reference models."
     )
 
 

@@ -1,4 +1,7 @@
-"""The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374) and its defaults with two exceptions."""
+"""The settings of a run, with the paper's symbols (BOTS, arXiv:2510.26374).
+
+New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the paper's values, except `capability`.
+"""
 
 import math
 from dataclasses import dataclass, fields
@@ -20,7 +23,7 @@ TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the
 class RunSettings:
     """How one run believes, forgets and selects.
 
-    belief: kind of belief, "bots" or "tracker". The tracker learns what others need settings for.
+    belief: kind of belief, "tracker" or "bots". The tracker learns what BOTS needs settings for.
     forgetting: lambda, the share of the past that each step drops, in [0, 1]; belief "bots" only.
     implicit_weight: rho, the trust in evidence implied by other tasks, in [0, 1]; belief "bots" only.
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: the mean of the tasks reported.
@@ -42,7 +45,7 @@ class RunSettings:
     lease_seconds: how long a selected task is kept from other selections.
     """
 
-    belief: str = "bots"
+    belief: str = "tracker"
     forgetting: float = 0.1
     implicit_weight: float = 0.1
     rollouts_per_task: float | None = None
@@ -50,7 +53,7 @@ class RunSettings:
     prior: tuple[float, float] = (1.0, 1.0)
     capability: CapabilityRule = "least_squares"
     capability_momentum: float = 0.9
-    strategy: StrategyName = "thompson"
+    strategy: StrategyName = "pass"
     temperature: float = 0.05
     cooldown: int = 0
     seed: int = 0
@@ -105,6 +108,19 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
     return RunSettings(**merged)
 
 
+def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
+    """Return what `settings_from` does for values that somebody asks for now; stored ones were accepted once.
+
+    Raises:
+        InvalidSettingsError: as there; or the run's kind of belief would ignore a value that differs from the base's.
+    """
+    settings, before = settings_from(values, base), base or RunSettings()
+    changed = [name for name in values if getattr(settings, name) != getattr(before, name)]
+    if flaws := _ignored(settings.belief, changed):
+        raise InvalidSettingsError("invalid settings", flaws)
+    return settings
+
+
 _RANGES: dict[str, tuple[float, float]] = {
     "forgetting": (0.0, 1.0),
     "implicit_weight": (0.0, 1.0),
@@ -144,6 +160,17 @@ def _kinds() -> dict[str, "type[Belief]"]:
 
 def _default_strategy(belief: str) -> StrategyName:
     return _kinds()[belief].default_strategy
+
+
+def _ignored(belief: str, names: list[str]) -> tuple[Flaw, ...]:
+    """Return a flaw for each setting that another kind of belief reads and this one doesn't."""
+    kinds = _kinds()
+    return tuple(
+        Flaw((name,), f"the belief {belief!r} has no {name}; leave it out, or create a run with the belief {other!r}")
+        for name in names
+        for other, kind in kinds.items()
+        if name in kind.own_settings and name not in kinds[belief].own_settings
+    )
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:

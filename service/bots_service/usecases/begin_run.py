@@ -7,7 +7,7 @@ from typing import Any
 from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
-from bots_service.core.run_settings import settings_from
+from bots_service.core.run_settings import settings_asked
 from bots_service.core.state import NOTHING_OPEN, RunState, fresh_state
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
@@ -69,7 +69,7 @@ class BeginRun:
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
         """
         if origin is None:
-            return fresh_state(settings_from(values), opened.pool), None
+            return fresh_state(settings_asked(values), opened.pool), None
         run = await self.open_runs(opened.row.name, origin.run)
         if isinstance(origin, ReplayOf):
             begin, parent = await self._replay(run, origin, values)
@@ -85,7 +85,7 @@ class BeginRun:
         return begin, (parent, entry, opened.pool.profiles)
 
     async def _replay(self, run: OpenRun, origin: ReplayOf, values: dict[str, Any]) -> tuple[RunState, Parent]:
-        settings = settings_from(values)
+        settings = settings_asked(values)
         if run.row.parent is not None:
             flaw = f"run {run.row.name!r} began from run {run.row.parent.run!r}: its own journal is only a part"
             raise InvalidSettingsError("this run can't be replayed", (Flaw(("replay_of",), flaw),))
@@ -106,14 +106,14 @@ class BeginRun:
 
 
 def _fork(state: RunState, values: dict[str, Any]) -> RunState:
-    settings = settings_from(values, base=state.settings)
+    settings = settings_asked(values, base=state.settings)
     require_fixed(settings, state.settings)
     return replace(state, epoch=0, seq=0, settings=settings, open_step=NOTHING_OPEN)
 
 
 def _warm(state: RunState, discount: float, values: dict[str, Any], opened: OpenDataset) -> RunState:
     kind = state.settings.belief
-    settings = settings_from({"belief": kind, **values})
+    settings = settings_asked({"belief": kind, **values})
     if settings.belief != kind:
         flaw = f"a warm start keeps the kind of belief, {kind}; replay_of begins with another"
         raise InvalidSettingsError("these settings can't be given", (Flaw(("belief",), flaw),))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bots_service.core.entries import Rewind, SettingsChange
-from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
+from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_asked
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
@@ -49,7 +49,7 @@ class ChangeSettings:
         self, run: OpenRun, values: dict[str, Any], idempotency_key: IdempotencyKey | None
     ) -> ChangeRunResult:
         state = (await self.catch_up.current(run)).state
-        require_fixed(settings_from(values, base=state.settings), state.settings)
+        require_fixed(settings_asked(values, base=state.settings), state.settings)
         new_entry = NewEntry(SettingsChange(values), run.dataset.pool.profiles, idempotency_key=idempotency_key)
         appended = await self.journal.append(run.row, new_entry)
         await self.catch_up.through(run, appended.entry.seq)

@@ -33,7 +33,7 @@ def train(selector, steps, count=4, rewards=(1, 0, 1, 0)):
 
 def belief_in(selector):
     beliefs = selector.client.direct.tasks(selector.dataset, selector.run)
-    return {task.id: (task.alpha, task.beta) for task in beliefs}
+    return {task.id: (task.mean, task.variance) for task in beliefs}
 
 
 def test_a_step_reports_what_was_observed_and_closes(selector):

@@ -152,7 +152,7 @@ class DatasetsContract:
 class RunsContract:
     async def test_a_run_reads_back_as_it_was_put(self, stores: Stores):
         row = await made.dataset(stores)
-        settings = RunSettings(forgetting=0.1 + 0.2, prior=(0.5, 2.0), tasks_per_step=8, seed=2**63 - 1)
+        settings = RunSettings(belief="bots", forgetting=0.1 + 0.2, prior=(0.5, 2.0), tasks_per_step=8, seed=2**63 - 1)
         run, put = await stores.runs.put(row.id, "mine", settings)
         assert put is RunPut.CREATED
         assert run == await stores.runs.get(row.id, "mine")

@@ -20,7 +20,8 @@ def run_row(number: int = 1) -> RunRow:
 
 
 def state_at(seq: int, epoch: int = 0) -> RunState:
-    return replace(fresh_state(RunSettings(), POOL), seq=seq, epoch=epoch)
+    """The state of a run with BOTS, whose belief a test can make as large as it wants."""
+    return replace(fresh_state(RunSettings(belief="bots", strategy="thompson"), POOL), seq=seq, epoch=epoch)
 
 
 def selection_of(state: RunState, *tasks: int) -> Selection:

@@ -49,9 +49,9 @@ class Sent:
     seq: int = 0
 
 
-def walks_of(selection: Selection) -> tuple[Walk, ...]:
+def walks_of(selection_id: str) -> tuple[Walk, ...]:
     """Return how far a selection walked, as its id says: epoch-step-seq-ordinal, then the walks, then a check."""
-    parts = selection.selection_id.split("-")[4:-1]
+    parts = selection_id.split("-")[4:-1]
     return tuple(Walk(*(int(number, 16) for number in part.split("."))) for part in parts)
 
 
@@ -137,7 +137,7 @@ class Reporter:
         tasks = sorted(rng.sample(range(TASKS), 8)) if selection is None else [int(task) for task in selection.ids]
         successes = [rng.randint(0, TRIALS) for _ in tasks]
         close = rng.choice([None, None, None, False, True])
-        made_at, walks = (None, ()) if selection is None else (selection.step, walks_of(selection))
+        made_at, walks = (None, ()) if selection is None else (selection.step, walks_of(selection.selection_id))
         return Sent(f"{self.number}-{turn}", tasks, successes, made_at, close, walks), selection
 
     def select(self, client: Client) -> Selection | None:

@@ -45,9 +45,9 @@ class ComparedBelief(Struct, frozen=True):
     """One belief of a comparison: its settings and the errors of its predictions, over the same outcomes as all others.
 
     name: of the belief, distinct within the comparison; "this run" is the run itself.
-    role: run (the run's own settings), defaults or paper (belief bots), grid (bots with other values of forgetting and
-        implicit_weight), or tracker.
-    belief: bots or tracker.
+    role: run (the run's own settings), tracker, bots (BOTS with its default settings), paper (BOTS as in the paper), or
+        grid (BOTS with other values of forgetting and implicit_weight).
+    belief: tracker or bots.
     forgetting, implicit_weight, capability: settings of the belief bots; null for others.
     references, tags: whether it uses those of the dataset; false shows what they are worth, no run can be set so.
     log_loss, brier: mean errors over the rollouts; smaller is better. Log loss in nats.

@@ -51,7 +51,7 @@ _DECODER = msgspec.json.Decoder(EvidenceRequest)
 EXAMPLE_REQUEST = EvidenceRequest(
     [PastOutcome("gsm8k-17", successes=5, trials=8, age=120), PastOutcome("gsm8k-4", rewards=[0.0, 1.0], age=0)]
 )
-EXAMPLE = EvidenceResponse(seq=1, step=0, outcomes=2, rollouts=10.0, capability=0.31, duplicate=False, degraded=False)
+EXAMPLE = EvidenceResponse(seq=1, step=0, outcomes=2, rollouts=10.0, capability=None, duplicate=False, degraded=False)
 
 
 @router.post(

@@ -33,7 +33,7 @@ class ClosedStep(Struct, frozen=True):
     step: the step.
     seq: the journal entry that closed it.
     mean_pass_rate: mean over its tasks of the share of successful rollouts; null without rollouts.
-    capability: the estimate after the step; null without references.
+    capability: the estimate after the step; null without references and with the belief `tracker`.
     """
 
     step: int
@@ -90,7 +90,7 @@ class Point(Struct, frozen=True):
     """Consecutive closed steps, aggregated.
 
     first_step, last_step: the first and the last of them.
-    capability: the estimate after the last of them; null without references.
+    capability: the estimate after the last of them; null without references and with the belief `tracker`.
     success_rate, brier, log_loss: the mean over their rollouts; null without rollouts.
     time: when the last of them closed (RFC 3339, UTC).
     """
@@ -252,7 +252,7 @@ EXAMPLE_STEP = ClosedStep(
     effective_task_ratio=0.703125,
     mean_pass_rate=0.48,
     rollouts=512.0,
-    capability=0.31,
+    capability=None,
     brier=0.11,
     log_loss=0.42,
     late=0,
@@ -270,7 +270,7 @@ EXAMPLE_POINT = Point(
     none_solved=22,
     rollouts=1024.0,
     success_rate=0.48,
-    capability=0.31,
+    capability=None,
     brier=0.11,
     log_loss=0.42,
     late=0,

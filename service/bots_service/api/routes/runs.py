@@ -143,7 +143,7 @@ class Run(Struct, frozen=True):
 
     settings: the settings in use.
     estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. Belief
-        `bots`: `capability`. Belief `tracker`: see docs/tracker.md.
+        `tracker`: see docs/tracker.md. Belief `bots`: `capability`.
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
     leased: tasks in flight.
@@ -221,8 +221,8 @@ EXAMPLE_COVERAGE = Coverage(
     pass_steps=117,
     unmet_share=None,
     visits_per_met_task=None,
-    passes_done=None,
-    pass_share=None,
+    passes_done=0,
+    pass_share=0.13,
     narrow=False,
     reason=None,
 )
@@ -233,8 +233,16 @@ EXAMPLE = Run(
     epoch=0,
     step=12,
     seq=12,
-    capability=0.31,
-    estimates={"capability": 0.31},
+    capability=None,
+    estimates={
+        "ability": 0.41,
+        "slope_1": 0.83,
+        "unknown_offset": -0.27,
+        "velocity": 0.004,
+        "untried_variance": 1.9,
+        "residual_drift": 0.011,
+        "ability_drift": 0.002,
+    },
     rollouts_per_task=8.0,
     pending=0,
     leased=64,
@@ -318,7 +326,7 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 )
 @allowed(Scope.ADMIN, audited=True)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
-    """Change settings from the next step on; written to the journal. The prior is fixed."""
+    """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     values = decode_plain(_PATCH, await body.whole()).given()

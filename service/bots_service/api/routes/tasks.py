@@ -122,7 +122,7 @@ async def task_query(
     return TaskQuery(tuple(ids), tag, search, sort, after, limit)
 
 
-EXAMPLE = Task("gsm8k-17", 4.5, 5.0, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0, 1, 12, ["arithmetic"])
+EXAMPLE = Task("gsm8k-17", None, None, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0, 1, 12, ["arithmetic"])
 
 
 @router.get(

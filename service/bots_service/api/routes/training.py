@@ -146,7 +146,7 @@ EXAMPLE_SELECTION = SelectResponse(
     seq=12,
     degraded=False,
     reused=0,
-    tasks=[SelectedTask("gsm8k-17", 0.52, 0.48, 0.98), SelectedTask("gsm8k-4", 0.47, 0.4, 0.86)],
+    tasks=[SelectedTask("gsm8k-17", None, 0.48, 0.98), SelectedTask("gsm8k-4", None, 0.4, 0.86)],
 )
 EXAMPLE_REPORT = ReportRequest(
     dataset="gsm8k",
@@ -160,7 +160,7 @@ EXAMPLE_RECEIPT = ReportResponse(
     reported=2,
     effective=2,
     effective_task_ratio=1.0,
-    capability=0.31,
+    capability=None,
     late=0,
     expired=0,
     new_tasks=1,

@@ -33,6 +33,13 @@ class BotsBelief:
     """
 
     default_strategy: ClassVar["StrategyName"] = "thompson"
+    own_settings: ClassVar[tuple[str, ...]] = (
+        "forgetting",
+        "implicit_weight",
+        "prior",
+        "capability",
+        "capability_momentum",
+    )
 
     prior: tuple[float, float]
     implied: NDArray[np.float64]

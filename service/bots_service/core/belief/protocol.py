@@ -123,9 +123,11 @@ class Belief(Protocol):
     Tasks without evidence of their own share the distribution of their profile: they are exchangeable.
 
     default_strategy: how a run with this belief chooses tasks, unless its settings say.
+    own_settings: names of the run's settings that this kind reads, and that mean nothing to a kind without them.
     """
 
     default_strategy: ClassVar["StrategyName"]
+    own_settings: ClassVar[tuple[str, ...]]
 
     @classmethod
     def fresh(cls, settings: "RunSettings", pool: Pool) -> Self:

@@ -62,6 +62,7 @@ class TrackerBelief:
     """
 
     default_strategy: ClassVar["StrategyName"] = "pass"
+    own_settings: ClassVar[tuple[str, ...]] = ()
 
     step: int
     effects: Effects

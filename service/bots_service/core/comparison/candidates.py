@@ -12,15 +12,15 @@ from bots_service.core.run_settings import RunSettings
 FORGETTING = (0.0, 0.02, 0.05, 0.1, 0.2)
 IMPLICIT_WEIGHT = (0.0, 0.05, 0.1, 0.2)
 
-Role = Literal["run", "defaults", "paper", "grid", "tracker"]
+Role = Literal["run", "bots", "paper", "grid", "tracker"]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A belief that a comparison tries.
 
-    role: "run", the run's own settings; "defaults" and "paper" of belief "bots"; "grid", other values of its two main
-        settings; or "tracker".
+    role: "run", the run's own settings; "tracker"; "bots" and "paper", BOTS with its default settings and with the
+        paper's; or "grid", other values of its two main settings.
     settings: of the belief. The run's own may change during its journal; all others stay.
     references, tags: whether it sees those of the dataset.
     """
@@ -54,19 +54,19 @@ def candidates_for(own: RunSettings, pool: Pool) -> tuple[Candidate, ...]:
         own: the run's settings where the comparison begins.
         pool: its tasks.
     """
-    defaults, tracker = RunSettings(), RunSettings(belief="tracker")
-    found = [Candidate("run", own), Candidate("defaults", defaults), Candidate("tracker", tracker)]
+    bots, tracker = RunSettings(belief="bots", strategy="thompson"), RunSettings()
+    found = [Candidate("run", own), Candidate("bots", bots), Candidate("tracker", tracker)]
     if pool.has_references:
-        found.append(Candidate("paper", replace(defaults, capability="paper")))
-        found.append(Candidate("defaults", defaults, references=False))
+        found.append(Candidate("paper", replace(bots, capability="paper")))
+        found.append(Candidate("bots", bots, references=False))
         found.append(Candidate("tracker", tracker, references=False))
     if pool.offset_tags:
         found.append(Candidate("tracker", tracker, tags=False))
     if pool.has_references and pool.offset_tags:
         found.append(Candidate("tracker", tracker, references=False, tags=False))
-    weights = IMPLICIT_WEIGHT if pool.has_references else (defaults.implicit_weight,)
-    grid = [replace(defaults, forgetting=lost, implicit_weight=weight) for lost in FORGETTING for weight in weights]
-    found += [Candidate("grid", settings) for settings in grid if settings != defaults]
+    weights = IMPLICIT_WEIGHT if pool.has_references else (bots.implicit_weight,)
+    grid = [replace(bots, forgetting=lost, implicit_weight=weight) for lost in FORGETTING for weight in weights]
+    found += [Candidate("grid", settings) for settings in grid if settings != bots]
     return tuple(found)
 
 

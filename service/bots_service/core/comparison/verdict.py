@@ -145,7 +145,7 @@ def _named(candidates: Sequence[Candidate]) -> list[int]:
     return [
         place
         for place, each in enumerate(candidates)
-        if each.role in ("defaults", "paper", "tracker") and each.references and each.tags
+        if each.role in ("bots", "paper", "tracker") and each.references and each.tags
     ]
 
 
