@@ -4,42 +4,33 @@ from pathlib import Path
 
 import pytest
 
-from examples.finetune.course import Course, Record, records_of
+from examples.finetune.course import Course, registered_runs
 from examples.finetune.groups import group_tables, shares_of
+from examples.finetune.intervals import interval, sign_flip_p
 from examples.finetune.jobs import Job, runs_of
 from examples.finetune.loops import loops_table
 from examples.finetune.measures import arms_of, charged, difference, differences, final_accuracy, mean_accuracy
 from examples.finetune.plan import BASE, COMPARISONS
-from examples.finetune.table import OTHERS, tables
+from examples.finetune.table import OTHERS, tables, together
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/studies/finetuning.md").read_text("utf-8")
 SAID = " ".join(PAGE.split())
-RESULTS = ROOT / "examples/finetune/results"
-
-
-def results_of(name: str) -> list[Record]:
-    (file,) = RESULTS.glob(f"*-{name}.jsonl")
-    return records_of([file])
-
-
-def own_loop() -> list[Record]:
-    (file,) = (file for file in RESULTS.glob("*.jsonl") if "-" not in file.stem)
-    return records_of([file])
 
 
 def courses_of(name: str) -> list[Course]:
-    return [record.course for record in results_of(name)]
+    return [record.course for record in registered_runs(name)]
 
 
-@pytest.mark.parametrize("name", ["families", "trl"])
+@pytest.mark.parametrize("name", COMPARISONS)
 def test_the_results_are_those_of_the_registered_plan(name: str) -> None:
-    records, comparison = results_of(name), COMPARISONS[name]
+    records, comparison = registered_runs(name), COMPARISONS[name]
     assert len({record.commit for record in records}) == 1
     assert not records[0].commit.endswith("+")
     assert {record.plan for record in records} == {comparison.plan}
-    ran = [Job(record.course.seed, record.course.arm) for record in records]
-    assert ran == runs_of(comparison, None, list(comparison.seeds))
+    ran = {Job(record.course.seed, record.course.arm) for record in records}
+    assert len(ran) == len(records)
+    assert ran == set(runs_of(comparison, None, list(comparison.seeds)))
 
 
 def test_the_page_shows_every_table_of_the_families() -> None:
@@ -77,8 +68,38 @@ def test_the_page_says_in_words_where_the_visits_went() -> None:
     assert float(share("pass-r2", "modulo").removesuffix(" %")) > 20
 
 
+def test_the_page_shows_every_table_of_the_replication() -> None:
+    courses = courses_of("replication")
+    for table in tables(courses, COMPARISONS["replication"].plan).split("\n\n"):
+        assert table.strip() in PAGE
+    comparisons = [arms_of(courses_of(name)) for name in ("additions", "replication")]
+    assert "\n".join(together(comparisons, ["pass", "pass-r2", "pass-tags"])) in PAGE
+
+
+def test_the_page_says_in_words_what_the_replication_gave() -> None:
+    arms = [arms_of(courses_of(name)) for name in ("additions", "replication")]
+    new = {arm: difference(arms[1], arm, mean_accuracy) for arm in ("pass", "pass-r2", "pass-tags")}
+    p = {arm: sign_flip_p(differences(arms[1], arm, mean_accuracy)) for arm in new}
+    assert f"`pass-r2` is {new['pass-r2'].mean:.4f} above `shuffle` (p {p['pass-r2']:.3f})" in SAID
+    assert f"`pass-tags` {new['pass-tags'].mean:.4f} (p {p['pass-tags']:.3f})" in SAID
+    assert f"{new['pass'].mean:.4f} ({new['pass'].low:+.4f} to {new['pass'].high:+.4f}, p {p['pass']:.3f})" in SAID
+    assert [difference(each, "pass", mean_accuracy).low < 0 for each in arms] == [True, True]
+    both = {arm: [value for each in arms for value in differences(each, arm, mean_accuracy)] for arm in new}
+    mean, p_of = {arm: interval(both[arm]) for arm in both}, {arm: sign_flip_p(both[arm]) for arm in both}
+    assert f"Over all seeds they are {mean['pass-r2'].mean:.4f} (32 seeds, p {p_of['pass-r2']:.4f})" in SAID
+    assert f"and {mean['pass-tags'].mean:.4f} (24 seeds, p {p_of['pass-tags']:.5f}) above" in SAID
+    bare = mean["pass"]
+    assert f"{bare.mean:.4f} over 24 seeds ({bare.low:+.4f} to {bare.high:+.4f}, p {p_of['pass']:.3f})" in SAID
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_no_arm_with_pass_is_certainly_above_at_the_end(name: str) -> None:
+    arms = arms_of(courses_of(name))
+    assert all(difference(arms, arm, final_accuracy).low < 0 for arm in arms if arm.startswith("pass"))
+
+
 def test_the_page_shows_both_loops_on_the_same_seeds() -> None:
-    assert loops_table(own_loop(), results_of("trl")) in PAGE
+    assert loops_table(registered_runs("additions"), registered_runs("trl")) in PAGE
     arms = arms_of(courses_of("trl"))
     found, end = (difference(arms, "pass-r2", measure) for measure in (mean_accuracy, final_accuracy))
     assert f"by {found.mean:.4f} on average ({found.low:+.4f} to {found.high:+.4f})" in SAID

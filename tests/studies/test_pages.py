@@ -6,7 +6,7 @@ import pytest
 
 from studies.catalogue import STUDIES
 from studies.charts import draw
-from studies.pages import MARKED, PAGES, draw_all, filled
+from studies.pages import MARKED, PAGES, all_pages, draw_all, filled
 from studies.results import kept
 from studies.study import label_key
 from tests.studies.made import MADE, results
@@ -16,7 +16,7 @@ FEWEST_SEEDS = 5
 MADE_ALREADY = sorted({result.study for result in KEPT})
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", all_pages(), ids=lambda page: f"{page.parent.name}/{page.name}")
 def test_a_page_shows_what_was_kept(page: Path):
     text = page.read_text("utf-8")
     assert filled(text, KEPT) == text
