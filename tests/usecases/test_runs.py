@@ -134,6 +134,26 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
     assert pages == [["a", "b", "c"], ["default"]]
     told = {one.row.name: (one.step, one.leased) for one in await world.use.describe_run.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
+
+
+@pytest.mark.parametrize(("is_replaced", "listed"), [(False, ["b", "c"]), (True, ["a", "b"])])
+async def test_a_run_that_is_deleted_while_runs_are_listed_is_left_out(world: World, is_replaced, listed):
+    for name in ("a", "b", "c"):
+        await world.put_run(name)
+    other = world.beside()
+
+    class DeletedMeanwhile(Port):
+        async def after(self, *where: Any) -> Any:
+            rows = await self.real.after(*where)
+            if rows[0].name == "a":
+                await other.use.delete_run(POOL, "a", None)
+                if is_replaced:
+                    await other.put_run("a", seed=5)
+            return rows
+
+    found = await world.beside(runs=DeletedMeanwhile).use.describe_run.page(POOL, "", 2)
+    assert [one.row.name for one in found] == listed
+    assert [one.row.settings.seed for one in found] == [5 if is_replaced else 0, 0]
     with pytest.raises(UnknownRunError):
         await world.describe("none")
 

@@ -1,6 +1,7 @@
 """Describe datasets and runs as they stand."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -11,9 +12,10 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, Totals
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
+from bots_service.errors import UnknownRunError
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.hot import Leases
-from bots_service.ports.records import DatasetRow, RunRow
+from bots_service.ports.records import DatasetRow, OpenDataset, RunRow
 from bots_service.usecases.authenticate import Caller
 
 BATCH = 500  # rows looked through at once where most may belong to others
@@ -115,11 +117,22 @@ class DescribeRun:
         return await asyncio.to_thread(described, matching, newest.state)  # a look at each task that was ever tried
 
     async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
-        """Return up to `limit` runs by name, beginning behind `after`.
+        """Return the next `limit` runs by name, beginning behind `after`; fewer if there are no more.
 
         Raises:
             UnknownDatasetError: there is no such dataset.
         """
         opened = await self.open_datasets.fresh(dataset)
-        rows = await self.runs.after(opened.row.id, after, limit)
-        return [await self.of(OpenRun(opened, row)) for row in rows]
+        found: list[RunDescription] = []
+        while len(found) < limit and (rows := await self.runs.after(opened.row.id, after, limit - len(found))):
+            for row in rows:
+                with suppress(UnknownRunError):  # deleted since the rows were read
+                    found.append(await self._of_row(opened, row))
+            after = rows[-1].name
+        return found
+
+    async def _of_row(self, opened: OpenDataset, row: RunRow) -> RunDescription:
+        try:
+            return await self.of(OpenRun(opened, row))
+        except UnknownRunError:  # replaced, perhaps
+            return await self(opened.row.name, row.name)
