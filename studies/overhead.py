@@ -123,7 +123,7 @@ def times_faster(pairs: Pairs) -> str:
 OVERHEAD = Study(
     name="overhead",
     title="How much time does choosing take?",
-    claim="One to three milliseconds of CPU time a step, up to a million tasks.",
+    claim="A few milliseconds of CPU time a step, up to a million tasks.",
     cells=tuple(
         Cell({"tasks": tasks, "method": method}, partial(trial, tasks, method)) for tasks in TASKS for method in METHODS
     ),

@@ -12,7 +12,7 @@ from studies.study import label_key
 from tests.studies.made import MADE, results
 
 KEPT = kept()
-FEWEST_SEEDS = 5
+FEWEST_SEEDS = 10
 MADE_ALREADY = sorted({result.study for result in KEPT})
 
 
