@@ -124,15 +124,18 @@ class DescribeRun:
         """
         opened = await self.open_datasets.fresh(dataset)
         found: list[RunDescription] = []
-        while len(found) < limit and (rows := await self.runs.after(opened.row.id, after, limit - len(found))):
+        while wanted := limit - len(found):
+            rows = await self.runs.after(opened.row.id, after, wanted)
             for row in rows:
                 with suppress(UnknownRunError):  # deleted since the rows were read
                     found.append(await self._of_row(opened, row))
+            if len(rows) < wanted:
+                break
             after = rows[-1].name
         return found
 
     async def _of_row(self, opened: OpenDataset, row: RunRow) -> RunDescription:
         try:
             return await self.of(OpenRun(opened, row))
-        except UnknownRunError:  # replaced, perhaps
+        except UnknownRunError:  # deleted; there may be a new run of that name
             return await self(opened.row.name, row.name)
