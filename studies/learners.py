@@ -3,6 +3,7 @@
 Rollouts of a group with successes at a rate y give a signal 4 y (1 - y): none if all agree, 1 if half succeed.
 """
 
+from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def signal(batch: Batch) -> Floats:
     return np.asarray(4 * rate * (1 - rate) * batch.effective)
 
 
-class Learner:
+class Learner(ABC):
     """A pool whose model begins 1.5 logits below Qwen2.5-Math-7B, with a difference of each task's own.
 
     The references are an untrained model of the same kind, tried 16 times, and Qwen2.5-Math-7B.
@@ -65,13 +66,13 @@ class Learner:
         self.references: Floats = np.stack([self._rng.binomial(ATTEMPTS, weak) / ATTEMPTS, strong], axis=1)
         self.own = np.zeros(tasks)
 
+    @abstractmethod
     def logits(self) -> Floats:
         """[N] of the model's probabilities of success."""
-        raise NotImplementedError
 
+    @abstractmethod
     def train(self, batch: Batch) -> None:
         """Make one step."""
-        raise NotImplementedError
 
     def success(self) -> Floats:
         """[N] the model's probabilities of success now."""

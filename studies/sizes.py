@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from bots_service.core.arrays import Floats, Tasks
 from studies.environment import Batch
@@ -45,7 +44,11 @@ class Rising(Learner):
     def __init__(self, seed: int, *, tasks: int) -> None:
         super().__init__(seed, tasks=tasks)
         self.level, self.made, self.teaching = 0.0, 0, list[float]()
-        self._success = np.asarray(expit(self.start))
+        self._success = super().success()
+
+    def logits(self) -> Floats:
+        """[N] of the model's probabilities of success."""
+        return self.start + self.level
 
     def success(self) -> Floats:
         """[N] the model's probabilities of success now."""
@@ -58,7 +61,7 @@ class Rising(Learner):
         self.made += 1
         if self.made % 10 == 0:
             self.level += 0.1
-            self._success = np.asarray(expit(self.start + self.level))
+            self._success = super().success()
 
 
 class SeldomRead:

@@ -57,7 +57,7 @@ def digest_of(seed: int, plan: Plan, *more: int) -> str:
 
 @contextmanager
 def whole(file: Path) -> Iterator[Path]:
-    """Give where to write a file, which is then there whole or not at all, whoever else makes it."""
+    """Yield a temporary path to write to, which becomes `file` at the end: nobody ever reads half a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}.part")
     yield part

@@ -81,7 +81,7 @@ def _flaw(message: str, where: tuple[str | int, ...], expected: Any) -> Flaw:
 
 
 def _choices(expected: inspect.Type, path: Sequence[str | int]) -> list[str]:
-    """Return the texts that a type allows at a place: none where it is no enumeration."""
+    """Return the values that a type allows in a field, given by its path; none if the field is not an enumeration."""
     if isinstance(expected, inspect.Metadata):
         return _choices(expected.type, path)
     if isinstance(expected, inspect.UnionType):
