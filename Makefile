@@ -13,7 +13,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PAGE := service/bots_service/api/page/files
-PINS := constraints.txt pyproject.toml client/pyproject.toml
+SWAGGER := service/bots_service/api/swagger
+PINS := constraints.txt pyproject.toml hatch_build.py client/pyproject.toml
 # What `make check-words` reads. Decisions are dated records, and stay as they were written.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \
 	tools benchmarks studies client :!client/LICENSE deploy examples migrations service/bots_service/*.py \
@@ -22,8 +23,8 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots soak soak-memory check bench study clean \
-	setup test-tools toolchains chromium constraints \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots docs newcomer soak soak-memory check bench study clean \
+	setup test-tools toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
 help:
@@ -55,7 +56,7 @@ build/prometheus/usr/bin/prometheus:
 		2>apt.log || { cat apt.log >&2; echo "Debian's package of Prometheus is needed, and apt-get to get it" >&2; exit 1; }
 	cd build/prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
 
-test-browser: $(VENV)/.dev chromium ## Run the tests of the page in a real browser (Debian's Chromium)
+test-browser: $(VENV)/.dev browsers ## Run the tests of the page in real browsers (Debian's Chromium and Firefox)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
 
 # One process: their packages take a while to import, and torch uses all cores already.
@@ -66,7 +67,7 @@ test-languages: $(VENV)/.dev toolchains ## Run the trainers in bash, Node and Go
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/languages)
 
 # For who runs several of these side by side: two installations at once would disturb each other.
-test-tools: $(VENV)/.trainers build/prometheus/usr/bin/prometheus toolchains chromium
+test-tools: $(VENV)/.trainers build/prometheus/usr/bin/prometheus toolchains browsers
 
 toolchains:
 	@missing=; for pair in go:golang-go node:nodejs jq:jq curl:curl; do \
@@ -74,14 +75,23 @@ toolchains:
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
 		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
 
-screenshots: $(VENV)/.dev chromium ## Make the README's pictures of the page, from the real replay
+# Material's notice of its successor is no warning about our pages: decision 0049.
+docs: $(VENV)/.dev ## Build the documentation as a site with search, into build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/docs/index.html; to search it, serve it: $(BIN)/python -m http.server --directory build/docs 8001"
+
+newcomer: $(VENV)/.dev ## Run every block of README and tutorial in a fresh clone, as a newcomer would: minutes
+	$(BIN)/python -m tests.docs.newcomer $(ARGS)
+
+screenshots: $(VENV)/.dev browsers ## Photograph every view of the page, from the real replay, and make the README's pictures
 	$(BIN)/python -m tests.browser.screenshots
 
-# It has too many libraries to be unpacked into a folder of ours.
-chromium:
-	@command -v chromium >/dev/null || { echo "Installing Chromium"; apt-get -qq update && \
-		apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } || { \
-		echo "Chromium is needed, and root to install it: apt-get install chromium" >&2; exit 1; }
+# They have too many libraries to be unpacked into a folder of ours.
+browsers:
+	@missing=; for pair in chromium:chromium firefox-esr:firefox-esr; do \
+		command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; [ -z "$$missing" ] || \
+		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
+		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
 
 # A fresh environment each time, so that the tests run with exactly our lower bounds.
 LOWEST := build/lowest
@@ -119,12 +129,12 @@ clean: ## Remove the environment and all caches; your data stays
 
 check-format: $(VENV)/.dev
 	$(BIN)/ruff format --check
-	$(BIN)/oxfmt --check $(PAGE) examples/languages
+	$(BIN)/oxfmt --check $(PAGE) $(SWAGGER) examples/languages
 
 check-lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/vermin --target=3.10- --no-tips --quiet --violations client/bots_client
-	$(BIN)/oxlint --deny-warnings $(PAGE)
+	$(BIN)/oxlint --deny-warnings $(PAGE) $(SWAGGER)
 	$(BIN)/oxlint --deny-warnings --allow no-await-in-loop examples/languages
 
 check-types: $(VENV)/.dev
@@ -177,6 +187,8 @@ $(VENV)/.made:
 $(VENV)/.run: $(VENV)/.made $(PINS)
 	@echo "Installing what the service needs (the first time about a minute)"
 	@$(INSTALL) --no-compile --editable client --editable .
+	@[ -d $(PAGE)/../vendor ] || \
+		echo "The charts' library could not be fetched by npm: the page will show tables. Try again: touch hatch_build.py; make setup" >&2
 	@touch $@
 
 # Installing a dependency group takes pip 25.1; a Python may bring an older one.
