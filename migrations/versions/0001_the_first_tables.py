@@ -94,12 +94,20 @@ def upgrade() -> None:
         sa.UniqueConstraint("run_id", "key", name="uq_journal_run_id_key"),
     )
     op.create_index(
-        "ix_journal_rewinds",
+        "ix_journal_marks",
         "journal",
         ["run_id", "seq"],
         unique=False,
-        sqlite_where=sa.text("kind = 'rewind'"),
-        postgresql_where=sa.text("kind = 'rewind'"),
+        sqlite_where=sa.text("kind <> 'report'"),
+        postgresql_where=sa.text("kind <> 'report'"),
+    )
+    op.create_index(
+        "ix_journal_settings",
+        "journal",
+        ["run_id", "seq"],
+        unique=False,
+        sqlite_where=sa.text("kind = 'settings'"),
+        postgresql_where=sa.text("kind = 'settings'"),
     )
 
     op.create_table(

@@ -95,7 +95,8 @@ class DenseRun:
     all_solved: int = 0
     rollouts: float = 0.0
     joined: dict[str, int] = field(default_factory=dict)  # pass rates -> closed steps when they came
-    attempts: dict[int, tuple[int, float, int]] = field(default_factory=dict)  # task -> visits, rollouts, last step
+    # task -> visits, rollouts, successes, last step
+    attempts: dict[int, tuple[int, float, float, int]] = field(default_factory=dict)
 
     @property
     def step(self) -> int:
@@ -142,8 +143,8 @@ class DenseRun:
             else:
                 self.all_solved += sum(s for _, s, _ in parts) >= sum(f for _, _, f in parts)
         for task, (s, f) in _sums(everything).items():
-            visits, rollouts, _ = self.attempts.get(task, (0, 0.0, 0))
-            self.attempts[task] = visits + 1, rollouts + s + f, self.step + 1
+            visits, rollouts, successes, _ = self.attempts.get(task, (0, 0.0, 0.0, 0))
+            self.attempts[task] = visits + 1, rollouts + s + f, successes + s, self.step + 1
         self.reported += len(everything)
         self.rollouts += sum(s + f for s, f in _sums(everything).values())
         rollouts = self.settings.rollouts_per_task or (self.rollouts / self.reported if self.reported else 0.0)

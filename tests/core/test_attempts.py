@@ -1,6 +1,7 @@
 """How often each task was tried: what a run's state knows of it, against a plain count."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +21,14 @@ POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75))
 KINDS = ["bots", "tracker"]
 
 
-def counted(state: RunState) -> dict[int, tuple[int, float, int]]:
-    """Return visits, rollouts and last step of each task that was tried."""
+def counted(state: RunState) -> dict[int, tuple[int, float, float, int]]:
+    """Return visits, rollouts, successes and last step of each task that was tried."""
     tasks, *columns = (column.tolist() for column in state.attempts.whole)
     return dict(zip(tasks, zip(*columns, strict=True), strict=True))
 
 
 @given(stories(with_past=False))
-def test_each_task_s_visits_rollouts_and_last_step_are_those_of_the_closed_steps(story: Story):
+def test_each_task_s_visits_rollouts_successes_and_last_step_are_those_of_the_closed_steps(story: Story):
     dense = DenseRun(story.pool, story.settings)
     for entry in story.entries:
         dense.take(entry)
@@ -60,21 +61,21 @@ def test_parts_of_a_step_are_one_visit_late_ones_count_when_they_come_and_open_o
         report_of((2, 1.0, 1.0), close=False),
     ]
     state = replay(POOL, bodies, settings_from({"belief": kind}))
-    assert counted(state) == {0: (2, 8.0, 3), 1: (2, 9.5, 2)}
+    assert counted(state) == {0: (2, 8.0, 4.0, 3), 1: (2, 9.5, 7.5, 2)}
     assert counted(decode_state(encode_state(state))) == counted(state)
 
 
 def test_what_came_too_late_to_count_is_no_attempt():
     bodies = [report_of((0, 1.0, 1.0)), *[report_of(close=True)] * 64, report_of((1, 1.0, 1.0), made_at=0)]
     state = replay(POOL, bodies, settings_from({"belief": "bots"}))
-    assert (state.open_step.expired, counted(state)) == (1, {0: (1, 2.0, 1)})
+    assert (state.open_step.expired, counted(state)) == (1, {0: (1, 2.0, 1.0, 1)})
 
 
 def test_a_task_that_the_belief_forgot_is_still_known_to_have_been_tried():
     bodies = [report_of((2, 1.0, 1.0)), *[report_of((0, 1.0, 1.0))] * 127]
     state = replay(POOL, bodies, settings_from({"belief": "bots", "forgetting": 1.0, "implicit_weight": 0.0}))
     assert state.belief.own_tasks.tolist() == [0]
-    assert counted(state) == {0: (127, 254.0, 128), 2: (1, 2.0, 1)}
+    assert counted(state) == {0: (127, 254.0, 127.0, 128), 2: (1, 2.0, 1.0, 1)}
     smaller = pool_of((0.25, 0.75), (0.5, 0.875))
     assert state.belief.fits(smaller)
     assert not state.fits(smaller)
@@ -83,6 +84,7 @@ def test_a_task_that_the_belief_forgot_is_still_known_to_have_been_tried():
 def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
     rng, attempts, size = np.random.default_rng(8), no_attempts(), 20_000
     visits, rollouts, last_step = np.zeros(size, np.int64), np.zeros(size), np.zeros(size, np.int64)
+    successes = np.zeros(size)
     for step in range(1, 60):
         tasks = np.sort(rng.choice(size, 400, replace=False)).astype(np.int32)
         solved = rng.integers(0, 17, 400) / 2
@@ -91,17 +93,24 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
         if step % 7:
             visits[tasks] += 1
             rollouts[tasks] += 8.5
+            successes[tasks] += solved
             last_step[tasks] = step
     assert min(len(attempts.settled), len(attempts.recent)) > 0
     assert len(attempts.settled) > FEW_VISITS
     found = attempts.of(np.arange(size, dtype=np.int32))
-    np.testing.assert_array_equal([found.visits, found.rollouts, found.last_step], [visits, rollouts, last_step])
-    told, rolled = int(visits.sum()), float(rollouts.sum())
-    many = int(np.count_nonzero(visits))
-    assert are_possible(attempts, 59, size, reported=told, distinct=many, rollouts=rolled)
-    assert not are_possible(attempts, 59, size, reported=told + 1, distinct=many, rollouts=rolled)
-    assert not are_possible(attempts, 59, size, reported=told, distinct=many - 1, rollouts=rolled)
-    assert not are_possible(attempts, 59, size, reported=told, distinct=many, rollouts=rolled * 1.001)
+    np.testing.assert_array_equal(
+        [found.visits, found.rollouts, found.successes, found.last_step], [visits, rollouts, successes, last_step]
+    )
+    sums: dict[str, Any] = {
+        "reported": int(visits.sum()),
+        "distinct": int(np.count_nonzero(visits)),
+        "rollouts": float(rollouts.sum()),
+        "successes": float(successes.sum()),
+    }
+    assert are_possible(attempts, 59, size, **sums)
+    for name, value in sums.items():
+        other = value + 1 if isinstance(value, int) else value * 1.001
+        assert not are_possible(attempts, 59, size, **{**sums, name: other}), name
 
 
 @pytest.mark.parametrize(
@@ -111,6 +120,9 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
         ("tasks", -1),
         ("rollouts", 0.0),
         ("rollouts", np.nan),
+        ("successes", -1.0),
+        ("successes", 2.5),
+        ("successes", np.nan),
         ("step", 0),
         ("step", 1),
         ("step", 3),
@@ -119,11 +131,11 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
 def test_visits_that_no_journal_leads_to_are_not_possible(column, value):
     bodies = [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0), (0, 1.0, 1.0))]
     attempts = replay(POOL, bodies, settings_from({"belief": "bots"})).attempts
-    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=2, rollouts=6.0)
+    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=2, rollouts=6.0, successes=3.0)
     changed = getattr(attempts.recent, column).copy()
     changed[-1] = value
     wrong = replace(attempts, recent=replace(attempts.recent, **{column: changed}))
-    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=2, rollouts=6.0)
+    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=2, rollouts=6.0, successes=3.0)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +148,9 @@ def test_visits_that_no_journal_leads_to_are_not_possible(column, value):
         ("visits", 3),
         ("rollouts", 0.0),
         ("rollouts", np.nan),
+        ("successes", -1.0),
+        ("successes", 2.5),
+        ("successes", np.nan),
         ("last_step", 0),
         ("last_step", 2),
     ],
@@ -144,31 +159,33 @@ def test_settled_attempts_that_no_journal_leads_to_are_not_possible(column, valu
     first = replay(POOL, [report_of((0, 1.0, 1.0), (1, 1.0, 1.0))], settings_from({"belief": "bots"})).attempts
     settled = Attempts(first.whole, NO_VISITS)
     attempts = settled.with_step(evidence_of((2, 1.0, 1.0)), 2)
-    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=3, rollouts=6.0)
+    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=3, rollouts=6.0, successes=3.0)
     changed = getattr(settled.settled, column).copy()
     changed[-1] = value
     wrong = replace(attempts, settled=replace(settled.settled, **{column: changed}))
-    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=3, rollouts=6.0)
+    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=3, rollouts=6.0, successes=3.0)
 
 
 @given(st.lists(st.sets(st.integers(0, 11), max_size=6), max_size=12), st.integers(0, 12), st.data())
 def test_attempts_are_the_same_wherever_they_were_settled(steps, settled_after, data):
-    plain: dict[int, tuple[int, float, int]] = {}
+    plain: dict[int, tuple[int, float, float, int]] = {}
     attempts, size = no_attempts(), 12
     for number, tasks in enumerate(steps, start=1):
-        rollouts = {task: data.draw(st.floats(0.1, 16.0)) for task in sorted(tasks)}
+        counts = {task: data.draw(st.tuples(st.floats(0.1, 16.0), st.floats(0.0, 16.0))) for task in sorted(tasks)}
         asked = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1)))), np.int32)
         assert attempts.never_tried(asked) == sum(task not in plain for task in asked.tolist())
-        attempts = attempts.with_step(evidence_of(*((task, each, 0.0) for task, each in rollouts.items())), number)
-        for task, each in rollouts.items():
-            visits, so_far, _ = plain.get(task, (0, 0.0, 0))
-            plain[task] = visits + 1, so_far + each, number
+        evidence = evidence_of(*((task, solved, failed) for task, (solved, failed) in counts.items()))
+        attempts = attempts.with_step(evidence, number)
+        for task, (solved, failed) in counts.items():
+            visits, rollouts, successes, _ = plain.get(task, (0, 0.0, 0.0, 0))
+            plain[task] = visits + 1, rollouts + (solved + failed), successes + solved, number
         if number == settled_after:
             attempts = Attempts(attempts.whole, NO_VISITS)
     everyone = np.arange(size, dtype=np.int32)
-    wanted = [plain.get(task, (0, 0.0, 0)) for task in range(size)]
+    wanted = [plain.get(task, (0, 0.0, 0.0, 0)) for task in range(size)]
     for row in (attempts.whole.of(everyone), attempts.of(everyone)):
-        assert list(zip(row.visits.tolist(), row.rollouts.tolist(), row.last_step.tolist(), strict=True)) == wanted
+        columns = (row.visits.tolist(), row.rollouts.tolist(), row.successes.tolist(), row.last_step.tolist())
+        assert list(zip(*columns, strict=True)) == wanted
     assert attempts.largest_task == max(plain, default=-1)
     assert {name: column.tolist() for name, column in encoded(decoded(encoded(attempts))).items()} == {
         name: column.tolist() for name, column in encoded(attempts).items()

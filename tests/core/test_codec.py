@@ -119,7 +119,9 @@ def attempt_arrays(attempts: Attempts) -> Columns:
     settled, recent = attempts.settled, attempts.recent
     return {
         "attempts_settled_rollouts": ("<f8", settled.rollouts),
+        "attempts_settled_successes": ("<f8", settled.successes),
         "attempts_recent_rollouts": ("<f8", recent.rollouts),
+        "attempts_recent_successes": ("<f8", recent.successes),
         "attempts_settled_tasks": ("<i4", settled.tasks),
         "attempts_settled_visits": ("<i4", settled.visits),
         "attempts_settled_last_step": ("<i4", settled.last_step),
@@ -141,7 +143,7 @@ def open_arrays(waiting: OpenStep) -> Columns:
 BELIEFS = {"bots": bots_header_and_arrays, "tracker": tracker_header_and_arrays}
 
 
-def test_the_bytes_of_format_2_are_those_that_the_module_documents(kind, blob):
+def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
     state = a_state(kind)
     header, arrays = BELIEFS[kind](state)
     arrays |= attempt_arrays(state.attempts) | open_arrays(state.open_step)
@@ -152,7 +154,7 @@ def test_the_bytes_of_format_2_are_those_that_the_module_documents(kind, blob):
         f'{{"epoch":0,"seq":3,"step":2,"settings":{settings_text},'
         '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
         '"late":0,"expired":0,"distinct":3},'
-        f'"belief":{header},"walks":{{"first_turn":{state.walks.first_turn},"walks":[]}},'
+        f'"belief":{header},"walks":{{"first_turn":{state.walks.first_turn},"walks":[],"finished":0}},'
         '"open_late":2,"open_expired":0,"arrays":{'
         + ",".join(
             f'"{name}":{json.dumps([type_, *a.shape], separators=(",", ":"))}' for name, (type_, a) in arrays.items()
@@ -162,7 +164,7 @@ def test_the_bytes_of_format_2_are_those_that_the_module_documents(kind, blob):
     while (4 + 2 + 4 + len(text)) % 8:
         text += b" "
     letters = {"<f8": "d", "<i4": "i", "<u8": "Q", "|b1": "?"}
-    body = b"BOTS" + struct.pack("<H", 2) + struct.pack("<I", len(text)) + text
+    body = b"BOTS" + struct.pack("<H", 1) + struct.pack("<I", len(text)) + text
     for type_, array in arrays.values():
         body += struct.pack(f"<{array.size}{letters[type_]}", *array.ravel().tolist())
     assert body + struct.pack("<I", zlib.crc32(body)) == blob
@@ -210,8 +212,8 @@ def test_bytes_left_over_are_refused(more):
 
 
 def test_an_unknown_format_is_named():
-    body = BLOB[:4] + struct.pack("<H", 3) + BLOB[6:-4]
-    with pytest.raises(DamagedStateError, match=r"format b'BOTS' 3, where b'BOTS' 2 is read"):
+    body = BLOB[:4] + struct.pack("<H", 2) + BLOB[6:-4]
+    with pytest.raises(DamagedStateError, match=r"format b'BOTS' 2, where b'BOTS' 1 is read"):
         decode_state(sealed(body))
 
 

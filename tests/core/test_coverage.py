@@ -103,7 +103,8 @@ def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing():
     state = visited(pool, [[0, 1]], strategy="pass")
     state = replace(state, walks=state.walks.moved([Walk(WHOLE, 3, 6, 8)]))
     found = coverage(state, pool)
-    assert (found.passes_done, found.pass_share) == (3, 6 / places_of_pass(8))
+    # The first pass was given up: its only report came without a selection's id.
+    assert (found.passes_done, found.pass_share) == (2, 6 / places_of_pass(8))
     assert coverage(visited(pool, [[0, 1]], strategy="uniform"), pool).passes_done is None
 
 

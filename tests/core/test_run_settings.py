@@ -185,3 +185,10 @@ def test_every_flaw_is_told_at_once():
     with pytest.raises(InvalidSettingsError) as refused:
         settings_from({"forgeting": 0.1, "target": 2, "seed": "a"})
     assert {flaw.where for flaw in refused.value.flaws} == {("forgeting",), ("target",), ("seed",)}
+
+
+def test_a_run_has_only_the_settings_that_its_kind_of_belief_reads():
+    of_bots = {"forgetting", "implicit_weight", "prior", "capability", "capability_momentum"}
+    bots, tracker = (settings_from({"belief": belief, "target": 0.6}) for belief in ("bots", "tracker"))
+    assert bots.in_use() == bots.as_dict()
+    assert tracker.in_use() == {name: value for name, value in tracker.as_dict().items() if name not in of_bots}

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.run_settings import settings_from
+from bots_service.core.segments import segments_of_pool
 from bots_service.core.state import fresh_state
 from bots_service.core.task_table import SORTS, ordered, task_table
 from tests.core.journals import Story, pool_of, replay, report_of, stories
@@ -24,6 +25,7 @@ def test_a_row_is_what_the_belief_says_of_its_task_and_its_sorts_follow(story: S
         "effective": believed.effective(state.group_size),
         "variance": believed.rollout_variance,
         "attempts": state.attempts.of(asked).rollouts,
+        "successes": state.attempts.of(asked).successes,
         "visits": state.attempts.of(asked).visits,
         "last_step": state.attempts.of(asked).last_step,
     }
@@ -32,6 +34,7 @@ def test_a_row_is_what_the_belief_says_of_its_task_and_its_sorts_follow(story: S
     for name, column in expected.items():
         np.testing.assert_allclose(getattr(table, name), column, rtol=1e-12, err_msg=name)
     assert table.tasks.tolist() == asked.tolist()
+    np.testing.assert_array_equal(table.segment, segments_of_pool(state, pool)[asked])
     by = expected | {"index": asked, "distance": np.abs(believed.mean - state.settings.target)}
     for sort in SORTS:
         np.testing.assert_allclose(ordered(sort, state, pool, asked), by[sort], rtol=1e-12, atol=1e-15)

@@ -61,15 +61,29 @@ def test_a_report_moves_the_walks_of_its_selection_even_where_all_was_aborted():
 
 def test_a_report_of_tasks_that_were_not_selected_here_begins_passes_that_nobody_walked():
     state = replay(POOL, [report_with(Walk(0, 4, 2, 3)), report_of((1, 1.0, 3.0))], RunSettings())
-    assert state.walks == Walks(5)
+    assert state.walks == Walks(5, finished=4)
     late = replay(POOL, [report_with(Walk(0, 4, 3, 3))], RunSettings(), state)  # selected before
-    assert late.walks == Walks(5)
-    assert replay(POOL, [report_of(close=True)], RunSettings(), late).walks == Walks(5)  # it only closes
+    assert late.walks == Walks(5, finished=4)
+    assert replay(POOL, [report_of(close=True)], RunSettings(), late).walks == Walks(5, finished=4)  # it only closes
+
+
+def test_only_passes_that_reached_their_end_count_as_done():
+    end = places_of_pass(3)
+    unselected = report_of((1, 1.0, 3.0))
+    state = replay(POOL, [unselected, unselected], RunSettings())
+    assert state.walks.done(3) == (0, 0.0)
+    state = replay(POOL, [report_with(Walk(0, 2, 1, 3)), report_with(Walk(0, 2, 2, 3))], RunSettings(), state)
+    assert (state.walks.done(3), state.walks.first_turn) == ((0, 2 / end), 2)
+    state = replay(POOL, [report_with(Walk(0, 3, 1, 3)), unselected], RunSettings(), state)
+    assert state.walks.done(3) == (1, 0.0)  # the second pass was given up
+    state = replay(POOL, [report_with(Walk(0, 4, end, 3)), unselected], RunSettings(), state)
+    assert state.walks.done(3) == (2, 0.0)
+    assert decode_state(encode_state(state)).walks == state.walks == Walks(5, (), 2)
 
 
 def test_another_seed_begins_other_passes_and_other_settings_do_not():
     begun = [report_with(Walk(0, 4, 2, 3))]
-    assert replay(POOL, [*begun, SettingsChange({"seed": 5})], RunSettings()).walks == Walks(5)
+    assert replay(POOL, [*begun, SettingsChange({"seed": 5})], RunSettings()).walks == Walks(5, finished=4)
     assert (
         replay(POOL, [*begun, SettingsChange({"seed": 0, "target": 0.4})], RunSettings()).walks.walks == begun[0].walks
     )
@@ -97,5 +111,7 @@ def test_only_what_reports_lead_to_is_possible():
     assert not Walks(2, (replace(whole, place=2**32),)).are_possible(5)
     assert not Walks(2, (replace(whole, turn=2**32 - 1),)).are_possible(5)  # the next pass would have no number
     assert not Walks(2**32 - 1).are_possible(5)
+    assert Walks(2, finished=2).are_possible(5)
+    assert not Walks(2, finished=3).are_possible(5)
     assert not replace(whole, place=-1).is_possible(5)
     assert not Walks(0, tuple(Walk(part, 0, 1, 5) for part in range(MOST_WALKS + 1))).are_possible(5)

@@ -56,11 +56,11 @@ class Client:
     async def work(self, calls: int) -> None:
         rng = self.world.rng
         acts = [self.select, self.report, self.rewind, self.fork, self.change, self.describe, self.history]
-        acts += [self.snapshot, self.put, self.append_tasks, self.retire]
+        acts += [self.snapshot, self.put, self.append_tasks, self.retire, self.restore]
         changes = rng.choice([0, 1, 10])  # of the dataset
         for _ in range(calls):
             await asyncio.sleep(rng.uniform(0.0, 0.4))
-            [act] = rng.choices(acts, [30, 40, 4, 2, 4, 4, 2, 2, 1, changes, changes])
+            [act] = rng.choices(acts, [30, 40, 4, 2, 4, 4, 2, 2, 1, changes, changes, changes])
             await act()
 
     # --- select ------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Client:
         )
         assert world.of(run).made_for.setdefault(selection.id, call) == call, f"{selection.id} was made twice"
         self._check(run, selection, count, floor)
-        gone = retired & set(selection.tasks.tolist())
+        gone = (retired - world.restored) & set(selection.tasks.tolist())
         assert selection.id in world.hot.local or not gone, f"{run}: tasks {gone} were retired before the select"
         self._check_shared(run, selection, began)
         self.selections.append((run, selection))
@@ -335,6 +335,17 @@ class Client:
         )
         if row is not None and losses == world.network.losses:
             world.retired.add(task)
+
+    async def restore(self) -> None:
+        world = self.world
+        if world.changes >= MOST_CHANGES or not world.retired:
+            return
+        world.changes += 1
+        task = world.rng.choice(sorted(world.retired))
+        world.restored.add(task)
+        await world.patiently(
+            f"{self.name} restores t{task}", lambda use: use.restore_tasks(POOL, [f"t{task}"], None), attempts=2
+        )
 
 
 def present(replay: Any, seq: int) -> list[Receipt]:

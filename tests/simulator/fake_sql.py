@@ -105,9 +105,14 @@ class Sql:
         return AppendTasksResult(changed, facts.size - row.facts.size)
 
     def retire(self, row: DatasetRow, tasks: Tasks) -> DatasetRow:
-        retired = np.union1d(self.retired, tasks).astype(np.int32)
+        return self.keep_retired(row, np.union1d(self.retired, tasks))
+
+    def restore(self, row: DatasetRow, tasks: Tasks) -> DatasetRow:
+        return self.keep_retired(row, np.setdiff1d(self.retired, tasks))
+
+    def keep_retired(self, row: DatasetRow, retired: Tasks) -> DatasetRow:
         changed = self.changed(row, retired=len(retired))
-        self.retired = retired
+        self.retired = retired.astype(np.int32)
         return changed
 
     def put_run(self, name: str, settings: RunSettings, fork: tuple[Parent, Fork, int] | None) -> tuple[RunRow, bool]:
@@ -266,6 +271,9 @@ class FakeDatasets(SqlPorts):
 
     async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         return await self.ask("retire tasks", lambda: self.sql.retire(row, tasks))
+
+    async def restore(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
+        return await self.ask("restore tasks", lambda: self.sql.restore(row, tasks))
 
     async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         raise NotImplementedError

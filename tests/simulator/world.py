@@ -101,6 +101,7 @@ class World:
         self.lost: list[Span] = []  # spans in which leases may have ended
         self.changes = 0  # of the dataset
         self.retired: set[int] = set()  # tasks of which all replicas know that they are retired
+        self.restored: set[int] = set()  # those that somebody asked to restore: some replicas may know of it
         self.appended: set[int] = set()  # tasks of which all replicas know that they are there
         self.ready: set[tuple[int, str, int]] = set()  # process, run, generation: what can select without SQL
         self.processes: list[Process] = []  # keeps their ids from being used again

@@ -14,10 +14,12 @@ from bots_service.core.outlook import Outlook
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
+from bots_service.ports.courses import Courses
 from bots_service.ports.history import Outlooks
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, NewEntry, RunRow, TaskBlock
 from bots_service.storage.sql.answers import SqlAnswers
+from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.health import SqlHealth
@@ -37,6 +39,7 @@ class Stores:
     runs: Runs
     journal: Journal
     snapshots: Snapshots
+    courses: Courses
     outlooks: Outlooks
     answers: Answers
     health: Health
@@ -49,6 +52,7 @@ def stores_over(database: Database) -> Stores:
         runs=SqlRuns(database),
         journal=SqlJournal(database),
         snapshots=SqlSnapshots(database),
+        courses=SqlCourses(database),
         outlooks=SqlOutlooks(database),
         answers=SqlAnswers(database),
         health=SqlHealth(database),

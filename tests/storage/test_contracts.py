@@ -4,11 +4,13 @@ import pytest
 
 from tests.storage.contracts.capacity import CapacityContract
 from tests.storage.contracts.catalog import AnswersContract, DatasetsContract, RunsContract
+from tests.storage.contracts.courses import CoursesContract
 from tests.storage.contracts.journal import JournalContract, SnapshotsContract
 from tests.storage.contracts.keys import KeysContract
 from tests.storage.contracts.lineage import LineageContract
 from tests.storage.contracts.outlooks import OutlooksContract
 from tests.storage.contracts.sizes import SizesContract
+from tests.storage.contracts.task_history import TaskHistoryContract
 from tests.storage.made import Stores
 
 
@@ -32,10 +34,16 @@ class TestCapacity(CapacityContract): ...
 class TestJournal(JournalContract): ...
 
 
+class TestTaskHistory(TaskHistoryContract): ...
+
+
 class TestLineage(LineageContract): ...
 
 
 class TestSnapshots(SnapshotsContract): ...
+
+
+class TestCourses(CoursesContract): ...
 
 
 class TestOutlooks(OutlooksContract): ...

@@ -6,16 +6,18 @@ from typing import Any
 
 from sqlalchemy import Connection, event, insert, select, text
 
-from bots_service.core.entries import Rewind
+from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
+from bots_service.core.summary.gain import StepRange
+from bots_service.ports.courses import RunHead, SeqRange, WantedCourse, WantedSums
 from bots_service.ports.records import NewEntry, RunRow, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.database import Database, Job, Result
 from bots_service.storage.sql.datasets import facts_text
 from bots_service.storage.sql.outlooks import SqlSizes
 from bots_service.storage.sql.runs import settings_text
-from bots_service.storage.sql.tables import answers, datasets, journal, receipts, runs, snapshots
+from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, outlooks, receipts, runs, snapshots
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -77,6 +79,9 @@ def fill(connection: Connection) -> None:
     connection.execute(insert(journal), [{**row, **entry, "key": f"key-{row['seq']}"} for row in rows])
     kept = {"closed": True, "late": 0, "expired": 0, "new_tasks": 0, "distinct_tasks": 3, **tally}
     connection.execute(insert(receipts), [{**row, **kept, "step": row["seq"]} for row in rows])
+    look = {"uniform_effective_task_ratio": 0.5, "distribution": b"", "coverage": "{}", "created_at": 0.0}
+    kept_looks = [{"run_id": row["run_id"], "seq": row["seq"], "step": row["seq"], **look} for row in rows]
+    connection.execute(insert(outlooks), kept_looks)
     state = {"step": 1, "bytes": 100, "checksum": "", "created_at": 0.0, "wanted": False, "blob": bytes(100)}
     connection.execute(insert(snapshots), [{**row, **state} for row in rows if row["seq"] % 5 == 0])
     first_answer = {"key": "k", "fingerprint": "", "result": "null", "created_at": 0.0}
@@ -96,6 +101,9 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.after(run, ENTRIES - 5, ENTRIES, 100)
     await journal.after(run, ENTRIES - 5)
     await journal.before(run, ENTRIES - 5, 10)
+    await journal.before(run, ENTRIES - 5, 10, ["report"])
+    await journal.before(run, ENTRIES - 5, 10, ["settings", "rewind"])
+    await journal.visits(run, 7, None, 10)
     await asyncio.gather(*(journal.append(run, made.draft(f"new-{number}")) for number in range(9)))
     await journal.append(run, NewEntry(Rewind(ENTRIES - 9, ENTRIES - 9), 3))
     await journal.head(run)
@@ -105,6 +113,14 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.first_without_receipt(run, ENTRIES + 9)
     await journal.closing(run, ENTRIES - 20)
     await journal.history(run, ENTRIES - 50, 10)
+    head = RunHead(run.id, run.uid, "pool-30", ENTRIES, 1)
+    some = (SeqRange(ENTRIES - 20, ENTRIES),)
+    await journal.append(run, NewEntry(SettingsChange({"seed": 1}), 3))
+    await stores.courses.heads("pool-30")
+    await stores.courses.rows([run.id])
+    await stores.courses.present([head])
+    await stores.courses.read([WantedCourse(run.id, some, some)] * 5)
+    await stores.courses.sums([WantedSums(run.id, some, StepRange(3, ENTRIES))] * 5)
     await SqlSizes(stores.database).measure(run)
     await stores.outlooks.keep(run, ENTRIES, ENTRIES, made.outlook(), made.coverage())
     await snapshots.newest(run, ENTRIES)
@@ -140,3 +156,5 @@ async def test_every_hot_statement_finds_its_rows_by_an_index(both_stores: Store
     assert len(found) > 20
     slow = {statement: lines for statement, lines in found.items() if any(map(is_slow, lines))}
     assert slow == {}
+    (by_kind,) = [lines for statement, lines in found.items() if " IN (" in statement and IS_MARK in statement]
+    assert any("ix_journal_marks" in line for line in by_kind), by_kind

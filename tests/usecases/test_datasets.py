@@ -17,7 +17,6 @@ from bots_service.errors import (
     DatasetExistsError,
     InvalidOutcomesError,
     InvalidTasksError,
-    PoolTooSmallError,
     StorageUnavailableError,
     TaskExistsError,
     UnknownDatasetError,
@@ -339,22 +338,7 @@ async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: 
     assert len((await cold.opened()).dataset.ids) == 42
 
 
-# --- retire and delete -----------------------------------------------------------------------------------------------
-
-
-async def test_retired_tasks_are_not_selected_but_can_be_reported(world: World):
-    row = await world.use.retire_tasks(POOL, ["t3", "t5", "t3"], None)
-    assert (row.live, row.retired) == (38, 2)
-    row = await world.use.retire_tasks(POOL, ["t5", "t0"], None)
-    assert (row.live, row.retired, row.version) == (37, 3, 3)
-    for one in (world, world.beside()):
-        with pytest.raises(PoolTooSmallError):
-            await one.select(38)
-        assert not {0, 3, 5} & set((await one.select(37)).tasks.tolist())
-    assert (await world.report(outcome("t3"))).tally.reported == 1
-    with pytest.raises(InvalidTasksError) as refused:
-        await world.use.retire_tasks(POOL, ["t1", "x"], None)
-    assert [flaw.where for flaw in refused.value.flaws] == [("ids", 1)]
+# --- delete ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_deleted_dataset_is_gone_and_its_name_is_free(world: World):

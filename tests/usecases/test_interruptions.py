@@ -144,6 +144,7 @@ CHANGES: dict[str, Call] = {
     "import": lambda world, n: world.use.import_dataset(f"new-{n}", HEADER, stream(block(0, 3), block(3, 3)), never),
     "append": lambda world, n: world.use.append_tasks(f"pool-{n}", stream(block(4, 2), block(6, 2)), never),
     "retire": lambda world, n: world.use.retire_tasks(POOL, [f"t{n}"], None),
+    "restore": lambda world, n: world.use.restore_tasks(POOL, [f"t{39 - n % 10}"], None),
     "put": lambda world, n: world.use.put_run(POOL, f"fresh-{n}", {"seed": n}, None, None),
     "fork": lambda world, n: world.use.put_run(POOL, f"fork-{n}", {"seed": n}, ForkFrom("default", 2), None),
     "patch": lambda world, n: world.use.change_settings(POOL, "default", {"seed": n}, None),
@@ -191,6 +192,7 @@ async def assert_memory_and_sql_are_at_one(world: World) -> None:
 async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: World, name: str):
     for step in range(3):
         await world.report(outcome(f"t{step}"))
+    await world.use.retire_tasks(POOL, [f"t{task}" for task in range(30, 40)], None)
     warm, place, stopped = world, 0, True
     while stopped and world.sql("SELECT id FROM datasets WHERE name = ?", POOL):
         place += 1

@@ -48,6 +48,15 @@ async def test_tasks_retired_here_are_no_longer_selected_there(replicas: tuple[R
     assert set((await there.select(5)).tasks.tolist()) <= set(range(35, 40))
 
 
+async def test_tasks_restored_here_are_selected_again_there(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await here.use.retire_tasks(POOL, [f"t{number}" for number in range(35)], None)
+    with pytest.raises(PoolTooSmallError):
+        await there.select(6)
+    await here.use.restore_tasks(POOL, ["t4", "t30"], None)
+    assert set((await there.select(7)).tasks.tolist()) == {4, 30, *range(35, 40)}
+
+
 async def test_a_dataset_deleted_and_made_anew_here_is_the_new_one_there(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await there.report(outcome("t1"))

@@ -11,28 +11,22 @@ import pytest
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.task_table import SORTS
 from bots_service.engine import open_runs as open_run_module
 from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.engine.replay import superfluous
 from bots_service.errors import (
-    InvalidInputError,
     InvalidSettingsError,
-    InvalidTasksError,
     KeyReusedError,
     RunHasHistoryError,
     UnknownRunError,
 )
 from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.usecases import read_tasks as read_tasks_module
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.put_run import PutRunResult
-from bots_service.usecases.read_tasks import Query
-from tests.core.pools import beta_parameters
 from tests.usecases.ports import Port
-from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
+from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 # --- PUT and PATCH ---------------------------------------------------------------------------------------------------
 
@@ -205,97 +199,7 @@ async def test_rows_of_many_runs_are_kept_within_bounds(world: World, monkeypatc
     assert asked == ["a"]  # which was asked for longest ago
 
 
-# --- tasks and history -----------------------------------------------------------------------------------------------
-
-
-async def all_pages(world: World, query: dict, limit: int) -> list[int]:
-    tasks: list[int] = []
-    after = None
-    while True:
-        page = await world.use.read_tasks(POOL, "default", Query(**query, after=after, limit=limit))
-        assert len(page.table.tasks) <= limit
-        tasks += page.table.tasks.tolist()
-        if page.next is None:
-            return tasks
-        after = page.next
-
-
-@pytest.mark.parametrize(
-    ("belief", "limit"), [("bots", 1), ("tracker", 7), ("bots", 39), ("tracker", 40), ("bots", 41)]
-)
-@pytest.mark.parametrize("sort", [sign + name for name in SORTS for sign in ("", "-")])
-async def test_walking_all_pages_visits_each_task_once_in_order(world: World, sort: str, belief: str, limit: int):
-    await world.put_run("default", belief=belief)
-    for step in range(3):  # most tasks stay tied with the others of their profile
-        await world.report(*(outcome(f"t{task}", 8) for task in range(step, 12, 3)))
-    await world.use.retire_tasks(POOL, ["t2", "t30"], None)
-    state, pool = await world.state(), (await world.opened()).dataset.pool
-    everyone = np.setdiff1d(np.arange(TASKS, dtype=np.int32), pool.retired)
-    believed = state.belief.distributions(pool, everyone)
-    last = {task: task % 3 + 1 for task in range(12)}
-    values = {
-        "index": everyone.tolist(),
-        "mean": believed.mean.tolist(),
-        "distance": np.abs(believed.mean - 0.5).tolist(),
-        "effective": believed.effective(16.0).tolist(),
-        "variance": believed.rollout_variance.tolist(),
-        "attempts": [16.0 if task in last else 0.0 for task in everyone],
-        "visits": [float(task in last) for task in everyone],
-        "last_step": [last.get(task, 0) for task in everyone],
-    }[sort.removeprefix("-")]
-    sign = -1 if sort.startswith("-") else 1
-    wanted = sorted(range(len(everyone)), key=lambda place: (sign * values[place], everyone[place]))
-    assert await all_pages(world, {"sort": sort}, limit) == everyone[wanted].tolist()
-
-
-async def test_tasks_are_found_by_tag_and_by_id(world: World):
-    await world.use.retire_tasks(POOL, ["t11"], None)
-    assert await all_pages(world, {"tag": "rare"}, 2) == [1, 21, 31]
-    assert await all_pages(world, {"ids": ("t21", "t2", "t11", "t21")}, 10) == [2, 21]
-    assert await all_pages(world, {"ids": ("t21", "t2"), "tag": "rare"}, 10) == [21]
-    await world.use.retire_tasks(POOL, ["t1", "t21", "t31"], None)
-    assert await all_pages(world, {"tag": "rare"}, 2) == []
-    for wrong, where in (
-        (Query(sort="--mean"), ("query", "sort")),
-        (Query(sort=""), ("query", "sort")),
-        (Query(tag="none"), ("query", "tag")),
-    ):
-        with pytest.raises(InvalidInputError) as refused:
-            await world.use.read_tasks(POOL, "default", wrong)
-        assert refused.value.flaws[0].where == where
-    with pytest.raises(InvalidTasksError) as refused:
-        await world.use.read_tasks(POOL, "default", Query(ids=("t1", "x", "y")))
-    assert [flaw.where for flaw in refused.value.flaws] == [("query", "ids", 1), ("query", "ids", 2)]
-
-
-async def test_tasks_are_found_by_a_part_of_their_id_and_counted_before_they_are_paged(world: World):
-    await world.use.retire_tasks(POOL, ["t11"], None)
-    teens = [task for task in range(TASKS) if "1" in str(task) and task != 11]
-    assert await all_pages(world, {"search": "T1", "sort": "-index"}, 3) == [
-        task for task in reversed(teens) if str(task).startswith("1")
-    ]
-    assert await all_pages(world, {"search": "1", "tag": "rare"}, 2) == [1, 21, 31]
-    assert await all_pages(world, {"search": "1", "ids": ("t21", "t2")}, 2) == [21]
-    assert await all_pages(world, {"search": "t1t"}, 2) == []
-    for limit, after in ((3, None), (100, None), (3, (float(teens[4]), teens[4]))):
-        page = await world.use.read_tasks(POOL, "default", Query(search="1", limit=limit, after=after))
-        assert page.matching == len(teens)
-
-
-async def test_the_whole_pool_comes_in_pieces_of_one_state(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(read_tasks_module, "CHUNK", 16)
-    await world.put_run("default", belief="bots")
-    await world.use.retire_tasks(POOL, [f"t{task}" for task in (3, *range(16, 32))], None)
-    await world.report(outcome("t1"))
-    state = await world.state()
-    dataset, pieces = await world.use.read_tasks.whole(POOL, "default")
-    seen = []
-    async for piece in pieces:
-        await world.report(outcome("t1"))  # what comes meanwhile is not seen
-        alpha, beta = beta_parameters(state.belief.distributions(dataset.pool, piece.tasks))
-        np.testing.assert_array_equal([piece.alpha, piece.beta], [alpha, beta])
-        seen.append(piece.tasks.tolist())
-    assert seen == [[task for task in range(16) if task != 3], [], list(range(32, 40))]
+# --- history ---------------------------------------------------------------------------------------------------------
 
 
 async def test_history_pages_follow_the_present_history(world: World):

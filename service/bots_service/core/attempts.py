@@ -20,11 +20,13 @@ class AttemptRows(TaskRows):
 
     visits: [R] how many steps reported the task.
     rollouts: [R] how many rollouts they reported.
+    successes: [R] how many of these succeeded; a fractional reward counts in part.
     last_step: [R] the number of the last of these steps.
     """
 
     visits: NDArray[np.int32]
     rollouts: Floats
+    successes: Floats
     last_step: NDArray[np.int32]
 
 
@@ -34,12 +36,14 @@ class Visits:
 
     tasks: [V] ascending within a step; a later step may visit the same task.
     rollouts: [V] how many rollouts of the task the step reported.
+    successes: [V] how many of these succeeded.
     step: [V] its number.
     ordered: [V] the tasks in ascending order.
     """
 
     tasks: Tasks
     rollouts: Floats
+    successes: Floats
     step: NDArray[np.int32]
     ordered: Tasks
 
@@ -47,9 +51,9 @@ class Visits:
         return len(self.tasks)
 
     @classmethod
-    def of(cls, tasks: Tasks, rollouts: Floats, step: NDArray[np.int32]) -> "Visits":
+    def of(cls, tasks: Tasks, rollouts: Floats, successes: Floats, step: NDArray[np.int32]) -> "Visits":
         """Return the visits with these columns."""
-        return cls(tasks, rollouts, step, frozen(np.sort(tasks)))
+        return cls(tasks, rollouts, successes, step, frozen(np.sort(tasks)))
 
     def with_step(self, evidence: Evidence, step: int) -> "Visits":
         """Return the visits with those of one more step."""
@@ -59,11 +63,12 @@ class Visits:
         ordered = np.concatenate([self.ordered, evidence.tasks])
         ordered.sort(kind="stable")  # which merges what is in order already
         rollouts = np.concatenate([self.rollouts, evidence.successes + evidence.failures])
-        return Visits(frozen(tasks), frozen(rollouts), frozen(steps), frozen(ordered))
+        successes = np.concatenate([self.successes, evidence.successes])
+        return Visits(*map(frozen, (tasks, rollouts, successes, steps, ordered)))
 
 
-ROW_TYPES = {"tasks": "<i4", "visits": "<i4", "rollouts": "<f8", "last_step": "<i4"}
-VISIT_TYPES = {"tasks": "<i4", "rollouts": "<f8", "step": "<i4"}
+ROW_TYPES = {"tasks": "<i4", "visits": "<i4", "rollouts": "<f8", "successes": "<f8", "last_step": "<i4"}
+VISIT_TYPES = {"tasks": "<i4", "rollouts": "<f8", "successes": "<f8", "step": "<i4"}
 NO_ROWS = AttemptRows(*(np.empty(0, kind) for kind in ROW_TYPES.values())).frozen()
 NO_VISITS = Visits.of(*(frozen(np.empty(0, kind)) for kind in VISIT_TYPES.values()))
 
@@ -87,6 +92,7 @@ class Attempts:
         rows, places = self.settled.of(frozen(tasks)), tasks.searchsorted(recent.tasks)
         np.add.at(rows.visits, places, 1)
         np.add.at(rows.rollouts, places, recent.rollouts)  # one after the other, as the steps closed
+        np.add.at(rows.successes, places, recent.successes)
         np.maximum.at(rows.last_step, places, recent.step)
         return rows.frozen()
 
@@ -98,7 +104,8 @@ class Attempts:
     @property
     def nbytes(self) -> int:
         """How much memory the arrays take."""
-        columns = (*self.settled, self.recent.tasks, self.recent.rollouts, self.recent.step, self.recent.ordered)
+        recent = self.recent
+        columns = (*self.settled, recent.tasks, recent.rollouts, recent.successes, recent.step, recent.ordered)
         return sum(column.nbytes for column in columns)
 
     @property
@@ -137,7 +144,9 @@ def no_attempts() -> Attempts:
     return Attempts(NO_ROWS, NO_VISITS)
 
 
-def are_possible(attempts: Attempts, step: int, tasks: int, *, reported: int, distinct: int, rollouts: float) -> bool:
+def are_possible(
+    attempts: Attempts, step: int, tasks: int, *, reported: int, distinct: int, rollouts: float, successes: float
+) -> bool:
     """Return whether folding a journal could have led here.
 
     Args:
@@ -147,6 +156,7 @@ def are_possible(attempts: Attempts, step: int, tasks: int, *, reported: int, di
         reported: the tasks that these steps reported, each once a step.
         distinct: the same, each once.
         rollouts: the rollouts that they reported.
+        successes: how many of these succeeded.
     """
     settled, recent = attempts.settled, attempts.recent
     settled_until = int(settled.last_step.max(initial=0))
@@ -154,7 +164,8 @@ def are_possible(attempts: Attempts, step: int, tasks: int, *, reported: int, di
         return False
     whole, slack = attempts.whole, ROUNDING * rollouts
     is_whole = int(whole.visits.sum(dtype=np.int64)) == reported and len(whole) == distinct
-    return is_whole and abs(float(whole.rollouts.sum()) - rollouts) <= slack
+    sums = ((whole.rollouts, rollouts), (whole.successes, successes))
+    return is_whole and all(abs(float(column.sum()) - total) <= slack for column, total in sums)
 
 
 def _are_rows(rows: AttemptRows, step: int, tasks: int) -> bool:
@@ -164,7 +175,7 @@ def _are_rows(rows: AttemptRows, step: int, tasks: int) -> bool:
         and are_within(rows.last_step, 1, step)
         and are_within(rows.visits, 1, step)
         and bool((rows.visits <= rows.last_step).all())
-        and are_within(rows.rollouts, LEAST_ROLLOUTS, LARGEST_SUM)
+        and _are_counts(rows.rollouts, rows.successes)
     )
 
 
@@ -174,7 +185,16 @@ def _are_visits(visits: Visits, step: int, tasks: int, *, after: int) -> bool:
         are_within(visits.tasks, 0, tasks - 1)
         and are_within(visits.step, after + 1, step)
         and bool(((steps > 0) | ((steps == 0) & ascending)).all())
-        and are_within(visits.rollouts, LEAST_ROLLOUTS, LARGEST_SUM)
+        and _are_counts(visits.rollouts, visits.successes)
+    )
+
+
+def _are_counts(rollouts: Floats, successes: Floats) -> bool:
+    """Return whether there are rollouts in each place, and no more successes than rollouts; NaN is neither."""
+    return (
+        are_within(rollouts, LEAST_ROLLOUTS, LARGEST_SUM)
+        and are_within(successes, 0.0, LARGEST_SUM)
+        and bool((successes <= rollouts * (1 + ROUNDING)).all())
     )
 
 

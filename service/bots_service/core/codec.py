@@ -27,7 +27,7 @@ from bots_service.core.state import OpenStep, RunState, Totals
 from bots_service.core.walks import Walks
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 
-FORMAT = 2
+FORMAT = 1
 _MAGIC = b"BOTS"
 _HEAD = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import Tasks, contained, places_of
 from bots_service.core.attempts import Attempts
 from bots_service.core.draw.strategies import IN_ORDER
-from bots_service.core.permutation import places_of_pass
-from bots_service.core.pool import WHOLE, Pool
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
@@ -129,8 +128,7 @@ def _walked(state: RunState, size: int, available: int) -> tuple[int | None, flo
     """
     strategy = state.settings.strategy
     if strategy == "pass":
-        walk = state.walks.of(WHOLE, size)
-        return walk.turn, walk.place / places_of_pass(walk.size)
+        return state.walks.done(size)
     if strategy not in IN_ORDER or not available:
         return None, None
     done, place = divmod(state.totals.reported, available)
@@ -163,11 +161,15 @@ def _reason(
         found.append(f"a tenth of the tasks took {largest:.0%} of all visits")
     if not found:
         return None
-    todo = (
-        "A model that trains on few tasks may unlearn the others, however high the effective task ratio is: use the"
-        " strategy pass, which meets each task at most once a pass, or set a cooldown."
-        if settings.strategy in NEAREST
-        else "If requests don't name tags that few tasks carry, few tasks are of use by now: add tasks of another"
-        " difficulty."
-    )
-    return f"Few tasks take most visits: {', and '.join(found)}. {todo}"
+    return f"Few tasks take most visits: {', and '.join(found)}. {narrow_advice(settings)}"
+
+
+def narrow_advice(settings: RunSettings) -> str:
+    """Return what to do about a run that is narrow: the end of its reason."""
+    if settings.strategy in NEAREST:
+        return (
+            "A model that trains on few tasks may unlearn the others, however high the effective task ratio is: use the"
+            " strategy pass, which meets each task at most once a pass, or set a cooldown."
+        )
+    few = "If requests don't name tags that few tasks carry, few tasks are of use by now"
+    return f"{few}: add tasks of another difficulty."

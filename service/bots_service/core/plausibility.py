@@ -81,6 +81,7 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
             reported=totals.reported,
             distinct=totals.distinct,
             rollouts=totals.rollouts,
+            successes=totals.successes,
         )
         and state.walks.are_possible(size.tasks)
         and is_possible_evidence(waiting.evidence, tasks=size.tasks)

@@ -65,6 +65,11 @@ class RunSettings:
         """Return the settings as plain values, ready for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}  # asdict copies each value, which takes long
 
+    def in_use(self) -> dict[str, Any]:
+        """Return the settings that mean something to the run: without those of other kinds of belief alone."""
+        unread = _unread_by(self.belief)
+        return {name: value for name, value in self.as_dict().items() if name not in unread}
+
 
 FIXED = ("belief", "prior")  # a state is built on them
 
@@ -116,9 +121,15 @@ def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> R
     """
     settings, before = settings_from(values, base), base or RunSettings()
     changed = [name for name in values if getattr(settings, name) != getattr(before, name)]
-    if flaws := _ignored(settings.belief, changed):
+    unread = _unread_by(settings.belief)
+    if flaws := tuple(_ignored(settings.belief, name, unread[name]) for name in changed if name in unread):
         raise InvalidSettingsError("invalid settings", flaws)
     return settings
+
+
+def _ignored(belief: str, name: str, other: str) -> Flaw:
+    todo = f"leave it out, or create a run with the belief {other!r}"
+    return Flaw((name,), f"the belief {belief!r} has no {name}; {todo}")
 
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -162,15 +173,11 @@ def _default_strategy(belief: str) -> StrategyName:
     return _kinds()[belief].default_strategy
 
 
-def _ignored(belief: str, names: list[str]) -> tuple[Flaw, ...]:
-    """Return a flaw for each setting that another kind of belief reads and this one doesn't."""
+def _unread_by(belief: str) -> dict[str, str]:
+    """Return the settings that this kind of belief doesn't read, each with another kind that does."""
     kinds = _kinds()
-    return tuple(
-        Flaw((name,), f"the belief {belief!r} has no {name}; leave it out, or create a run with the belief {other!r}")
-        for name in names
-        for other, kind in kinds.items()
-        if name in kind.own_settings and name not in kinds[belief].own_settings
-    )
+    read = kinds[belief].own_settings
+    return {name: other for other, kind in kinds.items() for name in kind.own_settings if name not in read}
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from bots_service.core.arrays import Floats, Tasks, contained
 from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.pool import Pool
+from bots_service.core.segments import RETIRED, UNTRIED, Segments, segments_of_tried
 from bots_service.core.state import RunState
 
-SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "visits", "last_step")
+SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "successes", "visits", "last_step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,10 @@ class TaskTable:
     mean: [n] expected success probability; low, high: [n] its 5 % and 95 % quantiles.
     effective: [n] how likely some of a group of rollouts succeed and some fail.
     variance: [n] E[p (1 - p)], the expected variance of one rollout.
-    attempts: [n] rollouts that were reported; visits: [n] how many steps reported any.
+    attempts: [n] rollouts that were reported; successes: [n] how many of them succeeded.
+    visits: [n] how many steps reported any.
     last_step: [n] the last step that reported any, 0 where none did.
+    segment: [n] places in SEGMENTS.
     """
 
     tasks: Tasks
@@ -35,8 +38,10 @@ class TaskTable:
     effective: Floats
     variance: Floats
     attempts: Floats
+    successes: Floats
     visits: NDArray[np.int32]
     last_step: NDArray[np.int32]
+    segment: Segments
 
 
 def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
@@ -44,18 +49,24 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
     attempts, (believed, place) = state.attempts.of(tasks), _distinct(state.belief, pool, tasks)
     parameters, (low, high) = believed.as_beta(), believed.interval()
     alpha, beta = (None, None) if parameters is None else (column[place] for column in parameters)
+    mean = believed.mean[place]
+    segment = segments_of_tried(attempts.successes, mean)
+    segment[attempts.visits == 0] = UNTRIED
+    segment[contained(tasks, (pool.retired,))] = RETIRED
     return TaskTable(
         tasks=tasks,
         alpha=alpha,
         beta=beta,
-        mean=believed.mean[place],
+        mean=mean,
         low=low[place],
         high=high[place],
         effective=believed.effective(state.group_size)[place],
         variance=believed.rollout_variance[place],
         attempts=attempts.rollouts,
+        successes=attempts.successes,
         visits=attempts.visits,
         last_step=attempts.last_step,
+        segment=segment,
     )
 
 
@@ -66,6 +77,8 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
         values = tasks.astype(float)
     elif name == "attempts":
         values = state.attempts.of(tasks).rollouts
+    elif name == "successes":
+        values = state.attempts.of(tasks).successes
     elif name == "visits":
         values = state.attempts.of(tasks).visits.astype(float)
     elif name == "last_step":

@@ -10,6 +10,7 @@ from typing import Any
 
 from bots_service.core.checks import as_count
 from bots_service.core.permutation import places_of_pass
+from bots_service.core.pool import WHOLE
 
 MOST_WALKS = 128  # of a run: one for each set of tags, or quota, that its selections ask for
 LARGEST_NUMBER = 2**32 - 1  # of a walk: an id has room for no more
@@ -32,6 +33,11 @@ class Walk:
     size: int
 
     @property
+    def is_finished(self) -> bool:
+        """Whether its pass has no place left."""
+        return self.place >= places_of_pass(self.size)
+
+    @property
     def reached(self) -> tuple[int, int]:
         """Pass and place, so that the farther of two walks compares as the larger."""
         return self.turn, self.place
@@ -50,7 +56,7 @@ class Walk:
 
         Tasks that were appended join with the next pass, which begins once this one has no place left.
         """
-        if 0 < self.place < places_of_pass(self.size) and self.size <= size:
+        if self.place > 0 and not self.is_finished and self.size <= size:
             return self
         return Walk(self.part, self.turn + (self.place > 0), 0, size)
 
@@ -61,10 +67,21 @@ class Walks:
 
     first_turn: the pass with which a part begins that has no walk here.
     walks: at most MOST_WALKS, the one that was moved last at the end.
+    finished: of the passes over the whole pool before `first_turn`, how many had reached their end.
     """
 
     first_turn: int = 0
     walks: tuple[Walk, ...] = ()
+    finished: int = 0
+
+    def done(self, size: int) -> tuple[int, float]:
+        """Return how many passes over the whole pool reached their end, and the share of the present one.
+
+        Args:
+            size: how many tasks the pool has, retired ones included.
+        """
+        walk = self.of(WHOLE, size)
+        return self.finished + walk.turn - self.first_turn, walk.place / places_of_pass(walk.size)
 
     def of(self, part: int, size: int) -> Walk:
         """Return where the next selection from a part begins.
@@ -87,7 +104,7 @@ class Walks:
         for end in ends:
             if end.turn >= self.first_turn:
                 walks[end.part] = max(walks.pop(end.part, end), end, key=lambda walk: walk.reached)
-        return Walks(self.first_turn, tuple(walks.values())[-MOST_WALKS:])
+        return Walks(self.first_turn, tuple(walks.values())[-MOST_WALKS:], self.finished)
 
     def restarted(self) -> "Walks":
         """Return walks that begin with a pass that none of these has reached.
@@ -95,19 +112,24 @@ class Walks:
         After evidence whose selection is unknown nobody can say how far it walked. Where each walk stays in its place,
         the next selection would find the same tasks again.
         """
-        return Walks(max((walk.turn for walk in self.walks), default=self.first_turn) + 1)
+        whole = next((walk for walk in self.walks if walk.part == WHOLE), Walk(WHOLE, self.first_turn, 0, 1))
+        return Walks(
+            first_turn=max((walk.turn for walk in self.walks), default=self.first_turn) + 1,
+            finished=self.finished + whole.turn - self.first_turn + whole.is_finished,
+        )
 
     def are_possible(self, tasks: int) -> bool:
         """Return whether a run on a pool of so many tasks could have walked so."""
         return (
             len({walk.part for walk in self.walks}) == len(self.walks) <= MOST_WALKS
-            and self.first_turn <= LARGEST_TURN
+            and self.finished <= self.first_turn <= LARGEST_TURN
             and all(self.first_turn <= walk.turn and walk.is_possible(tasks) for walk in self.walks)
         )
 
     def encoded(self) -> dict[str, Any]:
         """Return plain values. Inverse of `decoded`."""
-        return {"first_turn": self.first_turn, "walks": [walk_numbers(walk) for walk in self.walks]}
+        walks = [walk_numbers(walk) for walk in self.walks]
+        return {"first_turn": self.first_turn, "walks": walks, "finished": self.finished}
 
     @classmethod
     def decoded(cls, values: Mapping[str, Any]) -> "Walks":
@@ -117,7 +139,7 @@ class Walks:
             LookupError, TypeError, ValueError: these are no walks.
         """
         walks = (Walk(*map(as_count, numbers)) for numbers in values["walks"])
-        return cls(as_count(values["first_turn"]), tuple(walks))
+        return cls(as_count(values["first_turn"]), tuple(walks), as_count(values["finished"]))
 
 
 def walk_numbers(walk: Walk) -> tuple[int, int, int, int]:

@@ -9,6 +9,9 @@ from bots_service.engine.live_runs import LiveRuns
 from bots_service.engine.open_runs import OpenDatasets, OpenRuns
 from bots_service.engine.replay import Replay, SaveSnapshot
 from bots_service.engine.replicas import FollowReplicas, NotifyReplicas
+from bots_service.engine.run_courses import RunCourses
+from bots_service.engine.run_gains import CompareWithUniform
+from bots_service.engine.step_evidence import ReadStepEvidence
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.stores import DurableStores, HotStores
 
@@ -42,7 +45,7 @@ class Engine:
         self.answers, self.keys = stores.answers, stores.keys
         self.datasets, self.runs = stores.datasets, stores.runs
         self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
-        self.outlooks, self.sizes = stores.outlooks, stores.sizes
+        self.courses, self.outlooks, self.sizes = stores.courses, stores.outlooks, stores.sizes
         self.exports, self.imports = stores.exports, stores.imports
         self.states, self.leases, self.limits = hot.states, hot.leases, hot.limits
         self.health = {**stores.health, **hot.health}
@@ -54,7 +57,15 @@ class Engine:
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
         self.comparing = Comparing(self.journal, replay, self.open_runs)
+        self.run_courses = RunCourses(
+            self.courses, self.live, self._repair_receipts, CompareWithUniform(self.courses), now=clock
+        )
+        self.step_evidence = ReadStepEvidence(self.journal, self.courses)
         self.notify_replicas = NotifyReplicas(self.runs, self.states)
         self.follow_replicas = FollowReplicas(
             self.journal, self.catch_up, self.open_runs, self.at_work, is_needed=hot.is_shared
         )
+
+    async def _repair_receipts(self, dataset: str, run: str) -> None:
+        """Store the receipts of a run that a crash left out."""
+        await self.open_runs.using(dataset, run, self.catch_up.repair_receipts)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,3 +95,10 @@ class LiveRuns:
         if len(self._recent) > REMEMBERED_RUNS:
             self._recent.popitem(last=False)
         return live
+
+    async def settled(self, run_ids: Iterable[int]) -> None:
+        """Wait until all receipts of these runs so far are written to SQL, or the writes have failed."""
+        for run_id in run_ids:
+            live = self._at_work.get(run_id)
+            if live is not None:
+                await live.settled()

@@ -105,6 +105,14 @@ class Datasets(Protocol):
         """
         ...
 
+    async def restore(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
+        """Mark tasks as not retired (those that are not stay so).
+
+        Raises:
+            BusyError: the dataset is no longer at the row's version.
+        """
+        ...
+
     async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
         ...

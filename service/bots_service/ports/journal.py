@@ -1,7 +1,8 @@
 """The journal of a run, receipts of its entries, and stored states."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from bots_service.core.entries import Entry
 from bots_service.core.receipt import Receipt
@@ -15,6 +16,8 @@ from bots_service.ports.records import (
     SnapshotRow,
     StoredReceipt,
 )
+
+EntryKind = Literal["report", "past_evidence", "settings", "rewind", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class LoggedEntry:
 
     seq: int
     epoch: int
-    kind: str
+    kind: EntryKind
     step: int | None
     closed: bool | None
     is_hidden: bool
@@ -45,6 +48,43 @@ class LoggedEntry:
     rollouts: float | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedVisit:
+    """What one report said of one task.
+
+    seq: of its entry.
+    step: number of closed steps after it, in the history at that time; None if its receipt is not stored yet.
+    successes, trials: sums over the task's rollouts in the report.
+    is_effective: whether they have a gradient.
+    is_late: whether it came after its step had closed; None as above.
+    is_hidden: whether a later rewind undid it.
+    created_at: when it was appended (seconds since 1970, UTC).
+    """
+
+    seq: int
+    step: int | None
+    successes: float
+    trials: float
+    is_effective: bool
+    is_late: bool | None
+    is_hidden: bool
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class VisitsPage:
+    """A part of a task's history.
+
+    visits: newest first; there may be none, although older entries have some.
+    next: entries before this seq are still to be read; None if no older one is kept.
+    pruned: the last pruned seq: nothing is known of entries up to it. 0 if nothing was pruned.
+    """
+
+    visits: list[LoggedVisit]
+    next: int | None
+    pruned: int
 
 
 class Journal(Protocol):
@@ -75,8 +115,20 @@ class Journal(Protocol):
         """Return entries seq + 1, seq + 2, ... in order, at most `limit`, none beyond `up_to`."""
         ...
 
-    async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
-        """Return summaries of the entries before `seq` (None: of all), newest first, including hidden ones."""
+    async def before(
+        self, run: RunRow, seq: int | None, limit: int, kinds: Sequence[EntryKind] = ()
+    ) -> list[LoggedEntry]:
+        """Return summaries of the entries before `seq` (None: of all), newest first, including hidden ones.
+
+        Only entries of these kinds, unless there are none.
+        """
+        ...
+
+    async def visits(self, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
+        """Return at most `limit` reports of a task before `before` (None: of all), including hidden ones.
+
+        Reads a bounded number of entries, whatever is found in them.
+        """
         ...
 
     async def head(self, run: RunRow) -> Head:

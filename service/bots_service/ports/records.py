@@ -70,7 +70,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """A version of a dataset. version: increases with each append and retirement."""
+    """A version of a dataset. version: increases with each append, retirement and restoration."""
 
     id: int
     name: str

@@ -12,6 +12,7 @@ from bots_service.usecases.export_backup import ExportBackup
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.import_evidence import ImportEvidence
+from bots_service.usecases.judge_run import JudgeRun
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
@@ -24,11 +25,14 @@ from bots_service.usecases.read_run import (
     ReadLeases,
     ReadOutlooks,
 )
+from bots_service.usecases.read_tags import ReadTags
+from bots_service.usecases.read_task_history import ReadTaskHistory
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
 from bots_service.usecases.report_outcomes import ReportOutcomes
-from bots_service.usecases.retire_tasks import RetireTasks
+from bots_service.usecases.retire_tasks import RestoreTasks, RetireTasks
 from bots_service.usecases.select_tasks import SelectTasks
+from bots_service.usecases.summarize_runs import SummarizeRuns
 
 
 class UseCases:
@@ -61,6 +65,7 @@ class UseCases:
         self.import_dataset = ImportDataset(e.datasets, e.open_datasets, e.notify_replicas)
         self.append_tasks = AppendTasks(e.datasets, e.open_datasets, e.notify_replicas)
         self.retire_tasks = RetireTasks(e.datasets, e.open_datasets, e.notify_replicas)
+        self.restore_tasks = RestoreTasks(e.datasets, e.open_datasets, e.notify_replicas)
         self.delete_dataset = DeleteDataset(e.datasets, e.open_datasets, e.runs, e.states, e.leases, e.at_work)
 
     def _make_runs(self, e: Engine) -> None:
@@ -74,11 +79,15 @@ class UseCases:
 
     def _make_reading(self, e: Engine) -> None:
         self.read_tasks = ReadTasks(e.open_runs, e.catch_up)
+        self.read_task_history = ReadTaskHistory(e.open_runs, e.catch_up, e.journal)
         self.read_history = ReadHistory(e.open_runs, e.catch_up, e.journal)
         self.read_curve = ReadCurve(e.open_runs, e.catch_up, e.journal)
         self.read_outlooks = ReadOutlooks(e.open_runs, e.catch_up, e.outlooks)
         self.read_calibration = ReadCalibration(e.open_runs, e.catch_up, e.journal)
         self.read_journal = ReadJournal(e.open_runs, e.catch_up, e.journal)
+        self.summarize_runs = SummarizeRuns(e.datasets, e.run_courses, e.leases)
+        self.judge_run = JudgeRun(e.open_runs, e.catch_up, e.journal, e.step_evidence, self.summarize_runs)
+        self.read_tags = ReadTags(e.open_runs, e.catch_up, e.step_evidence)
         self.compare_beliefs = CompareBeliefs(e.open_runs, e.catch_up, e.comparing)
         self.read_leases = ReadLeases(e.open_runs, e.catch_up, e.leases)
 

@@ -1,7 +1,7 @@
 """Read what a run did: history, curve, calibration, outlooks, journal, leases."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.ports.history import Outlooks, StoredOutlook
 from bots_service.ports.hot import Leases, LeaseTtls
-from bots_service.ports.journal import Journal, LoggedEntry
+from bots_service.ports.journal import EntryKind, Journal, LoggedEntry
 from bots_service.ports.records import CurvePoint, OpenDataset, StoredReceipt
 
 
@@ -131,8 +131,12 @@ class ReadJournal:
     catch_up: CatchUp
     journal: Journal
 
-    async def __call__(self, dataset: str, run: str, before: int | None, limit: int) -> list[LoggedEntry]:
+    async def __call__(
+        self, dataset: str, run: str, before: int | None, limit: int, kinds: Sequence[EntryKind] = ()
+    ) -> list[LoggedEntry]:
         """Return up to `limit` entries before this one, None for the newest; pruned ones are not there.
+
+        With `kinds` only entries of these kinds.
 
         Who watches a run asks every few seconds, so receipts that a crash kept from SQL are not looked for. Entries
         without one have no step until a history is read.
@@ -143,7 +147,7 @@ class ReadJournal:
 
         async def read(opened: OpenRun) -> list[LoggedEntry]:
             await self.catch_up.settled(opened)
-            return await self.journal.before(opened.row, before, limit)
+            return await self.journal.before(opened.row, before, limit, kinds)
 
         return await self.open_runs.using(dataset, run, read)
 

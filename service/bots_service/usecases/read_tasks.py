@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, contained, united, without
+from bots_service.core.arrays import Floats, Tasks, contained, united
 from bots_service.core.pool import Pool
+from bots_service.core.segments import RETIRED, SEGMENTS, Segment, counts_of, segments_of_pool
 from bots_service.core.state import RunState
 from bots_service.core.task_table import SORTS, TaskTable, ordered, task_table
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import Flaw, InvalidInputError, InvalidTasksError
 from bots_service.ports.records import OpenDataset
-
-CHUNK = 65_536  # tasks per piece of a whole pool: about 4 MB on the wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,7 @@ class Query:
     ids: only these, in the given order of the sort; empty for all.
     tag: only tasks that carry it; None for all.
     search: only tasks whose id contains it, whatever the case of ASCII letters; None for all.
+    segment: only tasks of this segment; None for all that are not retired.
     sort: one of SORTS, with a leading "-" for descending.
     after: value and index of the last task of the page before; None for the first page.
     """
@@ -32,6 +32,7 @@ class Query:
     ids: tuple[str, ...] = ()
     tag: str | None = None
     search: str | None = None
+    segment: Segment | None = None
     sort: str = "index"
     after: tuple[float, int] | None = None
     limit: int = 100
@@ -42,18 +43,20 @@ class TaskPage:
     """Some tasks, with the belief about them.
 
     matching: how many tasks the query is about, on all pages.
+    segments: how many tasks of each segment the query would be about, if it asked for that one.
     next: what `after` must be for the next page.
     """
 
     dataset: OpenDataset
     table: TaskTable
     matching: int
+    segments: dict[Segment, int]
     next: tuple[float, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTasks:
-    """Read beliefs; retired tasks are left out."""
+    """Read beliefs; retired tasks are left out unless asked for."""
 
     open_runs: OpenRuns
     catch_up: CatchUp
@@ -68,29 +71,37 @@ class ReadTasks:
         opened, state = await self.open_runs.using(dataset, run, self._newest)
         return await asyncio.to_thread(page, query, opened.dataset, state)
 
-    async def whole(self, dataset: str, run: str) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
-        """Return the dataset, and all its tasks in pieces, by index, of one state.
+    async def whole(
+        self, dataset: str, run: str, query: Query, *, piece: int
+    ) -> tuple[OpenDataset, AsyncIterator[TaskTable]]:
+        """Return the dataset, and the tasks of all pages of the query, of one state.
+
+        Args:
+            dataset: its name.
+            run: the run's name.
+            query: which tasks, in which order; all of them, whatever its limit.
+            piece: how many tasks a piece has.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
+            InvalidInputError: an id, a tag or a sort is not known.
         """
         opened, state = await self.open_runs.using(dataset, run, self._newest)
-        return opened.dataset, _pieces(opened.dataset.pool, state)
+        tasks = await asyncio.to_thread(in_order, query, opened.dataset, state)
+        return opened.dataset, _pieces(opened.dataset.pool, state, tasks, piece)
 
     async def _newest(self, run: OpenRun) -> tuple[OpenRun, RunState]:
         state = (await self.catch_up.newest_or_known(run)).state
         return await self.open_runs.matching(run, state), state
 
 
-async def _pieces(pool: Pool, state: RunState) -> AsyncIterator[TaskTable]:
-    for first in range(0, len(pool), CHUNK):
-        tasks = np.arange(first, min(first + CHUNK, len(pool)), dtype=np.int32)
-        tasks = without(tasks, pool.retired)
-        yield await asyncio.to_thread(task_table, state, pool, tasks)
+async def _pieces(pool: Pool, state: RunState, tasks: Tasks, piece: int) -> AsyncIterator[TaskTable]:
+    for first in range(0, len(tasks), piece):
+        yield await asyncio.to_thread(task_table, state, pool, tasks[first : first + piece])
 
 
 def matching(query: Query, dataset: OpenDataset) -> Tasks:
-    """Return the tasks that the query is about, sorted by index.
+    """Return the tasks of all segments that the query is about, sorted by index.
 
     Raises:
         InvalidInputError: an id, the tag or the sort is not known.
@@ -107,7 +118,7 @@ def matching(query: Query, dataset: OpenDataset) -> Tasks:
         tasks = _common(_named(query.ids, dataset), tasks)
     if query.search is not None:
         tasks = _common(dataset.ids.containing(query.search), tasks)
-    return without(tasks, pool.retired)
+    return tasks
 
 
 def _named(ids: tuple[str, ...], dataset: OpenDataset) -> Tasks:
@@ -129,13 +140,35 @@ def _common(some: Tasks, others: Tasks) -> Tasks:
     return some[contained(some, (others,))]
 
 
+def chosen(query: Query, dataset: OpenDataset, state: RunState) -> tuple[Tasks, dict[Segment, int]]:
+    """Return the tasks that the query is about, sorted by index, and how many of each segment it could ask for.
+
+    Raises:
+        InvalidInputError: an id, the tag or the sort is not known.
+    """
+    tasks = matching(query, dataset)
+    segment = segments_of_pool(state, dataset.pool)[tasks]
+    wanted = segment != RETIRED if query.segment is None else segment == SEGMENTS.index(query.segment)
+    return tasks[wanted], counts_of(segment)
+
+
+def in_order(query: Query, dataset: OpenDataset, state: RunState) -> Tasks:
+    """Return the tasks of all pages of the query, in the order asked for.
+
+    Raises:
+        InvalidInputError: an id, the tag or the sort is not known.
+    """
+    tasks, _ = chosen(query, dataset, state)
+    return tasks[ordered(query.sort, state, dataset.pool, tasks).argsort(kind="stable")]  # equal values by index
+
+
 def page(query: Query, dataset: OpenDataset, state: RunState) -> TaskPage:
     """Return the tasks of one page, in the order asked for.
 
     Raises:
         InvalidInputError: an id, the tag or the sort is not known.
     """
-    tasks = matching(query, dataset)
+    tasks, segments = chosen(query, dataset, state)
     count = len(tasks)
     values: Floats = ordered(query.sort, state, dataset.pool, tasks)
     if query.after is not None:
@@ -151,4 +184,5 @@ def page(query: Query, dataset: OpenDataset, state: RunState) -> TaskPage:
     order = candidates[np.lexsort((tasks[candidates], values[candidates]))][: query.limit]
     more = len(tasks) > len(order)
     last = (float(values[order[-1]]), int(tasks[order[-1]])) if more else None
-    return TaskPage(dataset, task_table(state, dataset.pool, tasks[order]), count, last)
+    table = task_table(state, dataset.pool, tasks[order])
+    return TaskPage(dataset, table, count, segments, last)

@@ -134,6 +134,20 @@ class DatasetsContract:
         with pytest.raises(BusyError):
             await stores.datasets.retire(once, np.array([1], np.int32))
 
+    async def test_restored_tasks_are_retired_no_longer(self, stores: Stores):
+        row = await made.dataset(stores)
+        retired = await stores.datasets.retire(row, np.array([2, 3, 7], np.int32))
+        restored = await stores.datasets.restore(retired, np.array([7, 2, 5], np.int32))
+        assert (await stores.datasets.retired(row.id)).tolist() == [3]
+        assert (restored.retired, restored.live, restored.version) == (1, 9, row.version + 2)
+        assert await stores.datasets.get(row.name) == restored
+        with pytest.raises(BusyError):
+            await stores.datasets.restore(retired, np.array([3], np.int32))
+        none_left = await stores.datasets.restore(restored, np.array([3], np.int32))
+        assert (none_left.retired, len(await stores.datasets.retired(row.id))) == (0, 0)
+        again = await stores.datasets.retire(none_left, np.array([3], np.int32))
+        assert (again.retired, (await stores.datasets.retired(row.id)).tolist()) == (1, [3])
+
     async def test_deleting_a_dataset_deletes_all_that_hangs_on_it(self, stores: Stores):
         row = await made.dataset(stores)
         run = await made.run(stores, row)
@@ -280,7 +294,9 @@ class AnswersContract:
         await require_kept("append", appended)
         retired = await datasets.retire(appended.row, np.array([0], np.int32), made.once("retire"))
         await require_kept("retire", retired)
-        await runs.delete(await runs.get(retired.id, "default"), made.once("delete run"))
+        restored = await datasets.restore(retired, np.array([0], np.int32), made.once("restore"))
+        await require_kept("restore", restored)
+        await runs.delete(await runs.get(restored.id, "default"), made.once("delete run"))
         await require_kept("delete run", None)
-        await datasets.delete(retired, made.once("delete"))
+        await datasets.delete(restored, made.once("delete"))
         await require_kept("delete", None)

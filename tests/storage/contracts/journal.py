@@ -11,6 +11,7 @@ from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, 
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BotsError, DamagedStateError, KeyReusedError, StaleEpochError, UnknownRunError
+from bots_service.ports.journal import EntryKind
 from bots_service.ports.records import IdempotencyKey, NewEntry, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.tables import journal
@@ -181,6 +182,21 @@ class JournalContract:
             (6, 1, 4, rollouts, None, None),
         ]
         assert [one.kind for one in read] == ["report", "report", "settings", "rewind", "fork", "past_evidence"]
+
+    async def test_a_page_can_be_of_some_kinds_only(self, stores: Stores):
+        run = await made.run(stores)
+        kinds: list[EntryKind] = ["report", "settings", "rewind"]
+        for seed in range(4):
+            for body in (made.report(seed), SettingsChange({"seed": seed}), Rewind(1, 1)):
+                await stores.journal.append(run, NewEntry(body, 5))
+        for wanted in (kinds[:1], kinds[1:], kinds[::2], kinds[2:], kinds):
+            of_kinds = [seq for seq in range(12, 0, -1) if kinds[(seq - 1) % 3] in wanted]
+            assert [one.seq for one in await stores.journal.before(run, None, 9, wanted)] == of_kinds[:9]
+            listed = await stores.journal.before(run, 8, 2, wanted)
+            assert [one.seq for one in listed] == [seq for seq in of_kinds if seq < 8][:2]
+            whole = {one.seq: one for one in await stores.journal.before(run, None, 12)}
+            assert listed == [whole[one.seq] for one in listed]
+        assert await stores.journal.before(run, None, 9, ["fork", "past_evidence"]) == []
 
     async def test_a_page_does_not_read_the_state_that_a_fork_holds(self, stores: Stores):
         run = await made.run(stores)

@@ -200,7 +200,10 @@ class Belief(Protocol):
         ...
 
     def estimates(self, pool: Pool) -> dict[str, float]:
-        """Return what the belief estimates about the model in training, by name; empty if it estimates nothing yet."""
+        """Return what the belief estimates about the model in training, by name; empty if it estimates nothing yet.
+
+        The first one tells where the model stands.
+        """
         ...
 
     def forgotten_share(self, settings: "RunSettings") -> float:

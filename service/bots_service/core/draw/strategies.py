@@ -98,6 +98,7 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 }
 
 IN_ORDER: tuple[StrategyName, ...] = ("shuffle", "easy_to_hard")  # these continue where the tasks reported so far end
+BY_DIFFICULTY: tuple[StrategyName, ...] = ("easy_to_hard",)  # later tasks are harder, by intent
 
 
 def _sizes_and_distances(candidates: Candidates, target: float) -> tuple[Counts, Floats]:

@@ -15,6 +15,7 @@ from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.walks import Walk, walk_numbers
 from bots_service.errors import DamagedStateError, InvalidSettingsError
+from bots_service.ports.journal import EntryKind
 from bots_service.ports.records import TaskBlock
 
 
@@ -116,7 +117,7 @@ BodyText = ReportText | PastText | SettingsText | RewindText | ForkText
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
 
-KINDS: dict[type[Body], str] = {
+KINDS: dict[type[Body], EntryKind] = {
     Report: "report",
     PastEvidence: "past_evidence",
     SettingsChange: "settings",

@@ -126,10 +126,23 @@ def retire(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
     Raises:
         BusyError: the dataset is no longer at the row's version.
     """
-    retired = np.union1d(retired_of(connection, row.id), tasks).astype(np.int32)
-    _raise_version(connection, row, retired=len(retired))
+    _keep_retired(connection, row, np.union1d(retired_of(connection, row.id), tasks))
+
+
+def restore(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
+    """Remove tasks from the retired ones.
+
+    Raises:
+        BusyError: the dataset is no longer at the row's version.
+    """
+    _keep_retired(connection, row, np.setdiff1d(retired_of(connection, row.id), tasks))
+
+
+def _keep_retired(connection: Connection, row: DatasetRow, tasks: Tasks) -> None:
+    _raise_version(connection, row, retired=len(tasks))
     connection.execute(_DELETE_RETIRED, {"dataset": row.id})
-    connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": retired_blob(retired)})
+    blob = retired_blob(tasks.astype(np.int32))
+    connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": blob})
 
 
 def stage_gone() -> BusyError:
@@ -251,10 +264,23 @@ class SqlDatasets:
 
     async def retire(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
         """Mark tasks as retired (those that are already stay so)."""
+        return await self._change_retired(retire, row, tasks, idempotency_key)
+
+    async def restore(self, row: DatasetRow, tasks: Tasks, idempotency_key: IdempotencyKey | None = None) -> DatasetRow:
+        """Mark tasks as not retired (those that are not stay so)."""
+        return await self._change_retired(restore, row, tasks, idempotency_key)
+
+    async def _change_retired(
+        self,
+        change: Callable[[Connection, DatasetRow, Tasks], None],
+        row: DatasetRow,
+        tasks: Tasks,
+        idempotency_key: IdempotencyKey | None,
+    ) -> DatasetRow:
         own = tasks.copy()
 
         def job(connection: Connection) -> DatasetRow:
-            retire(connection, row, own)
+            change(connection, row, own)
             return _row(connection, row.id)
 
         return await self._database.write(keeping_result(job, idempotency_key, self._clock))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, select, text
@@ -10,26 +10,20 @@ from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, se
 from bots_service.core.entries import Rewind
 from bots_service.core.receipt import BINS, Calibration, Receipt, Tally
 from bots_service.errors import BotsError
+from bots_service.ports.courses import SeqRange
 from bots_service.ports.records import CurvePoint, RunRow, StoredReceipt
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.append import padded
-from bots_service.storage.sql.codecs import decode_body
+from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import SqlRow
-from bots_service.storage.sql.tables import journal, receipts, runs
+from bots_service.storage.sql.tables import IS_MARK, journal, receipts, runs
 
 _HEAD = select(runs.c.head, runs.c.epoch).where(runs.c.id == bindparam("run"))
 _REWINDS = (
     select(journal.c.seq, journal.c.body)
-    .where(journal.c.run_id == bindparam("run"), text("kind = 'rewind'"))  # as the index's condition has it
+    .where(journal.c.run_id == bindparam("run"), text(IS_MARK), journal.c.kind == KINDS[Rewind])
     .order_by(journal.c.seq)
 )
-
-
-class SeqRange(NamedTuple):
-    """Entries after `after`, up to and including `last`."""
-
-    after: int
-    last: int
 
 
 def visible_spans(head: int, rewinds: list[tuple[int, int]]) -> list[SeqRange]:

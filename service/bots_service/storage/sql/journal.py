@@ -2,15 +2,15 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, bindparam, case, select
+from sqlalchemy import BigInteger, Connection, bindparam, case, select, text
 
 from bots_service.core.entries import Body, Entry, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
-from bots_service.ports.journal import LoggedEntry
+from bots_service.ports.journal import EntryKind, LoggedEntry, VisitsPage
 from bots_service.ports.records import AppendResult, CurvePoint, Head, IdempotencyKey, NewEntry, RunRow, StoredReceipt
 from bots_service.storage.sql.append import Gathering, PendingAppend, append_all, entry_of, entry_under
 from bots_service.storage.sql.codecs import KINDS, decode_body, encode_body
@@ -25,7 +25,8 @@ from bots_service.storage.sql.history import (
     receipt_at,
     spans_of,
 )
-from bots_service.storage.sql.tables import datasets, journal, receipts, runs
+from bots_service.storage.sql.tables import IS_MARK, datasets, journal, receipts, runs
+from bots_service.storage.sql.task_history import visits_before
 
 ENTRY_BYTES = 840  # of an entry without what its arrays hold, as tracemalloc counts 20,000 reports of 32 tasks
 
@@ -93,10 +94,14 @@ _PAGE = (
     .order_by(journal.c.seq.desc())
     .limit(bindparam("most"))
 )
+_PAGE_OF_KINDS = _PAGE.where(journal.c.kind.in_(bindparam("kinds", expanding=True)))
+_PAGE_OF_MARKS = _PAGE_OF_KINDS.where(text(IS_MARK))
 
 
-def entries_before(connection: Connection, run_id: int, seq: int, limit: int) -> list[LoggedEntry]:
-    """Return what is known of the entries before `seq`, the newest first, at most `limit`.
+def entries_before(
+    connection: Connection, run_id: int, seq: int, limit: int, kinds: Sequence[EntryKind]
+) -> list[LoggedEntry]:
+    """Return what is known of the entries before `seq`, the newest first, at most `limit`; kinds: empty for all.
 
     Raises:
         DamagedStateError: a body can't be read.
@@ -105,7 +110,11 @@ def entries_before(connection: Connection, run_id: int, seq: int, limit: int) ->
     if not spans:
         return []
     # None beyond the head that the spans reach to: what others appended since may be a rewind, which hides more.
-    values = {"run": run_id, "before": min(seq, spans[-1].last + 1), "most": limit}
+    values: dict[str, Any] = {"run": run_id, "before": min(seq, spans[-1].last + 1), "most": limit}
+    page = _PAGE
+    if kinds:
+        values["kinds"] = list(kinds)
+        page = _PAGE_OF_KINDS if KINDS[Report] in kinds else _PAGE_OF_MARKS
     return [
         LoggedEntry(
             seq=row.seq,
@@ -117,7 +126,7 @@ def entries_before(connection: Connection, run_id: int, seq: int, limit: int) ->
             created_at=row.created_at,
             **({} if row.body is None else _told(decode_body(row.body))),
         )
-        for row in connection.execute(_PAGE, values)  # one by one: all their bodies may be tens of MB
+        for row in connection.execute(page, values)  # one by one: all their bodies may be tens of MB
     ]
 
 
@@ -191,10 +200,17 @@ class SqlJournal:
         values = {"run": run.id, "after": seq, "up_to": last, "most": limit}
         return await self._database.read(lambda connection: list(map(entry_of, connection.execute(_AFTER, values))))
 
-    async def before(self, run: RunRow, seq: int | None, limit: int) -> list[LoggedEntry]:
+    async def before(
+        self, run: RunRow, seq: int | None, limit: int, kinds: Sequence[EntryKind] = ()
+    ) -> list[LoggedEntry]:
         """Return what is known of entries before `seq` (None: all), hidden ones too, newest first; unless pruned."""
         before = _NO_END if seq is None else seq
-        return await self._database.read(lambda connection: entries_before(connection, run.id, before, limit))
+        return await self._database.read(lambda connection: entries_before(connection, run.id, before, limit, kinds))
+
+    async def visits(self, run: RunRow, task: int, before: int | None, limit: int) -> VisitsPage:
+        """Return at most `limit` reports of a task before `before` (None: of all), including hidden ones."""
+        seq = _NO_END if before is None else before
+        return await self._database.read(lambda connection: visits_before(connection, run.id, task, seq, limit))
 
     async def head(self, run: RunRow) -> Head:
         """Return where the run stands."""

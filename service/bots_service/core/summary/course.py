@@ -1,0 +1,236 @@
+"""The course of a run: all that its summary needs of its closed steps, in a few kilobytes.
+
+A course grows: read from the beginning or continued where it stood, it is the same. So whoever watches many runs reads
+only the steps that closed since.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bots_service.core.arrays import Counts, Floats, frozen
+
+RECENT = 50  # steps; fewer are too noisy to see where a run stands
+TREND = 40  # points at most, the newest included: a sparkline shows no more
+TIMED = 21  # steps whose times are kept: the gaps between them say how long a step usually takes
+
+
+@dataclass(frozen=True, slots=True)
+class StepSums:
+    """Sums over some closed steps: reported and effective tasks, and rollouts."""
+
+    reported: int = 0
+    effective: int = 0
+    rollouts: float = 0.0
+
+    @property
+    def effective_task_ratio(self) -> float | None:
+        """The share of the reported tasks that were effective; None without any."""
+        return self.effective / self.reported if self.reported else None
+
+    def plus(self, other: "StepSums") -> "StepSums":
+        """Return the sums over these steps and others."""
+        return StepSums(
+            self.reported + other.reported, self.effective + other.effective, self.rollouts + other.rollouts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CourseSteps:
+    """Consecutive closed steps, in order.
+
+    seqs: [n] of the entries that closed them.
+    reported, effective: [n] tasks; rollouts: [n] of these tasks.
+    times: when the last of them closed, in seconds since 1970, UTC; at most TIMED.
+    """
+
+    seqs: Counts
+    reported: Counts
+    effective: Counts
+    rollouts: Floats
+    times: Floats
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    @property
+    def sums(self) -> StepSums:
+        """The sums over all of them."""
+        return StepSums(int(self.reported.sum()), int(self.effective.sum()), float(self.rollouts.sum()))
+
+    def followed_by(self, steps: "CourseSteps") -> "CourseSteps":
+        """Return these steps and the next ones."""
+        return CourseSteps(
+            np.concatenate([self.seqs, steps.seqs]),
+            np.concatenate([self.reported, steps.reported]),
+            np.concatenate([self.effective, steps.effective]),
+            np.concatenate([self.rollouts, steps.rollouts]),
+            np.concatenate([self.times, steps.times])[-TIMED:],
+        )
+
+    def before(self, place: int) -> "CourseSteps":
+        """Return the first steps, so many, without their times."""
+        return CourseSteps(
+            self.seqs[:place], self.reported[:place], self.effective[:place], self.rollouts[:place], _NO_NUMBER
+        )
+
+    def last(self, count: int) -> "CourseSteps":
+        """Return the last steps, at most so many, in memory of their own."""
+        return CourseSteps(
+            frozen(self.seqs[-count:].copy()),
+            frozen(self.reported[-count:].copy()),
+            frozen(self.effective[-count:].copy()),
+            frozen(self.rollouts[-count:].copy()),
+            frozen(self.times.copy()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UniformEstimates:
+    """Estimates of what uniform sampling reaches, in order.
+
+    seqs: [n] the entries after which they were made.
+    ratios: [n] effective task ratios.
+    """
+
+    seqs: Counts
+    ratios: Floats
+
+    def at(self, seqs: Counts, *, older: float) -> Floats:
+        """Return [m] the last estimate made up to each of these entries; `older` where there is none."""
+        known: Floats = np.concatenate([[older], self.ratios])
+        return known[self.seqs.searchsorted(seqs, side="right")]
+
+    def after(self, seq: int) -> "UniformEstimates":
+        """Return those made after an entry."""
+        first = int(self.seqs.searchsorted(seq, side="right"))
+        return UniformEstimates(frozen(self.seqs[first:].copy()), frozen(self.ratios[first:].copy()))
+
+
+_NOTHING = frozen(np.empty(0, np.int64))
+_NO_NUMBER = frozen(np.empty(0))
+NO_STEPS = CourseSteps(_NOTHING, _NOTHING, _NOTHING, _NO_NUMBER, _NO_NUMBER)
+NO_ESTIMATES = UniformEstimates(_NOTHING, _NO_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCourse:
+    """The closed steps of a run's present history, summed up.
+
+    steps: how many there are; sums: over all of them; recent: over the last RECENT.
+    last_step_at: when the last one closed, in seconds since 1970, UTC; None before the first.
+    usual_gap_s: the median time between two of the last ones; 0 before the second.
+    tail: the last RECENT of them; settled: the entry that closed the step before these, -1 if there is none.
+    stride, ratios: the effective task ratio over the last RECENT steps, after every `stride`th step; NaN where they
+        reported nothing.
+    estimates: those made since `settled`; older_estimate: the last made before; first_estimate: the first of all.
+        NaN without any.
+    expected: how many effective tasks uniform sampling is estimated to find in the steps before the tail.
+    unestimated: tasks reported in those of them that closed before the first estimate.
+    """
+
+    steps: int = 0
+    sums: StepSums = StepSums()
+    recent: StepSums = StepSums()
+    last_step_at: float | None = None
+    usual_gap_s: float = 0.0
+    tail: CourseSteps = NO_STEPS
+    settled: int = -1
+    stride: int = 1
+    ratios: Floats = field(default_factory=lambda: _NO_NUMBER)
+    estimates: UniformEstimates = NO_ESTIMATES
+    older_estimate: float = np.nan
+    first_estimate: float = np.nan
+    expected: float = 0.0
+    unestimated: int = 0
+
+    def continued(self, steps: CourseSteps, estimates: UniformEstimates) -> "RunCourse":
+        """Return the course with the next steps.
+
+        Args:
+            steps: that closed since.
+            estimates: all that were made after entry `settled`: some may be stored late.
+        """
+        known, count = self.tail.followed_by(steps), self.steps + len(steps)
+        tail, leaving, stride = known.last(RECENT), known.before(max(0, len(known) - RECENT)), stride_of(count)
+        settled = int(leaving.seqs[-1]) if len(leaving) else self.settled
+        shares = estimates.at(leaving.seqs, older=self.older_estimate)
+        is_known = ~np.isnan(shares)
+        first = self.first_estimate
+        if len(estimates.ratios) and (np.isnan(first) or self.settled < 0):
+            first = float(estimates.ratios[0])
+        return RunCourse(
+            steps=count,
+            sums=self.sums.plus(steps.sums),
+            recent=tail.sums,
+            last_step_at=float(tail.times[-1]) if len(tail.times) else None,
+            usual_gap_s=float(np.median(np.diff(tail.times))) if len(tail.times) > 1 else 0.0,
+            tail=tail,
+            settled=settled,
+            stride=stride,
+            ratios=frozen(np.concatenate([self._thinned(stride), self._new_ratios(known, len(steps), stride)])),
+            estimates=estimates.after(settled),
+            older_estimate=float(shares[-1]) if len(leaving) else self.older_estimate,
+            first_estimate=first,
+            expected=self.expected + float((leaving.reported * shares)[is_known].sum()),
+            unestimated=self.unestimated + int(leaving.reported[~is_known].sum()),
+        )
+
+    def _thinned(self, stride: int) -> Floats:
+        """Return the known ratios of every `stride`th step."""
+        kept = np.arange(1, len(self.ratios) + 1) * self.stride % stride == 0
+        ratios: Floats = self.ratios[kept]
+        return ratios
+
+    def _new_ratios(self, known: CourseSteps, new: int, stride: int) -> Floats:
+        """Return the ratios of every `stride`th of the new steps, the last of those known."""
+        numbers = np.arange(self.steps + 1, self.steps + new + 1)
+        wanted = np.arange(len(known) - new, len(known))[numbers % stride == 0]
+        ratios: Floats = recent_ratios(known.reported, known.effective)[wanted]
+        return ratios
+
+    @property
+    def trend(self) -> list[float | None]:
+        """The effective task ratio over the last RECENT steps, along all steps; at most TREND points."""
+        points = [None if np.isnan(ratio) else float(ratio) for ratio in self.ratios.tolist()]
+        return points if self.steps % self.stride == 0 else [*points, self.recent.effective_task_ratio]
+
+    @property
+    def uniform_expected(self) -> float | None:
+        """How many effective tasks uniform sampling is estimated to find in all steps; None without an estimate."""
+        if np.isnan(self.first_estimate):
+            return None
+        return self.expected + self.unestimated * self.first_estimate + float(self._expected_in_tail().sum())
+
+    @property
+    def uniform_recent(self) -> float | None:
+        """The effective task ratio that uniform sampling is estimated to reach in the last RECENT steps."""
+        reported = self.recent.reported
+        if np.isnan(self.first_estimate) or not reported:
+            return None
+        return float(self._expected_in_tail().sum()) / reported
+
+    def _expected_in_tail(self) -> Floats:
+        older = self.first_estimate if np.isnan(self.older_estimate) else self.older_estimate
+        expected: Floats = self.tail.reported * self.estimates.at(self.tail.seqs, older=older)
+        return expected
+
+
+def stride_of(steps: int) -> int:
+    """Return the smallest power of two of which so few multiples are steps that a trend can show them."""
+    stride = 1
+    while steps // stride > TREND - 1:
+        stride *= 2
+    return stride
+
+
+def recent_ratios(reported: Counts, effective: Counts) -> Floats:
+    """Return [n] the effective task ratio over the RECENT steps up to each step; NaN where they reported nothing."""
+    tasks, found = (_moving_sums(column) for column in (reported, effective))
+    ratios: Floats = np.divide(found, tasks, out=np.full(len(tasks), np.nan), where=tasks > 0)
+    return ratios
+
+
+def _moving_sums(column: Counts) -> Counts:
+    sums: Counts = np.concatenate([np.zeros(RECENT, np.int64), np.cumsum(column)])
+    return sums[RECENT:] - sums[:-RECENT]

@@ -1,0 +1,167 @@
+"""The last closed steps by tag: what the run selected of each, and the outcomes of the rollouts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bots_service.core.arrays import Counts, Flags, contained, frozen
+from bots_service.core.entries import Report
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.pool import Pool
+from bots_service.core.state import NOTHING_OPEN
+
+MOST_TAGS_LISTED = 100  # those with most tasks: more rows nobody reads
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvidence:
+    """What a closed step showed, each task once. step: its number."""
+
+    step: int
+    evidence: Evidence
+
+
+def closed_steps_of(
+    reports: Iterable[tuple[int, Report]], closings: dict[int, int], longest_lag: int
+) -> list[StepEvidence]:
+    """Return the steps that some reports closed, as the fold closed them, without outcomes that were too late to count.
+
+    Args:
+        reports: the consecutive reports of a history, with their seqs, from the beginning of a step on.
+        closings: the seqs of those that closed a step, in order, with the steps.
+        longest_lag: how many steps late evidence may be and still count.
+    """
+    found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), 1) - 1
+    for seq, report in reports:
+        made_at = step if report.made_at is None else min(report.made_at, step)
+        if step - made_at <= longest_lag:
+            open_step = open_step.with_report(report.evidence, made_at, late=False)
+        if seq in closings:
+            step = closings[seq]
+            found.append(StepEvidence(step, open_step.whole()))
+            open_step = NOTHING_OPEN
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TagRow:
+    """One tag, over some steps.
+
+    tag: the tag.
+    tasks: how many of the available tasks carry it.
+    pool_share: the share of the available tasks that carry it.
+    reported: how many of its tasks were reported, each once a step.
+    selected_share: the share of all reported tasks that carry it; null if nothing was reported.
+    effective: how many of its reported tasks had a gradient.
+    effective_task_ratio: effective / reported; null if none was reported.
+    rollouts: how many rollouts of its tasks were reported.
+    mean_pass_rate: mean over the reported tasks of the share of successful rollouts; null if none was reported.
+    earlier_mean_pass_rate: the same over the steps before.
+    """
+
+    tag: str
+    tasks: int
+    pool_share: float
+    reported: int
+    selected_share: float | None
+    effective: int
+    effective_task_ratio: float | None
+    rollouts: float
+    mean_pass_rate: float | None
+    earlier_mean_pass_rate: float | None
+
+
+def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence]) -> list[TagRow]:
+    """Return the tags with most available tasks, these first.
+
+    Args:
+        pool: the tasks.
+        steps: the last ones.
+        earlier: the steps before.
+    """
+    available = len(pool) - len(pool.retired)
+    now, before = (joined(some) for some in (steps, earlier))
+    return [
+        _row(tag, tasks, tasks / available, now, carried_by(pool, tag, now), before, carried_by(pool, tag, before))
+        for tag, tasks in listed_tags(pool)
+    ]
+
+
+def listed_tags(pool: Pool) -> list[tuple[str, int]]:
+    """Return the tags with most available tasks, and how many these are, most first; equals by name."""
+    tasks = {
+        tag: len(carriers) - int(np.count_nonzero(contained(pool.retired, (carriers,))))
+        for tag, carriers in pool.tags.items()
+    }
+    found = sorted((-count, tag) for tag, count in tasks.items() if count)
+    return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
+
+
+def joined(steps: list[StepEvidence]) -> Evidence:
+    """Return the evidence of all steps, one after the other."""
+    parts = [step.evidence for step in steps] or [NO_EVIDENCE]
+    return Evidence(
+        np.concatenate([part.tasks for part in parts]),
+        np.concatenate([part.successes for part in parts]),
+        np.concatenate([part.failures for part in parts]),
+        np.concatenate([part.effective for part in parts]),
+    )
+
+
+def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
+    """Return [B] whether the task in each place carries a tag."""
+    return contained(evidence.tasks, (pool.tags[tag],))
+
+
+def _row(
+    tag: str, tasks: int, pool_share: float, now: Evidence, carries: Flags, before: Evidence, carried: Flags
+) -> TagRow:
+    own = now.where(carries)
+    reported, effective = len(own), int(np.count_nonzero(own.effective))
+    return TagRow(
+        tag=tag,
+        tasks=tasks,
+        pool_share=pool_share,
+        reported=reported,
+        selected_share=reported / len(now) if len(now) else None,
+        effective=effective,
+        effective_task_ratio=effective / reported if reported else None,
+        rollouts=float((own.successes + own.failures).sum()),
+        mean_pass_rate=_mean_pass_rate(own),
+        earlier_mean_pass_rate=_mean_pass_rate(before.where(carried)),
+    )
+
+
+def _mean_pass_rate(evidence: Evidence) -> float | None:
+    rates = evidence.successes / (evidence.successes + evidence.failures)
+    return float(rates.mean()) if len(rates) else None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """What became of the groups of rollouts in each step, oldest first.
+
+    groups: [k]; failed: those without a success; solved: those without a failure.
+    """
+
+    groups: Counts
+    failed: Counts
+    solved: Counts
+
+
+def group_counts(steps: list[StepEvidence], carried: Flags | None = None) -> GroupCounts:
+    """Return the counts of steps.
+
+    Args:
+        steps: the steps.
+        carried: of `joined(steps)`, which places count; None: all.
+    """
+    whole = joined(steps)
+    counts = np.ones(len(whole), bool) if carried is None else carried
+    step = np.repeat(np.arange(len(steps)), [len(each.evidence) for each in steps])
+    sums = [
+        frozen(np.bincount(step[counts & one], minlength=len(steps)))
+        for one in (counts, whole.successes == 0, whole.failures == 0)
+    ]
+    return GroupCounts(*sums)

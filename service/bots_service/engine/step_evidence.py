@@ -1,0 +1,49 @@
+"""Reads what the last steps of a run showed, task by task, from its journal."""
+
+from dataclasses import dataclass
+
+from bots_service.core.entries import Report
+from bots_service.core.state import RunState
+from bots_service.core.summary.tags import StepEvidence, closed_steps_of
+from bots_service.engine.open_runs import OpenRun
+from bots_service.engine.run_courses import common
+from bots_service.ports.courses import Courses, RunHead
+from bots_service.ports.journal import Journal
+
+MOST_ENTRIES = 4000  # of a journal: about a second at first, and then most of them are in memory
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStepEvidence:
+    """Reads the evidence of closed steps."""
+
+    journal: Journal
+    courses: Courses
+
+    async def __call__(self, run: OpenRun, state: RunState, steps: int) -> list[StepEvidence]:
+        """Return the last steps of the present history, in order: at most so many, and none that was pruned.
+
+        Fewer if they have more than MOST_ENTRIES entries. The receipts up to the state must be stored.
+        """
+        origin = run.row.origin_step
+        after = max(origin, state.step - steps - 1)
+        closed = await self.journal.history(run.row, after, state.step - after)
+        seqs = {one.receipt.seq: one.receipt.step for one in closed if one.receipt.seq <= state.seq}
+        last = max(seqs, default=0)
+        begins = max(await self.journal.begins(run.row), last - MOST_ENTRIES)
+        # Begin behind a step that closed, or with the run: what an open step got before would be missing.
+        begin = 0 if after == origin and begins <= 0 else min((seq for seq in seqs if seq >= begins), default=last)
+        wanted = {seq: step for seq, step in seqs.items() if seq > begin and step > state.step - steps}
+        if not wanted:
+            return []
+        head = RunHead(run.row.id, run.row.uid, run.dataset.row.name, state.seq, state.epoch)
+        present = (await self.courses.present([head]))[run.row.id]
+        reports = [
+            (entry.seq, entry.body)
+            for part in common(present, begin, max(wanted))
+            for first in range(part.after, part.last, PAGE)
+            for entry in await self.journal.after(run.row, first, min(first + PAGE, part.last), PAGE)
+            if isinstance(entry.body, Report)
+        ]
+        return closed_steps_of(reports, wanted, state.belief.longest_lag)
