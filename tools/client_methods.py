@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path("client/bots_client")
-MODULES = ("dataset_calls", "run_calls", "step_calls", "admin_calls")
+MODULES = ("dataset_calls", "run_calls", "summary_calls", "step_calls", "admin_calls")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,15 @@ from bots_client._models import (
     Selection,
     Settings,
     TaskBelief,
+    TaskCounts,
+    TaskVisit,
     Totals,
 )
 from bots_client._resilience.health import Health
 from bots_client._resilient_client import ResilientClient
 from bots_client._retry import Retries
 from bots_client._selector import Selector
+from bots_client._summary_models import Gain, Overview, OverviewTotals, RunSummary, RunVerdict, TagComparison, TagSums
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
 
@@ -101,6 +104,7 @@ __all__ = [
     "FieldError",
     "ForbiddenError",
     "Fork",
+    "Gain",
     "GivenSettings",
     "Health",
     "HistoryStep",
@@ -116,6 +120,8 @@ __all__ = [
     "Outcome",
     "Outlook",
     "Outlooks",
+    "Overview",
+    "OverviewTotals",
     "PastOutcome",
     "PastReceipt",
     "PoolChange",
@@ -128,6 +134,8 @@ __all__ = [
     "ResilientClient",
     "Retries",
     "Run",
+    "RunSummary",
+    "RunVerdict",
     "SelectedTask",
     "Selection",
     "Selector",
@@ -135,9 +143,13 @@ __all__ = [
     "Settings",
     "Snapshot",
     "StaleEpochError",
+    "TagComparison",
+    "TagSums",
     "Task",
     "TaskBelief",
     "TaskColumns",
+    "TaskCounts",
+    "TaskVisit",
     "Totals",
     "UnreachableError",
     "Version",

@@ -33,7 +33,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """The result of appending or retiring tasks; tasks: number of tasks now, without retired ones."""
+    """The result of appending, retiring or restoring tasks; tasks: number of tasks now, without retired ones."""
 
     dataset: str
     tasks: int

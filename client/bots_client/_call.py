@@ -20,7 +20,8 @@ CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
 PAGE = 100  # items; the service's default, so that it never refuses it
 MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 
-PARAMETERS = {"datasets": "dataset", "runs": "run", "keys": "key_id"}  # path segment -> name of the next segment
+# path segment -> name of the next segment
+PARAMETERS = {"datasets": "dataset", "runs": "run", "tasks": "task", "keys": "key_id"}
 
 Progress = Callable[[int, int | None], None]  # bytes sent, total bytes (None: unknown)
 
@@ -149,7 +150,7 @@ def path(*parts: str) -> str:
     for before, part in zip(("", *parts), parts, strict=False):
         checked_str(part, PARAMETERS.get(before, "name"))
         if part in ("", ".", ".."):
-            raise InvalidRequestError(f"{part!r} is not the name of a dataset or run")
+            raise InvalidRequestError(f"{part!r} is not the name of a dataset, run or task")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 

@@ -20,11 +20,22 @@ from bots_client._admin_models import (
 )
 from bots_client._base_client import BaseClient
 from bots_client._call import Progress
-from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls
+from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
 from bots_client._comparison_models import ComparisonProgress
 from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task, Unpack
-from bots_client._models import JournalEntry, Leases, PastReceipt, Receipt, Run, Selection, TaskBelief
+from bots_client._models import (
+    JournalEntry,
+    Leases,
+    PastReceipt,
+    Receipt,
+    Run,
+    Selection,
+    TaskBelief,
+    TaskCounts,
+    TaskVisit,
+)
+from bots_client._summary_models import Overview, RunSummary, TagComparison
 from bots_client._tables import Listing
 
 
@@ -124,8 +135,12 @@ class ClientMethods(BaseClient):
         return self.send(dataset_calls.append_tasks(dataset, tasks))
 
     def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
-        """Retire tasks: they are never selected again; their evidence stays in the journal."""
+        """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
         return self.send(dataset_calls.retire_tasks(dataset, ids))
+
+    def restore_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
+        """Restore retired tasks: they can be selected again, with what is known of them."""
+        return self.send(dataset_calls.restore_tasks(dataset, ids))
 
     def dataset(self, name: str) -> Dataset:
         """Describe a dataset."""
@@ -218,6 +233,7 @@ class ClientMethods(BaseClient):
         ids: Iterable[str] = (),
         tag: str | None = None,
         search: str | None = None,
+        segment: str | None = None,
         sort: str | None = None,
         limit: int | None = None,
     ) -> Listing[TaskBelief]:
@@ -229,12 +245,14 @@ class ClientMethods(BaseClient):
             ids: only these tasks; empty: all.
             tag: only tasks with this tag.
             search: only tasks whose ID contains this text, ignoring case.
-            sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, visits or
-                last_step;
-                "-mean" descends.
+            segment: untried, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not retired.
+            sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
+                visits or last_step; "-mean" descends.
             limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
         """
-        return self._paginate(run_calls.tasks(dataset, run, ids=ids, tag=tag, search=search, sort=sort, limit=limit))
+        return self._paginate(
+            run_calls.tasks(dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, limit=limit)
+        )
 
     def count_tasks(
         self,
@@ -244,8 +262,8 @@ class ClientMethods(BaseClient):
         ids: Iterable[str] = (),
         tag: str | None = None,
         search: str | None = None,
-    ) -> int:
-        """Count the tasks that `tasks` would list.
+    ) -> TaskCounts:
+        """Count the tasks of each segment that `tasks` would list.
 
         Args:
             dataset: name of the dataset.
@@ -255,6 +273,56 @@ class ClientMethods(BaseClient):
             search: only tasks whose ID contains this text, ignoring case.
         """
         return self.send(run_calls.count_tasks(dataset, run, ids=ids, tag=tag, search=search))
+
+    def task_history(
+        self, dataset: str, task: str, run: str = "default", *, limit: int | None = None
+    ) -> Listing[TaskVisit]:
+        """List the reports of a task, newest first, including reports undone by a rewind.
+
+        Each request looks through at most 500 journal entries, so a long journal takes many requests.
+
+        Args:
+            dataset: name of the dataset.
+            task: ID of the task.
+            run: name of the run.
+            limit: maximum number of reports; None: all.
+
+        Raises:
+            NotFoundError: the dataset has no such task.
+        """
+        return self._paginate(run_calls.task_history(dataset, task, run, limit=limit))
+
+    def tasks_csv(
+        self,
+        dataset: str,
+        run: str = "default",
+        *,
+        ids: Iterable[str] = (),
+        tag: str | None = None,
+        search: str | None = None,
+        segment: str | None = None,
+        sort: str | None = None,
+        deadline_s: float = 60.0,
+    ) -> Generator[bytes, None, None]:
+        """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
+
+        An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
+
+        Args:
+            dataset: name of the dataset.
+            run: name of the run.
+            ids: only these tasks; empty: all.
+            tag: only tasks with this tag.
+            search: only tasks whose ID contains this text, ignoring case.
+            segment: as of `tasks`.
+            sort: as of `tasks`.
+            deadline_s: until the response begins; then for each further chunk.
+        """
+        return self._stream(
+            run_calls.tasks_csv(
+                dataset, run, ids=ids, tag=tag, search=search, segment=segment, sort=sort, deadline_s=deadline_s
+            )
+        )
 
     def tasks_arrow(
         self, dataset: str, run: str = "default", *, deadline_s: float = 60.0
@@ -281,15 +349,18 @@ class ClientMethods(BaseClient):
         """
         return self._paginate(run_calls.history(dataset, run, after_step=after_step, limit=limit))
 
-    def journal(self, dataset: str, run: str = "default", *, limit: int | None = None) -> Listing[JournalEntry]:
+    def journal(
+        self, dataset: str, run: str = "default", *, kinds: Iterable[str] = (), limit: int | None = None
+    ) -> Listing[JournalEntry]:
         """List the journal of a run, newest entry first, including entries undone by a rewind.
 
         Args:
             dataset: name of the dataset.
             run: name of the run.
+            kinds: only entries of these kinds: report, past_evidence, settings, rewind or fork; empty: all.
             limit: maximum number of entries; None: all.
         """
-        return self._paginate(run_calls.journal(dataset, run, limit=limit))
+        return self._paginate(run_calls.journal(dataset, run, kinds=kinds, limit=limit))
 
     def leases(self, dataset: str, run: str = "default", *, limit: int = 100, ids: int = 5) -> Leases:
         """List the leases of a run: tasks selected and not reported yet.
@@ -412,6 +483,50 @@ class ClientMethods(BaseClient):
             points: maximum number of estimates, 1 to 2,000; None: 200.
         """
         return self.send(run_calls.outlooks(dataset, run, points=points))
+
+    def overview(
+        self,
+        *,
+        search: str | None = None,
+        dataset: str | None = None,
+        status: str | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Overview:
+        """Return a page of summaries of all runs that the key reaches, and their sums.
+
+        Args:
+            search: only runs whose "dataset/run" contains this text, ignoring case.
+            dataset: only runs of this dataset.
+            status: only runs with this status: new, running, stalled or idle.
+            sort: name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step" descends; None:
+                "-last_step".
+            limit: maximum number of runs, 1 to 1,000; None: 50.
+            cursor: `next_cursor` of the page before.
+        """
+        return self.send(
+            summary_calls.overview(search=search, dataset=dataset, status=status, sort=sort, limit=limit, cursor=cursor)
+        )
+
+    def summary(self, dataset: str, run: str = "default") -> RunSummary:
+        """Return how a run goes: its status, its gain over uniform sampling, and a verdict with advice.
+
+        Args:
+            dataset: name of the dataset.
+            run: name of the run.
+        """
+        return self.send(summary_calls.summary(dataset, run))
+
+    def tags(self, dataset: str, run: str = "default", *, steps: int | None = None) -> TagComparison:
+        """Return the sums over the last steps by tag, next to the success rates of as many steps before.
+
+        Args:
+            dataset: name of the dataset.
+            run: name of the run.
+            steps: number of last steps to sum up, 1 to 200; None: 50.
+        """
+        return self.send(summary_calls.tags(dataset, run, steps=steps))
 
     def select(
         self,

@@ -49,7 +49,7 @@ def page_of(kind: type[T], name: str) -> Callable[[bytes], tuple[tuple[T, ...], 
 
 
 def field_of(kind: type[T], name: str) -> Callable[[bytes], T]:
-    """Return a function that decodes one field of a response, of a plain type."""
+    """Return a function that decodes one field of a response."""
     decode = _decoder(kind)
 
     def read(body: bytes) -> T:

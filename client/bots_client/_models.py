@@ -112,8 +112,8 @@ class PastReceipt:
 class Settings:
     """The settings of a run (symbols as in the paper, arXiv:2510.26374).
 
-    belief: the kind of belief: tracker or bots. The tracker has no forgetting, implicit_weight, prior, capability and
-        capability_momentum.
+    belief: the kind of belief: tracker or bots. Forgetting, implicit_weight, prior, capability and capability_momentum
+        are None with the tracker, which has none of them.
     forgetting: lambda, the share of the past that each step drops, in [0, 1].
     implicit_weight: rho, the weight of evidence implied by other tasks, in [0, 1].
     rollouts_per_task: m, how many rollouts one implied observation stands for; None: as many as reported tasks had.
@@ -131,13 +131,13 @@ class Settings:
     """
 
     belief: str = "tracker"
-    forgetting: float = 0.1
-    implicit_weight: float = 0.1
+    forgetting: float | None = None
+    implicit_weight: float | None = None
     rollouts_per_task: float | None = None
     target: float = 0.5
-    prior: tuple[float, float] = (1.0, 1.0)
-    capability: str = "least_squares"
-    capability_momentum: float = 0.9
+    prior: tuple[float, float] | None = None
+    capability: str | None = None
+    capability_momentum: float | None = None
     strategy: str = "pass"
     temperature: float = 0.05
     cooldown: int = 0
@@ -190,7 +190,8 @@ class Run:
 
     step: closed steps; seq: journal entries; epoch: how often it was rewound.
     capability: of the model, on the scale of its references; None before the first closed step, or without references.
-    estimates: what the belief estimates about the model, by name, such as capability, or ability and velocity.
+    estimates: what the belief estimates about the model, by name; the first tells where the model stands: ability with
+        the tracker, capability with the belief bots.
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     degraded: other replicas may have a newer state and more tasks in flight.
@@ -225,8 +226,10 @@ class TaskBelief:
     mean: of its success probability; interval: 5 % and 95 % quantiles.
     effective: the probability that of a group of rollouts some succeed and some fail.
     variance: the expected variance of one rollout's success, E[p (1 - p)].
-    attempts: how many rollouts of it were reported; visits: how many steps reported any; last_step: the last of these
-        steps; None if none did.
+    attempts: how many rollouts of it were reported; successes: how many of them succeeded, in part for fractional
+        rewards; visits: how many steps reported any; last_step: the last of these steps; None if none did.
+    segment: untried (no rollout), stuck (never a success), solved (mean at least 0.9), teaching (the other tried ones)
+        or retired.
     """
 
     id: str
@@ -237,9 +240,49 @@ class TaskBelief:
     effective: float
     variance: float
     attempts: float = 0.0
+    successes: float = 0.0
     visits: int = 0
     last_step: int | None = None
+    segment: str = "untried"
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCounts:
+    """How many tasks are in each segment of a run, as in `TaskBelief`."""
+
+    untried: int
+    stuck: int
+    teaching: int
+    solved: int
+    retired: int
+
+    @property
+    def available(self) -> int:
+        """Number of tasks that are not retired."""
+        return self.untried + self.stuck + self.teaching + self.solved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskVisit:
+    """What one report said of a task.
+
+    seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
+    successes, trials: of its rollouts; mean_reward: their quotient.
+    effective: whether the rollouts have a gradient.
+    late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
+    hidden: undone by a rewind.
+    """
+
+    seq: int
+    step: int | None = None
+    successes: float
+    trials: float
+    mean_reward: float
+    effective: bool
+    late: bool | None = None
+    hidden: bool = False
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,6 +293,23 @@ class ResilientClient:
         with state.counters.timed("report_seconds"):
             return state.run(dataset, run).uniform_effective_task_ratio(self._report_deadline_s - spent_s)
 
+    def estimates(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> Mapping[str, float]:
+        """Return what a run's belief estimates about the model, by name; see `Run.estimates`.
+
+        Training does not depend on it: it is requested once, and this never raises, even with on_error="raise".
+
+        Args:
+            dataset: name of the dataset.
+            run: name of the run.
+            spent_s: seconds of a report's deadline that are used up; it takes at most the rest.
+
+        Returns:
+            nothing if the service knows nothing yet, is away, or does not answer in time.
+        """
+        state = self._state
+        with state.counters.timed("report_seconds"):
+            return state.run(dataset, run).estimates(self._report_deadline_s - spent_s)
+
     def try_call(self, call: Call[T], dataset: str, run: str) -> T | None:
         """Send a call about a run within a report's deadline; return None if the service is away or fails."""
         try:

@@ -15,7 +15,7 @@ from bots_client._models import Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
 
 Share = Callable[[Callable[[], Selection]], Selection]
-ESTIMATE_EVERY = 10  # closed steps: the estimate for uniform sampling changes slowly
+ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
 FORMAT = 2  # version of `Selector.state_dict`
 
 
@@ -82,7 +82,8 @@ class Selector:
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
         self._uniform: float | None = None
-        self._expected_at: int | None = None
+        self._ability: float | None = None
+        self._estimated_at: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_process"}
@@ -179,7 +180,7 @@ class Selector:
         if observed:
             self._closed = receipt
         if receipt is not None and receipt.closed:
-            self._refresh_estimate(begun)
+            self._refresh_estimates(begun)
         return receipt
 
     def close_step(self) -> Receipt | None:
@@ -198,13 +199,13 @@ class Selector:
             return None
         if run.settings.tasks_per_step is not None:
             self._closed = self._last_of(run) or self._closed
-            self._refresh_estimate(begun)
+            self._refresh_estimates(begun)
             return None
         if not run.pending:
             return None
         receipt = self.client.report(self.dataset, [], run=self.run, close_step=True)
         self._closed = receipt
-        self._refresh_estimate(begun)
+        self._refresh_estimates(begun)
         return receipt
 
     def _last_of(self, run: Run) -> HistoryStep | None:
@@ -278,8 +279,9 @@ class Selector:
     def metrics(self) -> dict[str, float]:
         """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/".
 
-        Unknown values are left out, such as the effective task ratio while the service is away. The values for uniform
-        sampling are estimates from the run's belief; rank 0 requests them after every tenth closed step.
+        Unknown values are left out, such as the effective task ratio while the service is away. The ability of the
+        model (with the tracker), in logits, and the values for uniform sampling are estimates from the run's belief;
+        rank 0 requests them after every tenth closed step.
         """
         values: dict[str, float | None] = {}
         if self._selection is not None:
@@ -288,6 +290,7 @@ class Selector:
         if self._closed is not None:
             values["bots/effective_task_ratio"] = self._closed.effective_task_ratio
             values["bots/capability"] = self._closed.capability
+            values["bots/ability"] = self._ability
             values["bots/step"] = self._closed.step
             values["bots/uniform_effective_task_ratio"] = self._uniform
             if self._uniform and self._closed.effective_task_ratio is not None:
@@ -295,20 +298,21 @@ class Selector:
         known = {name: float(value) for name, value in values.items() if value is not None}
         return {**known, **self.client.health.as_metrics()}
 
-    def _refresh_estimate(self, begun: float) -> None:
-        """Request the estimate for uniform sampling after a closed step, unless it is recent.
+    def _refresh_estimates(self, begun: float) -> None:
+        """Request what the service estimates after a closed step, unless it is recent.
 
         Args:
-            begun: monotonic time at which the step's report began; its deadline also limits this request.
+            begun: monotonic time at which the step's report began; its deadline also limits these requests.
         """
         if self.rank != 0 or self._closed is None:
             return
-        step, at = self._closed.step, self._expected_at
+        step, at = self._closed.step, self._estimated_at
         if at is not None and at <= step < at + ESTIMATE_EVERY:
             return
-        self._expected_at = step
-        spent_s = time.monotonic() - begun
-        self._uniform = self.client.uniform_effective_task_ratio(self.dataset, self.run, spent_s=spent_s)
+        self._estimated_at = step
+        about, bots = (self.dataset, self.run), self.client
+        self._uniform = bots.uniform_effective_task_ratio(*about, spent_s=time.monotonic() - begun)
+        self._ability = bots.estimates(*about, spent_s=time.monotonic() - begun).get("ability")
 
     @property
     def _in_flight(self) -> InFlight:

@@ -1,3 +1,5 @@
+import pytest
+
 from tests.api.pools import MODELS, RUN, make_dataset, report, require_problem, select, solved, tasks
 
 
@@ -88,6 +90,29 @@ async def test_retired_tasks_are_neither_selected_nor_listed(http):
     assert {task["id"] for task in (await select(http, 2))["tasks"]} == {"task-0", "task-3"}
     listed = (await http.get(f"{RUN}/tasks")).json()["tasks"]
     assert [task["id"] for task in listed] == ["task-0", "task-3"]
+
+
+async def test_restored_tasks_are_selected_and_listed_again(http):
+    await make_dataset(http, 4)
+    await report(http, solved(1, 3, 4))
+    known = (await http.get(f"{RUN}/tasks")).json()["tasks"]
+    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1", "task-2"]})
+    retired = (await http.get(f"{RUN}/tasks?segment=retired")).json()["tasks"]
+    assert retired == [{**task, "segment": "retired"} for task in known[1:3]]
+    answer = await http.post("/datasets/guru/tasks/restore", json={"ids": ["task-1"]}, headers={"Idempotency-Key": "k"})
+    assert answer.json() == {"dataset": "guru", "retired": 1, "tasks": 3}
+    assert [task for task in known if task["id"] != "task-2"] == (await http.get(f"{RUN}/tasks")).json()["tasks"]
+    assert {task["id"] for task in (await select(http, 3))["tasks"]} == {"task-0", "task-1", "task-3"}
+    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-1"]})
+    again = await http.post("/datasets/guru/tasks/restore", json={"ids": ["task-1"]}, headers={"Idempotency-Key": "k"})
+    assert again.json() == answer.json()
+    assert (await http.get("/datasets/guru")).json()["retired"] == 2
+
+
+@pytest.mark.parametrize("body", [{}, {"ids": []}, {"ids": ["x"], "more": 1}, {"ids": "task-1"}])
+async def test_a_restoration_without_ids_is_refused(http, body):
+    await make_dataset(http, 4)
+    require_problem(await http.post("/datasets/guru/tasks/restore", json=body), 422, "invalid-request")
 
 
 async def test_a_deleted_dataset_is_gone_with_its_runs(http):

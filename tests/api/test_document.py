@@ -16,7 +16,7 @@ SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {operation["operationId"]: operation for path in DOCUMENT["paths"].values() for operation in path.values()}
 VERBS = {
     "Append", "Change", "Check", "Compare", "Create", "Delete", "Export", "Get", "Import", "List", "Remove", "Report",
-    "Retire", "Revoke", "Rewind", "Select", "Show", "Store",
+    "Restore", "Retire", "Revoke", "Rewind", "Select", "Show", "Store", "Summarize",
 }  # fmt: skip
 
 

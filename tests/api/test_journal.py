@@ -49,6 +49,24 @@ async def test_every_kind_of_entry_tells_what_it_did(http: httpx.AsyncClient):
     assert (fork["seq"], fork["kind"], fork["step"], fork["hidden"]) == (1, "fork", 1, False)
 
 
+async def test_kinds_narrow_the_journal(http: httpx.AsyncClient):
+    await make_dataset(http)
+    for target in (0.4, 0.6):
+        await report(http, solved(1))
+        await http.patch(RUN, json={"target": target})
+    await http.post(f"{RUN}/rewind", json={"step": 1})
+    whole = (await journal(http))["entries"]
+    for kinds in (["report"], ["settings", "rewind"], ["fork"]):
+        answer = await http.get(f"{RUN}/journal", params={"kind": kinds})
+        assert answer.json()["entries"] == [entry for entry in whole if entry["kind"] in kinds]
+    first = (await http.get(f"{RUN}/journal", params={"kind": ["settings", "rewind"], "limit": 2})).json()
+    cursor = first["next_cursor"]
+    rest = (await http.get(f"{RUN}/journal", params={"kind": ["settings", "rewind"], "cursor": cursor})).json()
+    assert [entry["seq"] for entry in first["entries"]] == [5, 4]
+    assert ([entry["seq"] for entry in rest["entries"]], rest["next_cursor"]) == ([2], None)
+    require_problem(await http.get(f"{RUN}/journal?kind=reports"), 422, "invalid-request")
+
+
 async def test_times_are_those_at_which_entries_came(http: httpx.AsyncClient):
     await make_dataset(http)
     for _ in range(3):

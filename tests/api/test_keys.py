@@ -144,6 +144,7 @@ async def test_every_act_of_an_administrator_leaves_one_line(closed: httpx.Async
         await closed.post(f"{run}/rewind", json={"step": 0})
         await closed.post("/datasets/guru/tasks", json={"tasks": [{"id": "new"}]})
         await closed.request("DELETE", "/datasets/guru/tasks", json={"ids": ["new"]})
+        await closed.post("/datasets/guru/tasks/restore", json={"ids": ["new"]})
         await closed.delete(run)
         await closed.delete("/datasets/other")
         await closed.delete("/datasets/guru")
@@ -163,6 +164,7 @@ async def test_every_act_of_an_administrator_leaves_one_line(closed: httpx.Async
         {"act": "rewind_run", "key": key, "status": 200, **on_run},
         {"act": "append_tasks", "key": key, "status": 200, "dataset": "guru"},
         {"act": "retire_tasks", "key": key, "status": 200, "dataset": "guru"},
+        {"act": "restore_tasks", "key": key, "status": 200, "dataset": "guru"},
         {"act": "delete_run", "key": key, "status": 204, **on_run},
         {"act": "delete_dataset", "key": key, "status": 403, "dataset": "other"},
         {"act": "delete_dataset", "key": key, "status": 204, "dataset": "guru"},

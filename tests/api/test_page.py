@@ -1,6 +1,7 @@
 """The page as it is sent: to everybody, once, and with nothing in it that a strict policy forbids."""
 
 import gzip
+import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -8,11 +9,12 @@ from importlib.resources import files
 import httpx
 import pytest
 
-from bots_service.api.page.assets import MEDIA_TYPES
+from bots_service.api.page.assets import MEDIA_TYPES, page_version
 from tests.api.conftest import serving
 from tests.api.keyed import guarded
 
-FILES = [file.name for file in files("bots_service.api.page").joinpath("files").iterdir()]
+FOLDER = f"page/{page_version()}"
+FILES = [file.name for file in files("bots_service.api.page").joinpath("files").iterdir() if file.name != "index.html"]
 
 
 @pytest.fixture
@@ -53,14 +55,14 @@ async def test_nothing_in_the_page_is_inline_and_nothing_comes_from_elsewhere(ht
 async def test_all_that_the_page_names_is_there(http: httpx.AsyncClient):
     page = Tags((await http.get("/")).text)
     named = {attributes.get("src") or attributes.get("href") or "" for _, attributes in page.elements}
-    for address in {name for name in named if name.startswith("page/")} | {f"page/{name}" for name in FILES}:
+    for address in {name for name in named if name.startswith("page/")} | {f"{FOLDER}/{name}" for name in FILES}:
         answer = await http.get(f"/{address}")
         assert answer.status_code == 200
         assert answer.headers["content-type"].partition(";")[0] in MEDIA_TYPES.values()
 
 
 async def test_only_this_service_may_give_the_page_anything(http: httpx.AsyncClient):
-    for address in ("/", "/page/main.js", "/page/plotly.min.js"):
+    for address in ("/", f"/{FOLDER}/main.js"):
         headers = (await http.get(address)).headers
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
         assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
@@ -69,12 +71,38 @@ async def test_only_this_service_may_give_the_page_anything(http: httpx.AsyncCli
         assert headers["referrer-policy"] == "no-referrer"
 
 
-async def test_a_file_is_sent_once_until_it_changes(http: httpx.AsyncClient):
-    first = await http.get("/page/plotly.min.js")
-    again = await http.get("/page/plotly.min.js", headers={"If-None-Match": first.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    other = await http.get("/page/main.js")
-    assert other.headers["etag"] != first.headers["etag"]
+async def test_a_file_is_kept_for_ever_under_an_address_that_names_its_content(http: httpx.AsyncClient):
+    file = await http.get(f"/{FOLDER}/main.js")
+    assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
+    page = await http.get("/")
+    assert page.headers["cache-control"] == "no-cache"
+    folders = {address.rpartition("/")[0] for address in re.findall(r'"(page/[^"]*)"', page.text)}
+    assert folders == {FOLDER}
+
+
+async def test_another_versions_files_are_missing_and_that_is_not_kept(http: httpx.AsyncClient):
+    answer = await http.get(f"/page/{'0' * 24}/main.js")
+    assert (answer.status_code, answer.headers["cache-control"]) == (404, "no-cache")
+
+
+async def test_the_page_comes_in_few_files(http: httpx.AsyncClient):
+    page = Tags((await http.get("/")).text)
+    named = [one.get("src") or one["href"] or "" for tag, one in page.elements if tag in ("script", "link")]
+    assert [name.removeprefix(f"{FOLDER}/") for name in named] == [
+        "boot.js",
+        "theme.js",
+        "icon.svg",
+        "style.css",
+        "main.js",
+    ]
+    assert not re.findall(r"^import ", (await http.get(f"/{FOLDER}/main.js")).text, re.MULTILINE)
+
+
+async def test_each_style_sheet_is_sent_with_the_others(http: httpx.AsyncClient):
+    sent = (await http.get(f"/{FOLDER}/style.css")).text
+    for name in FILES:
+        if name.endswith(".css"):
+            assert (await http.get(f"/{FOLDER}/{name}")).text in sent
 
 
 @pytest.mark.parametrize("names", ["{0}", "W/{0}", '"other", W/{0}'])
@@ -93,14 +121,14 @@ async def test_monitors_may_ask_for_the_headers_alone(http: httpx.AsyncClient):
     [("gzip", True), ("br, gzip;q=0.5", True), ("gzip; q=0", False), ("gzip;q=0.0, br", False), ("br", False)],
 )
 async def test_it_is_compressed_only_for_those_who_take_it(http: httpx.AsyncClient, accepted: str, is_packed: bool):
-    answer = await http.get("/page/main.js", headers={"Accept-Encoding": accepted})
+    answer = await http.get(f"/{FOLDER}/main.js", headers={"Accept-Encoding": accepted})
     assert ("content-encoding" in answer.headers) is is_packed
 
 
 async def test_it_travels_compressed_to_those_who_can_read_that(http: httpx.AsyncClient):
-    async with http.stream("GET", "/page/plotly.min.js", headers={"Accept-Encoding": "gzip"}) as answer:
+    async with http.stream("GET", f"/{FOLDER}/main.js", headers={"Accept-Encoding": "gzip"}) as answer:
         packed = b"".join([part async for part in answer.aiter_raw()])
-    whole = await http.get("/page/plotly.min.js", headers={"Accept-Encoding": "identity"})
+    whole = await http.get(f"/{FOLDER}/main.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in whole.headers
     assert gzip.decompress(packed) == whole.content
     assert len(packed) < len(whole.content) / 2
@@ -108,13 +136,13 @@ async def test_it_travels_compressed_to_those_who_can_read_that(http: httpx.Asyn
 
 @pytest.mark.parametrize("name", ["nothing.js", "..%2Fassets.py", "__init__.py", ".hidden", "%00"])
 async def test_nothing_else_is_sent(http: httpx.AsyncClient, name: str):
-    answer = await http.get(f"/page/{name}")
+    answer = await http.get(f"/{FOLDER}/{name}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
 async def test_the_page_needs_no_key_for_it_holds_nothing_but_itself(tmp_path):
     async with guarded(tmp_path) as http:
-        for address in ("/", "/page/main.js"):
+        for address in ("/", f"/{FOLDER}/main.js"):
             assert (await http.get(address, headers={"Authorization": ""})).status_code == 200
         assert (await http.get("/datasets", headers={"Authorization": ""})).status_code == 401

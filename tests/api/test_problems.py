@@ -117,7 +117,7 @@ async def test_the_documents_page_needs_no_network(http):
     page = await http.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "http" not in page.text.replace("http-equiv", "")
-    for asset in ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png"):
+    for asset in ("swagger-ui-bundle.js", "swagger-ui.css", "favicon.png", "start.js", "theme.css"):
         assert f"docs/{asset}" in page.text
         assert len((await http.get(f"/docs/{asset}")).content) > 100
     require_problem(await http.get("/docs/passwd"), 404, "not-found")

@@ -7,7 +7,7 @@ from tests.api.pools import RUN, make_dataset, report, require_problem, select, 
 
 
 def as_json(settings: RunSettings) -> dict:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.as_dict().items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.in_use().items()}
 
 
 async def test_a_fresh_run_has_the_default_settings_and_stands_at_zero(http):

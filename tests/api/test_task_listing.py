@@ -1,3 +1,4 @@
+import csv
 import io
 
 import pyarrow as pa
@@ -6,7 +7,8 @@ from scipy.stats import betabinom
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, solved, tasks
 
-SORTS = ["index", "mean", "distance", "effective", "variance", "attempts", "visits", "last_step"]
+SEGMENTS = ["untried", "stuck", "teaching", "solved", "retired"]
+SORTS = ["index", "mean", "distance", "effective", "variance", "attempts", "successes", "visits", "last_step"]
 
 
 @pytest.fixture(params=["bots", "tracker"])
@@ -73,12 +75,62 @@ async def test_a_search_narrows_the_list_and_tells_how_many_match(tried):
     everyone = (await tried.get(f"{RUN}/tasks", params={"limit": 1})).json()
     assert everyone["matching"] == 50 - 2
     none = (await tried.get(f"{RUN}/tasks", params={"search": "task-4task"})).json()
-    assert none == {"tasks": [], "matching": 0, "next_cursor": None}
+    assert none == {"tasks": [], "matching": 0, "segments": dict.fromkeys(SEGMENTS, 0), "next_cursor": None}
 
 
 @pytest.mark.parametrize("search", ["", "x" * 129])
 async def test_a_search_for_nothing_or_for_too_much_is_refused(tried, search):
     require_problem(await tried.get(f"{RUN}/tasks", params={"search": search}), 422, "invalid-request")
+
+
+async def test_the_segments_part_the_tasks_and_their_counts_follow_the_other_filters(tried):
+    await report(tried, *[solved(task, 16, 16) for task in (30, 31)] * 4)  # task 31 was solved half the time before
+    counts, listed = (await tried.get(f"{RUN}/tasks")).json()["segments"], {}
+    for segment in SEGMENTS:
+        answer = (await tried.get(f"{RUN}/tasks", params={"segment": segment, "limit": 1000})).json()
+        assert {task["segment"] for task in answer["tasks"]} <= {segment}
+        listed[segment] = {task["id"] for task in answer["tasks"]}
+        assert answer["matching"] == len(listed[segment])
+        assert answer["segments"] == counts
+    assert counts == {segment: len(ids) for segment, ids in listed.items()}
+    assert listed["retired"] == {"task-7", "task-45"}
+    assert listed["stuck"] == {f"task-{task}" for task in (0, 5, 10)}
+    attempted = {f"task-{task}" for task in (*range(12), *range(20, 32))} - listed["retired"]
+    assert listed["teaching"] | listed["solved"] == attempted - listed["stuck"]
+    assert listed["untried"] == {f"task-{task}" for task in range(50)} - attempted - listed["retired"]
+    query = {"segment": "untried", "search": "4", "tag": "math"}
+    found = (await tried.get(f"{RUN}/tasks", params=query)).json()
+    coded = {task["id"] for task in tasks(50) if "4" in task["id"] and "math" in task["tags"]}
+    assert found["segments"] == {segment: len(ids & coded) for segment, ids in listed.items()}
+    assert {task["id"] for task in found["tasks"]} == listed["untried"] & coded
+
+
+async def test_paging_walks_one_segment(tried):
+    seen, cursor = [], None
+    while True:
+        query = {"segment": "teaching", "sort": "-mean", "limit": 3, **({"cursor": cursor} if cursor else {})}
+        page = (await tried.get(f"{RUN}/tasks", params=query)).json()
+        assert page["matching"] == page["segments"]["teaching"]
+        seen += [task["id"] for task in page["tasks"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert len(seen) == len(set(seen)) == page["matching"] > 3
+
+
+async def test_an_unknown_segment_is_refused_with_the_known_ones(tried):
+    problem = require_problem(await tried.get(f"{RUN}/tasks?segment=lost"), 422, "invalid-request")
+    assert all(segment in str(problem["errors"]) for segment in SEGMENTS)
+
+
+async def test_successes_are_sums_of_scaled_rewards(http):
+    await make_dataset(http, 5, reward_range=[-1.0, 1.0])
+    await report(http, {"task": "task-1", "rewards": [-1.0, 0.5, 1.0]}, {"task": "task-2", "rewards": [-1.0, -1.0]})
+    await report(http, {"task": "task-1", "rewards": [0.0]})
+    listed = {task["id"]: task for task in (await http.get(f"{RUN}/tasks")).json()["tasks"]}
+    assert (listed["task-1"]["attempts"], listed["task-1"]["successes"]) == (4, 0.75 + 1.0 + 0.5)
+    assert (listed["task-2"]["attempts"], listed["task-2"]["successes"], listed["task-2"]["segment"]) == (2, 0, "stuck")
+    assert (listed["task-3"]["successes"], listed["task-3"]["segment"]) == (0, "untried")
 
 
 async def test_a_task_tells_its_interval_and_how_often_and_when_it_was_tried(tried):
@@ -114,6 +166,34 @@ async def test_the_arrow_stream_equals_the_listing(tried):
     for row in rows:
         row["interval"] = [row.pop("low"), row.pop("high")]
     assert rows == [{name: field for name, field in task.items() if name != "tags"} for task in listed]
+
+
+@pytest.mark.parametrize("query", [{}, {"segment": "stuck", "sort": "-mean"}, {"tag": "code", "search": "4"}])
+async def test_csv_has_the_tasks_of_all_pages(tried, query):
+    listed = (await tried.get(f"{RUN}/tasks", params={**query, "limit": 1000})).json()["tasks"]
+    answer = await tried.get(f"{RUN}/tasks", params={**query, "format": "csv", "limit": 1})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="guru-default-tasks.csv"'
+    for task in listed:
+        task["low"], task["high"] = task.pop("interval")
+        task["tags"] = ";".join(task["tags"])
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert rows == [{name: "" if field is None else str(field) for name, field in task.items()} for task in listed]
+    accepted = await tried.get(f"{RUN}/tasks", params=query, headers={"Accept": "text/csv"})
+    assert accepted.text == answer.text
+
+
+async def test_csv_keeps_ids_as_they_are(http):
+    ids = ["=1+1", "@a", "-b", 'a "quoted", id', "é;", "+c"]
+    await http.put("/datasets/guru", json={"tasks": [{"id": name, "tags": ["b", "a"]} for name in ids]})
+    text = (await http.get(f"{RUN}/tasks?format=csv")).text
+    assert text.count("\r\n") == text.count("\n") == 1 + len(ids)
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [(row["id"], row["tags"]) for row in rows] == [(name, "a;b") for name in ids]
+
+
+async def test_an_unknown_format_is_refused(tried):
+    require_problem(await tried.get(f"{RUN}/tasks?format=xlsx"), 422, "invalid-request")
 
 
 async def test_the_arrow_stream_of_a_large_pool_comes_in_pieces(http):

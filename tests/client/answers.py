@@ -70,6 +70,54 @@ RUN: dict[str, Any] = {
     "forked_from": {"run": "other", "step": 3, "seq": 4, "how": "fork", "discount": None},
     "created_at": "2026-01-02T03:04:05.5+00:00",
 }
+SUMMARY: dict[str, Any] = {
+    "dataset": "guru",
+    "run": "default",
+    "belief": "tracker",
+    "strategy": "pass",
+    "created_at": "2026-01-02T03:04:05Z",
+    "status": "running",
+    "step": 12,
+    "epoch": 1,
+    "seq": 14,
+    "last_step_at": "2026-01-02T03:04:05Z",
+    "reported": 9,
+    "effective": 5,
+    "rollouts": 144.0,
+    "effective_task_ratio": 0.5,
+    "trend": [None, 0.25, 0.5],
+    "gain": {
+        "source": "measured",
+        "baseline": "even",
+        "factor": 1.25,
+        "rollouts_saved": 36.0,
+        "rollouts_spent": 144.0,
+        "steps": 12,
+        "uniform_effective_task_ratio": 0.375,
+    },
+    "verdict": {"kind": "healthy", "reason": "50% of the tasks were effective.", "advice": "There is nothing to do."},
+}
+OVERVIEW_TOTALS: dict[str, Any] = {
+    "datasets": 1,
+    "runs": 2,
+    "running": 1,
+    "stalled": 1,
+    "reported": 9,
+    "effective": 5,
+    "rollouts": 144.0,
+}
+TAG: dict[str, Any] = {
+    "tag": "math",
+    "tasks": 3,
+    "pool_share": 0.75,
+    "reported": 4,
+    "selected_share": 0.5,
+    "effective": 1,
+    "effective_task_ratio": 0.25,
+    "rollouts": 64.0,
+    "mean_pass_rate": 0.5,
+    "earlier_mean_pass_rate": None,
+}
 SELECTION: dict[str, Any] = {
     "selection_id": "s-1",
     "dataset": "guru",
@@ -107,10 +155,25 @@ BELIEF: dict[str, Any] = {
     "effective": 0.75,
     "variance": 0.125,
     "attempts": 17,
+    "successes": 4.5,
     "visits": 2,
     "last_step": None,
+    "segment": "teaching",
     "tags": ["math"],
 }
+TASK_VISIT: dict[str, Any] = {
+    "seq": 9,
+    "step": 8,
+    "successes": 2.5,
+    "trials": 4,
+    "mean_reward": 0.625,
+    "effective": True,
+    "late": False,
+    "hidden": True,
+    "time": "2026-01-02T03:04:05Z",
+}
+SEGMENTS: dict[str, Any] = {"untried": 1, "stuck": 2, "teaching": 3, "solved": 4, "retired": 5}
+COUNTS: dict[str, Any] = {"segments": SEGMENTS}
 HISTORY_STEP: dict[str, Any] = {
     "step": 1,
     "epoch": 0,

@@ -77,6 +77,7 @@ def body_of(call: Any) -> bytes:
         (lambda bots: bots.rewind("pool", "400"), "step: expected a number, got the str '400'"),
         (lambda bots: bots.run(("pool", "r1")), "dataset: expected a str, got the tuple ('pool', 'r1')"),
         (lambda bots: bots.retire_tasks("pool", "t1"), "ids: expected a list of str, got the str 't1'; write ['t1']"),
+        (lambda bots: bots.restore_tasks("pool", "t1"), "ids: expected a list of str, got the str 't1'; write ['t1']"),
         (
             lambda bots: bots.create_dataset("pool", ["t1"]),
             "tasks[0]: expected a Task, got the str 't1'; write Task('t1')",

@@ -8,19 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bots_client import (
-    ConflictError,
-    InvalidRequestError,
-    Outcome,
-    PastOutcome,
-    Selection,
-    Task,
-)
+from bots_client import ConflictError, InvalidRequestError, Outcome, PastOutcome, Selection, Task
 from bots_client._call import Call, Pages
-from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls
+from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
 from tests.client.answers import (
     API_KEY,
     BELIEF,
+    COUNTS,
     DATASET,
     JOURNAL_ENTRY,
     LEASES,
@@ -29,6 +23,9 @@ from tests.client.answers import (
     RUN,
     SELECTION,
     SNAPSHOT,
+    SUMMARY,
+    TAG,
+    TASK_VISIT,
     VERSION,
     WHOAMI,
     page,
@@ -72,6 +69,15 @@ CALLS = [
         {"ids": ["a"]},
         {"dataset": "guru", "retired": 1, "tasks": 2},
     ),
+    (
+        "restore_tasks",
+        ("guru", ["a"]),
+        {},
+        "POST",
+        "/datasets/guru/tasks/restore",
+        {"ids": ["a"]},
+        {"dataset": "guru", "retired": 0, "tasks": 3},
+    ),
     ("dataset", ("guru",), {}, "GET", "/datasets/guru", None, DATASET),
     ("datasets", (), {}, "GET", "/datasets", None, page("datasets", DATASET)),
     ("delete_dataset", ("guru",), {}, "DELETE", "/datasets/guru", None, None),
@@ -111,16 +117,34 @@ CALLS = [
     (
         "tasks",
         ("guru", "r1"),
-        {"ids": ["a", "b"], "tag": "math", "search": "é/1", "sort": "-mean", "limit": 7},
+        {"ids": ["a", "b"], "tag": "math", "search": "é/1", "segment": "stuck", "sort": "-mean", "limit": 7},
         "GET",
-        f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&search=%C3%A9%2F1&sort=-mean&limit=7",
+        f"{RUN_PATH}/tasks?ids=a&ids=b&tag=math&search=%C3%A9%2F1&segment=stuck&sort=-mean&limit=7",
         None,
         page("tasks", BELIEF),
     ),
-    ("count_tasks", ("guru", "r1"), {"tag": "a"}, "GET", f"{RUN_PATH}/tasks?tag=a&limit=1", None, {"matching": 2}),
+    ("count_tasks", ("guru", "r1"), {"tag": "a"}, "GET", f"{RUN_PATH}/tasks?tag=a&limit=1", None, COUNTS),
+    (
+        "task_history",
+        ("guru", "a/b c", "r1"),
+        {"limit": 3},
+        "GET",
+        f"{RUN_PATH}/tasks/a%2Fb%20c/history?limit=3",
+        None,
+        {**page("history", TASK_VISIT), "pruned": 0},
+    ),
     ("history", ("guru", "r1"), {"after_step": 0}, "GET", f"{RUN_PATH}/history?after_step=0", None, page("history")),
     ("leases", ("guru", "r1"), {"ids": 9}, "GET", f"{RUN_PATH}/leases?limit=100&ids=9", None, LEASES),
     ("journal", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/journal", None, page("entries", JOURNAL_ENTRY)),
+    (
+        "journal",
+        ("guru", "r1"),
+        {"kinds": ["rewind", "settings"], "limit": 5},
+        "GET",
+        f"{RUN_PATH}/journal?kind=rewind&kind=settings&limit=5",
+        None,
+        page("entries", JOURNAL_ENTRY),
+    ),
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": []}),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 0, "bins": []}),
     (
@@ -249,6 +273,19 @@ CALLS = [
         NEW_API_KEY,
     ),
     ("keys", (), {"limit": 5}, "GET", "/keys?limit=5", None, page("keys", API_KEY)),
+    ("overview", (), {}, "GET", "/overview", None, page("runs", SUMMARY)),
+    (
+        "overview",
+        (),
+        {"search": "a/b", "dataset": "guru", "status": "idle", "sort": "-step", "limit": 5, "cursor": "c"},
+        "GET",
+        "/overview?search=a%2Fb&dataset=guru&status=idle&sort=-step&limit=5&cursor=c",
+        None,
+        page("runs", SUMMARY),
+    ),
+    ("summary", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/summary", None, SUMMARY),
+    ("tags", ("guru", "r1"), {}, "GET", f"{RUN_PATH}/tags", None, {"tags": [TAG]}),
+    ("tags", ("guru", "r1"), {"steps": 7}, "GET", f"{RUN_PATH}/tags?steps=7", None, {"tags": [TAG]}),
     ("whoami", (), {}, "GET", "/whoami", None, WHOAMI),
     ("revoke_key", ("0123456789abcdef",), {}, "DELETE", "/keys/0123456789abcdef", None, None),
     ("version", (), {}, "GET", "/version", None, VERSION),
@@ -274,7 +311,7 @@ def test_a_call_sends_what_the_contract_says(serve, connect, call):
 
 
 def test_every_call_is_in_the_table():
-    modules = (admin_calls, dataset_calls, run_calls, step_calls)
+    modules = (admin_calls, dataset_calls, run_calls, step_calls, summary_calls)
     described = {
         name
         for module in modules
@@ -282,7 +319,7 @@ def test_every_call_is_in_the_table():
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
 
-    streamed = {"upload_dataset", "upload_tasks", "tasks_arrow", "export_dataset", "import_backup"}
+    streamed = {"upload_dataset", "upload_tasks", "tasks_arrow", "tasks_csv", "export_dataset", "import_backup"}
     assert described - {call[0] for call in CALLS} == streamed
 
 
@@ -311,18 +348,6 @@ def test_names_cannot_lead_to_another_path(serve, connect):
 def test_a_slip_of_the_caller_is_told_before_anything_is_sent(connect, mistake):
     with pytest.raises(InvalidRequestError):
         mistake(connect(NOWHERE))
-
-
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), "high", None])
-def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
-    with pytest.raises(InvalidRequestError, match=r"task math-17: .* is not a"):
-        Outcome.rewards("math-17", [1, reward])
-
-
-@pytest.mark.parametrize("effective", ["false", 0.5, [True], float("nan")])
-def test_an_effective_that_is_neither_true_nor_false_is_refused_by_its_task(effective):
-    with pytest.raises(InvalidRequestError, match=r"task math-17: effective must be True or False, got"):
-        Outcome.counts("math-17", 1, 2, effective=effective)
 
 
 def test_a_probe_tells_how_things_are(serve, connect):

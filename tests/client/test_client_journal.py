@@ -2,8 +2,8 @@
 
 import pytest
 
-from bots_client import JournalEntry, ServiceError
-from tests.client.answers import BELIEF, JOURNAL_ENTRY, page
+from bots_client import JournalEntry, ServiceError, TaskCounts
+from tests.client.answers import BELIEF, JOURNAL_ENTRY, SEGMENTS, page
 from tests.client.scripted_server import answer
 
 
@@ -29,12 +29,16 @@ def test_the_journal_is_followed_to_its_end(serve, connect):
 
 
 def test_tasks_are_counted_on_all_pages(serve, connect):
-    bots = connect(serve(answer({**page("tasks", BELIEF, cursor="c1"), "matching": 1_000_000})))
+    bots = connect(serve(answer({**page("tasks", BELIEF, cursor="c1"), "segments": SEGMENTS})))
 
-    assert bots.count_tasks("guru", search="math") == 1_000_000
+    counts = bots.count_tasks("guru", search="math")
+    assert counts == TaskCounts(**SEGMENTS)
+    assert counts.available == 1 + 2 + 3 + 4
 
 
-@pytest.mark.parametrize("body", [page("tasks", BELIEF), {"matching": None}, {"matching": 0.5}, []])
+@pytest.mark.parametrize(
+    "body", [page("tasks", BELIEF), {"segments": None}, {"segments": {**SEGMENTS, "stuck": 0.5}}, []]
+)
 def test_a_count_that_is_none_is_refused(serve, connect, body):
     with pytest.raises(ServiceError, match="invalid body"):
         connect(serve(answer(body))).count_tasks("guru")

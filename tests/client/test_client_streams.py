@@ -170,6 +170,17 @@ def test_an_arrow_stream_is_handed_through(serve, connect):
     assert server.received[0].headers["accept"] == "application/vnd.apache.arrow.stream"
 
 
+def test_tasks_are_streamed_as_csv(serve, connect):
+    server = serve(answer(b"id,mean\r\n"))
+
+    chunks = connect(server).tasks_csv("guru", "r1", ids=["a"], tag="b", search="c", segment="stuck", sort="-mean")
+
+    assert b"".join(chunks) == b"id,mean\r\n"
+    wanted = "/datasets/guru/runs/r1/tasks?ids=a&tag=b&search=c&segment=stuck&sort=-mean"
+    assert server.received[0].target == wanted
+    assert server.received[0].headers["accept"] == "text/csv"
+
+
 def test_a_stream_that_breaks_off_is_not_begun_anew(serve, connect):
     server = serve(cut_short(b"ARROW"), answer(b"ARROW"))
 

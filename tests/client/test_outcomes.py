@@ -1,5 +1,8 @@
-"""Outcomes of one task as one: what is joined, and what stays apart."""
+"""Outcomes: what is refused, what is joined, and what stays apart."""
 
+import pytest
+
+from bots_client import InvalidRequestError
 from bots_client._inputs import MAX_REWARDS, Outcome, joined
 
 
@@ -26,3 +29,15 @@ def test_what_says_the_same_in_parts_stays_as_it_is():
 def test_no_outcome_holds_more_rewards_than_the_service_takes():
     full, one = Outcome.counts("a", 0, MAX_REWARDS, rewards=[0] * MAX_REWARDS), Outcome.counts("a", 0, 1, rewards=[0])
     assert joined([full, one, one]) == [full, one, one]
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), "high", None])
+def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
+    with pytest.raises(InvalidRequestError, match=r"task math-17: .* is not a"):
+        Outcome.rewards("math-17", [1, reward])
+
+
+@pytest.mark.parametrize("effective", ["false", 0.5, [True], float("nan")])
+def test_an_effective_that_is_neither_true_nor_false_is_refused_by_its_task(effective):
+    with pytest.raises(InvalidRequestError, match=r"task math-17: effective must be True or False, got"):
+        Outcome.counts("math-17", 1, 2, effective=effective)

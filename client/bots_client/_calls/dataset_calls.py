@@ -113,9 +113,15 @@ def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
 
 
 def retire_tasks(dataset: str, ids: Iterable[str]) -> Call[PoolChange]:
-    """Retire tasks: they are never selected again; their evidence stays in the journal."""
+    """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
     content = {"ids": checked_strings(ids, "ids")}
     return written("DELETE", path("datasets", dataset, "tasks"), into(PoolChange), content)
+
+
+def restore_tasks(dataset: str, ids: Iterable[str]) -> Call[PoolChange]:
+    """Restore retired tasks: they can be selected again, with what is known of them."""
+    content = {"ids": checked_strings(ids, "ids")}
+    return written("POST", path("datasets", dataset, "tasks", "restore"), into(PoolChange), content)
 
 
 def dataset(name: str) -> Call[Dataset]:

@@ -12,11 +12,11 @@ from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
 from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_past
-from bots_client._models import JournalEntry, Leases, PastReceipt, Run, TaskBelief
+from bots_client._models import JournalEntry, Leases, PastReceipt, Run, TaskBelief, TaskCounts, TaskVisit
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 COMPARISON_DEADLINE_S = 60.0  # the service waits for at most 30 of them
-ARROW_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
+STREAM_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
 
 
 def create_run(  # noqa: PLR0913 - two that matter, the others by keyword
@@ -98,6 +98,7 @@ def tasks(
     ids: Iterable[str] = (),
     tag: str | None = None,
     search: str | None = None,
+    segment: str | None = None,
     sort: str | None = None,
     limit: int | None = None,
 ) -> Pages[TaskBelief]:
@@ -109,13 +110,13 @@ def tasks(
         ids: only these tasks; empty: all.
         tag: only tasks with this tag.
         search: only tasks whose ID contains this text, ignoring case.
-        sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, visits or
-            last_step;
-            "-mean" descends.
+        segment: untried, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not retired.
+        sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
+            visits or last_step; "-mean" descends.
         limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
     """
     where = path("datasets", dataset, "runs", run, "tasks")
-    return listed(TaskBelief, "tasks", where, limit, *_chosen(ids, tag, search), ("sort", sort))
+    return listed(TaskBelief, "tasks", where, limit, *_chosen(ids, tag, search), ("segment", segment), ("sort", sort))
 
 
 def count_tasks(
@@ -125,8 +126,8 @@ def count_tasks(
     ids: Iterable[str] = (),
     tag: str | None = None,
     search: str | None = None,
-) -> Call[int]:
-    """Count the tasks that `tasks` would list.
+) -> Call[TaskCounts]:
+    """Count the tasks of each segment that `tasks` would list.
 
     Args:
         dataset: name of the dataset.
@@ -136,10 +137,58 @@ def count_tasks(
         search: only tasks whose ID contains this text, ignoring case.
     """
     where = path("datasets", dataset, "runs", run, "tasks")
-    return Call("GET", where, field_of(int, "matching"), (*_chosen(ids, tag, search), ("limit", "1")))
+    return Call("GET", where, field_of(TaskCounts, "segments"), (*_chosen(ids, tag, search), ("limit", "1")))
 
 
-def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = ARROW_DEADLINE_S) -> Stream:
+def task_history(dataset: str, task: str, run: str = "default", *, limit: int | None = None) -> Pages[TaskVisit]:
+    """List the reports of a task, newest first, including reports undone by a rewind.
+
+    Each request looks through at most 500 journal entries, so a long journal takes many requests.
+
+    Args:
+        dataset: name of the dataset.
+        task: ID of the task.
+        run: name of the run.
+        limit: maximum number of reports; None: all.
+
+    Raises:
+        NotFoundError: the dataset has no such task.
+    """
+    where = path("datasets", dataset, "runs", run, "tasks", task, "history")
+    return listed(TaskVisit, "history", where, limit)
+
+
+def tasks_csv(
+    dataset: str,
+    run: str = "default",
+    *,
+    ids: Iterable[str] = (),
+    tag: str | None = None,
+    search: str | None = None,
+    segment: str | None = None,
+    sort: str | None = None,
+    deadline_s: float = STREAM_DEADLINE_S,
+) -> Stream:
+    """Stream the tasks that `tasks` would list as CSV with a header, in UTF-8.
+
+    An ID that begins with "=", "+", "-" or "@" stays as it is: a spreadsheet may take it for a formula.
+
+    Args:
+        dataset: name of the dataset.
+        run: name of the run.
+        ids: only these tasks; empty: all.
+        tag: only tasks with this tag.
+        search: only tasks whose ID contains this text, ignoring case.
+        segment: as of `tasks`.
+        sort: as of `tasks`.
+        deadline_s: until the response begins; then for each further chunk.
+    """
+    where = path("datasets", dataset, "runs", run, "tasks")
+    params = (*_chosen(ids, tag, search), *given(segment=segment, sort=sort).items())
+    return Call("GET", where, bytes, params, headers={"Accept": "text/csv"}, deadline_s=deadline_s)
+
+
+def tasks_arrow(dataset: str, run: str = "default", *, deadline_s: float = STREAM_DEADLINE_S) -> Stream:
     """Stream the belief about the whole pool in Arrow format, as chunks for `pyarrow.ipc.open_stream`.
 
     Args:
@@ -170,15 +219,20 @@ def history(
     return listed(HistoryStep, "history", where, limit, ("after_step", after_step))
 
 
-def journal(dataset: str, run: str = "default", *, limit: int | None = None) -> Pages[JournalEntry]:
+def journal(
+    dataset: str, run: str = "default", *, kinds: Iterable[str] = (), limit: int | None = None
+) -> Pages[JournalEntry]:
     """List the journal of a run, newest entry first, including entries undone by a rewind.
 
     Args:
         dataset: name of the dataset.
         run: name of the run.
+        kinds: only entries of these kinds: report, past_evidence, settings, rewind or fork; empty: all.
         limit: maximum number of entries; None: all.
     """
-    return listed(JournalEntry, "entries", path("datasets", dataset, "runs", run, "journal"), limit)
+    where = path("datasets", dataset, "runs", run, "journal")
+    chosen = (("kind", kind) for kind in checked_strings(kinds, "kinds"))
+    return listed(JournalEntry, "entries", where, limit, *chosen)
 
 
 def leases(dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 5) -> Call[Leases]:

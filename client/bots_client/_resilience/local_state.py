@@ -179,15 +179,23 @@ class LocalRun:
 
     def uniform_effective_task_ratio(self, seconds: float) -> float | None:
         """Return the newest estimate for uniform sampling; None if the service has none, is away, or fails."""
+        found = self._asked_once(run_calls.outlooks(*self.name, points=1), seconds)
+        return found.outlooks[-1].uniform_effective_task_ratio if found is not None and found.outlooks else None
+
+    def estimates(self, seconds: float) -> Mapping[str, float]:
+        """Return what the belief estimates about the model; nothing if the service is away, or fails."""
+        found = self._asked_once(run_calls.run(*self.name), seconds)
+        return {} if found is None else found.estimates
+
+    def _asked_once(self, call: Call[T], seconds: float) -> T | None:
+        """Return the answer to a request that training can do without; None if the service is away, or fails."""
         if not self._connection.is_available():
             return None
-        call = replace(run_calls.outlooks(*self.name, points=1), retried=False)
         try:
-            outlooks = self._connection.ask(call, seconds).outlooks
+            return self._connection.ask(replace(call, retried=False), seconds)
         except BotsClientError as error:
             self._connection.log_once(error)
             return None
-        return outlooks[-1].uniform_effective_task_ratio if outlooks else None
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
         """Return the run's position as JSON values."""

@@ -34,10 +34,20 @@ class AfterTask(Struct, frozen=True, forbid_unknown_fields=True):
     index: Number
 
 
-Position = TypeVar("Position", AfterName, AfterNumber, AfterTask)
+class AfterRun(Struct, frozen=True, forbid_unknown_fields=True):
+    """The next page of runs in this order begins after the run with this value; `missing`: it has none."""
+
+    sort: str
+    missing: bool
+    value: float
+    dataset: Annotated[str, whole(NAME)]
+    run: Annotated[str, whole(NAME)]
 
 
-def write_cursor(position: AfterName | AfterNumber | AfterTask) -> str:
+Position = TypeVar("Position", AfterName, AfterNumber, AfterTask, AfterRun)
+
+
+def write_cursor(position: AfterName | AfterNumber | AfterTask | AfterRun) -> str:
     """Return the cursor of a position."""
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
 

@@ -25,7 +25,7 @@ class SchemaReference(dict[str, str]):
         self.body = body
 
 
-Media = dict[str, dict[str, Any]]  # media type -> schema
+Media = dict[str, dict[str, Any]]  # media type -> schema, with an example where one can be read
 
 
 def reads(example: Struct, other_media: Media | None = None) -> dict[str, Any]:
@@ -54,8 +54,13 @@ def answers_with(
 
 
 def _content(body: Struct, example: Any, other_media: Media | None) -> dict[str, Any]:
-    others = {media_type: {"schema": schema} for media_type, schema in (other_media or {}).items()}
+    others = {media_type: _shown(schema) for media_type, schema in (other_media or {}).items()}
     return {"application/json": {"schema": SchemaReference(type(body)), "example": example}, **others}
+
+
+def _shown(schema: dict[str, Any]) -> dict[str, Any]:
+    own = {name: value for name, value in schema.items() if name != "example"}
+    return {"schema": own} | ({"example": schema["example"]} if "example" in schema else {})
 
 
 def as_json(body: Struct) -> dict[str, Any]:
@@ -111,7 +116,7 @@ def document(title: str, version: str, description: str, routes: Sequence[Guarde
     refusals = documented(UnauthenticatedError, ForbiddenError, RateLimitedError)
     for route in shown:
         for method in route.methods:
-            operation = made["paths"][route.path][method.lower()]
+            operation = made["paths"][route.path_format][method.lower()]
             for status, answer in route.responses.items():
                 operation["responses"][str(status)] |= answer  # FastAPI's copy drops nulls in examples
             if route.guard.scopes is not None:

@@ -65,6 +65,18 @@ def test_the_gain_is_the_last_steps_ratio_over_what_uniform_choice_could_expect(
     assert metrics["bots/times_uniform"] == (2 / 4) / metrics["bots/uniform_effective_task_ratio"]
 
 
+def test_the_ability_is_what_the_tracker_estimates_and_the_belief_bots_has_none(connect, service, dataset):
+    bots = connect(service)
+    bots.direct.create_run(dataset, "papers", belief="bots")
+    tracked, papers = Selector(bots, dataset, ids=IDS), Selector(bots, dataset, "papers", ids=IDS)
+
+    train(tracked)
+    train(papers)
+
+    assert tracked.metrics()["bots/ability"] == bots.direct.run(dataset).estimates["ability"]
+    assert "bots/ability" not in papers.metrics()
+
+
 def test_a_run_that_the_service_has_not_looked_at_yet_has_none(connect, serve, service, dataset):
     selector = Selector(connect(serve(before(service, answer({"outlooks": []})))), dataset, ids=IDS)
 
@@ -158,5 +170,5 @@ def test_while_the_service_is_away_it_is_neither_asked_for_nor_told(connect, ser
 
     train(selector, ESTIMATE_EVERY + 1)
 
-    assert not GAIN & selector.metrics().keys()
+    assert not (GAIN | {"bots/ability"}) & selector.metrics().keys()
     assert len(asked(server)) == looks

@@ -1,4 +1,4 @@
-"""Datasets: created from an upload, listed, deleted; their tasks appended and retired."""
+"""Datasets: created from an upload, listed, deleted; their tasks appended, retired and restored."""
 
 from datetime import datetime
 from types import NoneType
@@ -27,6 +27,7 @@ from bots_service.core.checks import MAX_IDS, TaskId
 from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import AppendTasksResult, CreateDatasetResult, DatasetRow
+from bots_service.usecases.retire_tasks import RestoreTasks, RetireTasks
 
 router = guarded_router(tags=["datasets"])
 
@@ -101,16 +102,16 @@ class AppendResponse(Struct, frozen=True):
     tasks: int
 
 
-class RetireResponse(Struct, frozen=True):
-    """Tasks were retired."""
+class RetiredResponse(Struct, frozen=True):
+    """Tasks were retired or restored."""
 
     dataset: str
     retired: int
     tasks: int
 
 
-class RetireRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tasks to retire.
+class TaskIdsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Tasks to retire or to restore.
 
     ids: the tasks.
     """
@@ -118,7 +119,7 @@ class RetireRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
 
 
-_RETIRE = msgspec.json.Decoder(RetireRequest)
+_TASK_IDS = msgspec.json.Decoder(TaskIdsRequest)
 
 
 EXAMPLE = Dataset(
@@ -252,23 +253,42 @@ async def append_tasks(request: Request, dataset: DatasetName) -> Response:
     "/datasets/{dataset}/tasks",
     summary="Retire tasks of a dataset",
     response_class=Response,
-    openapi_extra=reads(RetireRequest(["gsm8k-17"])),
+    openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
     responses={
-        **answers_with(RetireResponse("gsm8k", 1, 7472)),
+        **answers_with(RetiredResponse("gsm8k", 1, 7472)),
         **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
     },
 )
 @allowed(Scope.ADMIN, audited=True)
 async def retire_tasks(request: Request, dataset: DatasetName) -> Response:
-    """Retire tasks: they are never selected again; their evidence stays in the journal."""
-    use_cases = use_cases_of(request)
+    """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
+    return await _changed_retired(request, dataset, use_cases_of(request).retire_tasks)
+
+
+@router.post(
+    "/datasets/{dataset}/tasks/restore",
+    summary="Restore retired tasks of a dataset",
+    response_class=Response,
+    openapi_extra=reads(TaskIdsRequest(["gsm8k-17"])),
+    responses={
+        **answers_with(RetiredResponse("gsm8k", 0, 7473)),
+        **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError),
+    },
+)
+@allowed(Scope.ADMIN, audited=True)
+async def restore_tasks(request: Request, dataset: DatasetName) -> Response:
+    """Restore retired tasks: they can be selected again, with what is known of them."""
+    return await _changed_retired(request, dataset, use_cases_of(request).restore_tasks)
+
+
+async def _changed_retired(request: Request, dataset: str, change: RetireTasks | RestoreTasks) -> Response:
     body = Body(request, {JSON: TRAINING_LIMIT})
-    ids = decode_plain(_RETIRE, await body.whole()).ids
+    ids = decode_plain(_TASK_IDS, await body.whole()).ids
 
     async def act() -> DatasetRow:
-        return await use_cases.retire_tasks(dataset, ids, body.idempotency_key())
+        return await change(dataset, ids, body.idempotency_key())
 
     def respond(row: DatasetRow) -> Response:
-        return json_response(RetireResponse(row.name, row.retired, row.live))
+        return json_response(RetiredResponse(row.name, row.retired, row.live))
 
-    return await answered_once(use_cases.answers, body, DatasetRow, act, respond)
+    return await answered_once(use_cases_of(request).answers, body, DatasetRow, act, respond)

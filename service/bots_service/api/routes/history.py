@@ -15,7 +15,7 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
-from bots_service.ports.journal import LoggedEntry
+from bots_service.ports.journal import EntryKind, LoggedEntry
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import CurvePoint, StoredReceipt
 
@@ -24,6 +24,9 @@ router = guarded_router(tags=["runs"])
 Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
 Steps = Annotated[int, Query(ge=1, le=1000, description="Number of last steps to compare.")]
 Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
+Kinds = Annotated[
+    list[EntryKind], Query(max_length=5, description="Only entries of these kinds: rewind and settings mark charts.")
+]
 AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")]
 
 
@@ -354,10 +357,15 @@ async def read_calibration(request: Request, dataset: DatasetName, run: RunName,
 )
 @allowed(Scope.READ)
 async def read_journal(
-    request: Request, dataset: DatasetName, run: RunName, limit: Entries = 50, cursor: Cursor = None
+    request: Request,
+    dataset: DatasetName,
+    run: RunName,
+    kind: Kinds = [],  # noqa: B006  # FastAPI copies it
+    limit: Entries = 50,
+    cursor: Cursor = None,
 ) -> Response:
-    """Return every entry of the run's journal, newest first, including entries undone by a rewind."""
+    """Return the entries of the run's journal, newest first, including entries undone by a rewind."""
     before = None if cursor is None else read_cursor(cursor, AfterNumber).number
-    logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1)
+    logged = await use_cases_of(request).read_journal(dataset, run, before, limit + 1, kind)
     following = write_cursor(AfterNumber(logged[limit - 1].seq)) if len(logged) > limit else None
     return json_response(JournalPage([JournalEntry.from_logged(entry) for entry in logged[:limit]], following))

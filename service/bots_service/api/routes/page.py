@@ -5,15 +5,14 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.page.assets import INDEX, asset
+from bots_service.api.page.assets import Asset, asset, index
 from bots_service.api.problems import NO_SUCH_ROUTE, problem_response
 from bots_service.api.security import guarded_router, open_to_all
 
 router = guarded_router(include_in_schema=False)
 
-# Plotly draws heat maps on a canvas and shows them as data: images; nothing else may come from anywhere but here.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 READ = ["GET", "HEAD"]
@@ -24,27 +23,28 @@ HEADERS = {
     "Cache-Control": "no-cache",  # kept, but asked for again: a newer service has another page
     "Vary": "Accept-Encoding",
 }
+FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # a year, the longest that RFC 9111 thinks of
 
 
 @router.api_route("/", methods=READ)
 @open_to_all()
 async def show_page(request: Request) -> Response:
     """Return the page."""
-    return await _sent(request, INDEX)
+    return _response(request, await asyncio.to_thread(index), HEADERS)
 
 
-@router.api_route("/page/{name}", methods=READ)
+@router.api_route("/page/{version}/{name}", methods=READ)
 @open_to_all()
-async def send_file(request: Request, name: str) -> Response:
-    """Return a file of the page."""
-    return await _sent(request, name)
-
-
-async def _sent(request: Request, name: str) -> Response:
-    found = await asyncio.to_thread(asset, name)
+async def send_file(request: Request, version: str, name: str) -> Response:
+    """Return a file of the page; its address names its content, so that nobody need ask for it twice."""
+    found = await asyncio.to_thread(asset, version, name)
     if found is None:
         return problem_response(request, NO_SUCH_ROUTE, f"there is no {name[:80]!r} here", headers=HEADERS)
-    headers = {**HEADERS, "ETag": found.etag}
+    return _response(request, found, HEADERS | FOR_EVER)
+
+
+def _response(request: Request, found: Asset, around: dict[str, str]) -> Response:
+    headers = {**around, "ETag": found.etag}
     if found.etag.removeprefix("W/") in request.headers.get("if-none-match", ""):  # weak and strong names compare equal
         return Response(status_code=304, headers=headers)
     if takes_gzip(request.headers.get("accept-encoding", "")):

@@ -68,6 +68,10 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
         }
 
 
+class SettingsInUse(SettingsRequest, frozen=True):
+    """The settings of a run. Those that its kind of belief doesn't have are left out: see docs/api.md."""
+
+
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a run starts: another run, at a step that closed there.
 
@@ -141,9 +145,10 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class Run(Struct, frozen=True):
     """The present state of a run.
 
-    settings: the settings in use.
-    estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. Belief
-        `tracker`: see docs/tracker.md. Belief `bots`: `capability`.
+    settings: those in use.
+    estimates: what the belief estimates about the model in training, by name; empty if nothing is known yet. The first
+        tells where the model stands: `capability` with the belief `bots`, `ability` with `tracker` (docs/tracker.md
+        explains all of its estimates).
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
     leased: tasks in flight.
@@ -156,7 +161,7 @@ class Run(Struct, frozen=True):
 
     dataset: str
     run: str
-    settings: RunSettings
+    settings: SettingsInUse
     epoch: int
     step: int
     seq: int
@@ -178,7 +183,7 @@ class Run(Struct, frozen=True):
         return cls(
             dataset=run.dataset,
             run=run.row.name,
-            settings=run.settings,
+            settings=SettingsInUse(**run.settings.in_use()),
             epoch=run.epoch,
             step=run.step,
             seq=run.seq,
@@ -229,7 +234,7 @@ EXAMPLE_COVERAGE = Coverage(
 EXAMPLE = Run(
     dataset="gsm8k",
     run="default",
-    settings=RunSettings(),
+    settings=SettingsInUse(**RunSettings().in_use()),
     epoch=0,
     step=12,
     seq=12,

@@ -1,10 +1,11 @@
-"""GET tasks of a run: the belief about each, as a page of JSON or the whole pool as an Arrow stream."""
+"""GET tasks of a run: the belief about each, as a page of JSON, as CSV, or the whole pool as an Arrow stream."""
 
 import asyncio
+import csv
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
+from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, Segment
 from bots_service.core.task_table import SORTS, TaskTable
 from bots_service.errors import InvalidTasksError
 from bots_service.ports.keys import Scope
@@ -28,6 +30,9 @@ from bots_service.usecases.read_tasks import Query as TaskQuery
 router = guarded_router(tags=["runs"])
 
 ARROW = "application/vnd.apache.arrow.stream"
+ARROW_PIECE = 65_536  # tasks at a time: about 5 MB on the wire
+CSV = "text/csv"
+CSV_PIECE = 8192  # tasks at a time: they take Python objects, and about 1 MB on the wire
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -39,8 +44,10 @@ SCHEMA = pa.schema(
         ("effective", pa.float64()),
         ("variance", pa.float64()),
         ("attempts", pa.float64()),
+        ("successes", pa.float64()),
         ("visits", pa.int32()),
         ("last_step", pa.int32()),
+        ("segment", pa.string()),
     ]
 )
 
@@ -57,7 +64,22 @@ Sort = Annotated[
         description="The order; a leading - turns it round. distance: |mean - target|.",
     ),
 ]
-Accept = Annotated[str, Header(description=f"{ARROW} streams the whole pool, whatever the query says.")]
+OneSegment = Annotated[
+    Segment | None,
+    Query(
+        description="Only tasks of this segment. untried: no rollout in this run; stuck: tried, never a success;"
+        f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
+        " Without it: all but the retired ones."
+    ),
+]
+Format = Annotated[
+    Literal["json", "csv"],
+    Query(description="csv streams the tasks of all pages as a file, whatever limit and cursor say."),
+]
+Accept = Annotated[
+    str,
+    Header(description=f"{CSV} is the same as format=csv. {ARROW} streams the whole pool, whatever the query says."),
+]
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -70,8 +92,10 @@ class Task(Struct, frozen=True, gc=False):
     effective: the probability that of a group of `rollouts_per_task` rollouts some succeed and some fail.
     variance: the expected variance of one rollout's success, E[p (1 - p)], in [0, 0.25].
     attempts: how many rollouts of the task the closed steps of this run reported.
+    successes: how many of them succeeded; a fractional reward counts in part.
     visits: how many of these steps reported it.
     last_step: the last of these steps; null if there was none.
+    segment: untried, stuck, teaching, solved or retired.
     tags: the tags that the task carries, sorted.
     """
 
@@ -83,9 +107,28 @@ class Task(Struct, frozen=True, gc=False):
     effective: float
     variance: float
     attempts: float
+    successes: float
     visits: int
     last_step: int | None
+    segment: Segment
     tags: list[str]
+
+
+class SegmentCounts(Struct, frozen=True):
+    """How many tasks are in each segment.
+
+    untried: tasks without a rollout in this run.
+    stuck: tasks that were tried and never succeeded.
+    teaching: tasks that were tried and are neither stuck nor solved.
+    solved: tasks that were tried and have a mean of at least 0.9.
+    retired: tasks that are retired from the dataset; they count nowhere else.
+    """
+
+    untried: int
+    stuck: int
+    teaching: int
+    solved: int
+    retired: int
 
 
 class TasksResponse(Struct, frozen=True):
@@ -93,10 +136,12 @@ class TasksResponse(Struct, frozen=True):
 
     tasks: the tasks.
     matching: how many tasks the query is about, on all pages.
+    segments: how many tasks of each segment have the query's ids, tag and search, whatever its segment.
     """
 
     tasks: list[Task]
     matching: int
+    segments: SegmentCounts
     next_cursor: str | None
 
 
@@ -104,6 +149,7 @@ async def task_query(
     ids: Ids = [],  # noqa: B006  # FastAPI copies it
     tag: OneTag = None,
     search: Search = None,
+    segment: OneSegment = None,
     sort: Sort = "index",
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -119,10 +165,43 @@ async def task_query(
         if last.sort != sort:
             raise broken_cursor()
         after = (last.value, last.index)
-    return TaskQuery(tuple(ids), tag, search, sort, after, limit)
+    return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
 
 
-EXAMPLE = Task("gsm8k-17", None, None, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0, 1, 12, ["arithmetic"])
+EXAMPLE = Task(
+    id="gsm8k-17",
+    alpha=None,
+    beta=None,
+    mean=0.4737,
+    interval=(0.23, 0.73),
+    effective=0.9466,
+    variance=0.2256,
+    attempts=8.0,
+    successes=3.0,
+    visits=1,
+    last_step=12,
+    segment="teaching",
+    tags=["arithmetic"],
+)
+EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, stuck=310, teaching=1632, solved=411, retired=0)
+
+
+def csv_row(task: Task) -> tuple[object, ...]:
+    """Return the columns of a task: those of the Arrow stream, and its tags."""
+    believed = (task.alpha, task.beta, task.mean, *task.interval, task.effective, task.variance)
+    tried = (task.attempts, task.successes, task.visits, task.last_step)
+    return (task.id, *believed, *tried, task.segment, ";".join(task.tags))
+
+
+def csv_lines(rows: Iterable[tuple[object, ...]]) -> bytes:
+    """Return rows as lines of CSV."""
+    lines = io.StringIO()
+    csv.writer(lines).writerows(rows)
+    return lines.getvalue().encode()
+
+
+CSV_HEAD = (*SCHEMA.names, "tags")
+EXAMPLE_CSV = csv_lines([CSV_HEAD, csv_row(EXAMPLE)]).decode()
 
 
 @router.get(
@@ -131,7 +210,11 @@ EXAMPLE = Task("gsm8k-17", None, None, 0.4737, (0.23, 0.73), 0.9466, 0.2256, 8.0
     response_class=Response,
     responses={
         **answers_with(
-            TasksResponse([EXAMPLE], 7473, None), other_media={ARROW: {"type": "string", "format": "binary"}}
+            TasksResponse([EXAMPLE], 7473, EXAMPLE_SEGMENTS, None),
+            other_media={
+                CSV: {"type": "string", "example": EXAMPLE_CSV},
+                ARROW: {"type": "string", "format": "binary"},
+            },
         ),
         **documented(*EVERY, *RUN, InvalidTasksError),
     },
@@ -142,17 +225,22 @@ async def list_tasks(
     dataset: DatasetName,
     run: RunName,
     query: Annotated[TaskQuery, Depends(task_query)],
+    format: Format = "json",  # noqa: A002  # the parameter's name
     accept: Accept = "",
 ) -> Response:
-    """Return the beliefs about tasks, without retired ones."""
-    use_cases = use_cases_of(request)
+    """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
+    read = use_cases_of(request).read_tasks
+    if format == "csv" or CSV in accept:
+        opened, pieces = await read.whole(dataset, run, query, piece=CSV_PIECE)
+        headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
+        return StreamingResponse(csv_stream(opened, pieces), media_type=CSV, headers=headers)
     if ARROW in accept:
-        opened, pieces = await use_cases.read_tasks.whole(dataset, run)
+        opened, pieces = await read.whole(dataset, run, TaskQuery(), piece=ARROW_PIECE)
         return StreamingResponse(arrow_stream(opened, pieces), media_type=ARROW)
-    page = await use_cases.read_tasks(dataset, run, query)
+    page = await read(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
-    return json_response(TasksResponse(rows, page.matching, following))
+    return json_response(TasksResponse(rows, page.matching, SegmentCounts(**page.segments), following))
 
 
 def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
@@ -168,8 +256,10 @@ def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
             table.effective.tolist(),
             table.variance.tolist(),
             table.attempts.tolist(),
+            table.successes.tolist(),
             table.visits.tolist(),
             (step or None for step in table.last_step.tolist()),
+            (SEGMENTS[place] for place in table.segment.tolist()),
             _tags_of(dataset, table),
         )
     )
@@ -184,6 +274,13 @@ def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
         for row in np.flatnonzero(carriers[places] == table.tasks).tolist():
             tags[row].append(tag)
     return tags
+
+
+async def csv_stream(dataset: OpenDataset, pieces: AsyncIterator[TaskTable]) -> AsyncIterator[bytes]:
+    """Yield the bytes of CSV (RFC 4180) with a header; one piece at a time is in memory."""
+    yield csv_lines([CSV_HEAD])
+    async for table in pieces:
+        yield await asyncio.to_thread(lambda piece: csv_lines(map(csv_row, tasks_of(dataset, piece))), table)
 
 
 async def arrow_stream(dataset: OpenDataset, pieces: AsyncIterator[TaskTable]) -> AsyncIterator[bytes]:
@@ -211,6 +308,8 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
         pa.nulls(len(table.tasks), pa.float64()) if column is None else pa.array(column)
         for column in (table.alpha, table.beta)
     ]
-    numbers = [table.mean, table.low, table.high, table.effective, table.variance, table.attempts, table.visits]
+    believed = [table.mean, table.low, table.high, table.effective, table.variance]
+    numbers = [*believed, table.attempts, table.successes, table.visits]
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
-    return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step], schema=SCHEMA)
+    segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
+    return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step, segment], schema=SCHEMA)

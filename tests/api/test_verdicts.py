@@ -1,0 +1,208 @@
+"""Each verdict, of a run that is played over HTTP; and the table of tags."""
+
+import sqlite3
+from pathlib import Path
+from time import time
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.pools import RUN, make_dataset, report, select, solved
+from tests.api.test_overview import summary
+
+
+async def plain_dataset(
+    http: httpx.AsyncClient, count: int = 60, *, rate: float | None = None, **settings: Any
+) -> None:
+    """Create a dataset of tasks tagged even or odd, with one pass rate for all, and its run `default`."""
+    known = {} if rate is None else {"reference_pass_rates": [rate]}
+    tasks = [{"id": f"task-{number}", "tags": [("even", "odd")[number % 2]], **known} for number in range(count)]
+    body = {"tasks": tasks, **({} if rate is None else {"reference_models": ["weak"]})}
+    (await http.put("/datasets/guru", json=body)).raise_for_status()
+    if settings:
+        (await http.put(RUN, json=settings)).raise_for_status()
+
+
+async def play(http: httpx.AsyncClient, steps: int, *, of: int = 6, first: int = 0, **more: Any) -> None:
+    """Close steps whose tasks follow one another through the pool; a third succeed, a third fail, a third differ."""
+    for step in range(first, first + steps):
+        tasks = [(step * of + place) % 60 for place in range(of)]
+        await report(http, *(solved(task, (16, 0, 8)[place % 3]) for place, task in enumerate(tasks)), **more)
+
+
+async def verdict(http: httpx.AsyncClient) -> dict[str, str]:
+    found = (await summary(http))["verdict"]
+    assert found["reason"]
+    assert found["advice"]
+    return found
+
+
+async def test_a_run_of_few_steps_is_starting(http):
+    await plain_dataset(http)
+    assert (await verdict(http))["kind"] == "starting"
+    await play(http, 9)
+    found = await verdict(http)
+    assert (found["kind"], found["reason"]) == ("starting", "9 steps have closed; a verdict needs 10.")
+
+
+async def test_a_run_whose_tasks_teach_is_healthy(http):
+    await plain_dataset(http)
+    await play(http, 12)
+    found = await verdict(http)
+    assert found["kind"] == "healthy"
+    assert found["reason"].startswith("33% of the tasks of the last 12 steps were effective")
+
+
+async def test_a_verifier_that_rejects_everything_of_a_tag_is_suspect(http):
+    await plain_dataset(http)
+    await play(http, 15)
+    for step in range(4):  # 12 groups of each tag a step
+        tasks = range(24 * (step % 2), 24 * (step % 2) + 24)
+        await report(http, *(solved(task, 0 if task % 2 else (16, 0, 8)[task % 3]) for task in tasks))
+    found = await verdict(http)
+    assert found["kind"] == "verifier_suspect"
+    assert "'odd' in the last 4 steps failed: 48 groups" in found["reason"]
+    assert "rewind the run to step 15" in found["advice"]
+    await http.post(f"{RUN}/rewind", json={"step": 15})
+    assert (await verdict(http))["kind"] == "healthy"
+
+
+async def test_a_run_whose_next_step_is_overdue_is_stalled(http, tmp_path: Path):
+    await plain_dataset(http)
+    await play(http, 12)
+    with sqlite3.connect(tmp_path / "bots.db", timeout=10) as connection:
+        connection.execute("UPDATE journal SET created_at = ? + 20 * (seq - 12)", [time() - 600])
+    connection.close()
+    assert (await summary(http))["status"] == "idle"  # it has reported all that it selected
+    assert (await verdict(http))["kind"] == "healthy"
+    (await http.post("/select", json={"dataset": "guru", "count": 4})).raise_for_status()
+    found = await verdict(http)
+    assert (await summary(http))["status"] == found["kind"] == "stalled"
+    assert found["reason"] == "The last step closed 10 min ago; usually one closes every 20 s."
+    await play(http, 1, first=12)
+    assert (await verdict(http))["kind"] == "healthy"
+
+
+async def test_a_run_that_returns_to_few_tasks_is_narrow(http):
+    await plain_dataset(http, strategy="thompson", belief="bots")
+    for _ in range(12):
+        await report(http, *(solved(task, (16, 0, 8)[task % 3]) for task in range(6)))
+    found = await verdict(http)
+    coverage = (await http.get(RUN)).json()["coverage"]
+    assert found["kind"] == "narrow"
+    assert coverage["reason"] == f"{found['reason']} {found['advice']}"
+    assert "strategy pass" in found["advice"]
+
+
+async def test_a_run_whose_tasks_come_out_otherwise_than_predicted_is_miscalibrated(http):
+    await plain_dataset(http, rate=0.9, belief="bots", strategy="shuffle", forgetting=1.0, implicit_weight=0.0)
+    for step in range(12):
+        tasks = [(step * 6 + place) % 60 for place in range(6)]
+        await report(http, *(solved(task, (3, 1, 2)[place % 3], 16) for place, task in enumerate(tasks)))
+    found = await verdict(http)
+    assert found["kind"] == "miscalibrated"
+    assert "Don't change forgetting" in found["advice"]
+
+
+async def test_a_pool_that_is_solved_is_exhausted(http):
+    await plain_dataset(http)
+    for step in range(30):
+        tasks = [(step * 20 + place) % 60 for place in range(20)]
+        await report(http, *(solved(task, 16) for task in tasks))
+    found = await verdict(http)
+    assert (found["kind"], found["advice"]) == ("pool_exhausted", "Add harder tasks.")
+
+
+async def test_a_run_with_few_effective_tasks_learns_slowly(http):
+    await plain_dataset(http)
+    for step in range(50):
+        tasks = [(step * 6 + place) % 60 for place in range(6)]
+        await report(http, *(solved(task, 8 if place == 0 else 16 * (task % 2)) for place, task in enumerate(tasks)))
+    found = await verdict(http)
+    assert (found["kind"], found["reason"]) == (
+        "learning_slowly",
+        "Only 17% of the tasks of the last 50 steps were effective.",
+    )
+
+
+# --- tags ------------------------------------------------------------------------------------------------------------
+
+
+async def tags(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
+    answer = await http.get(f"{RUN}/tags", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_run_without_a_step_has_its_tags_and_no_rates(http):
+    await plain_dataset(http, 5)
+    found = await tags(http)
+    assert (found["first_step"], found["last_step"]) == (0, 0)
+    assert [(row["tag"], row["tasks"], row["pool_share"]) for row in found["tags"]] == [
+        ("even", 3, 0.6),
+        ("odd", 2, 0.4),
+    ]
+    empty = {"reported": 0, "effective": 0, "rollouts": 0.0}
+    none = ("selected_share", "effective_task_ratio", "mean_pass_rate", "earlier_mean_pass_rate")
+    for row in found["tags"]:
+        assert {name: row[name] for name in empty} == empty
+        assert {row[name] for name in none} == {None}
+
+
+async def test_tags_are_summed_up_over_the_last_steps_and_compared_with_those_before(http):
+    await plain_dataset(http, 10)
+    steps = [[(0, 16), (1, 0)], [(2, 8), (3, 4)], [(0, 12), (2, 16), (5, 8)], [(4, 0), (5, 16)]]
+    for step in steps:
+        await report(http, *(solved(task, successes) for task, successes in step))
+    found = await tags(http, steps=2)
+    assert (found["first_step"], found["last_step"]) == (3, 4)
+    rows = {row["tag"]: row for row in found["tags"]}
+    assert rows["even"] == {
+        "tag": "even",
+        "tasks": 5,
+        "pool_share": 0.5,
+        "reported": 3,
+        "selected_share": 3 / 5,
+        "effective": 1,
+        "effective_task_ratio": 1 / 3,
+        "rollouts": 48.0,
+        "mean_pass_rate": pytest.approx((12 + 16 + 0) / 16 / 3),
+        "earlier_mean_pass_rate": pytest.approx((16 + 8) / 16 / 2),
+    }
+    assert (rows["odd"]["reported"], rows["odd"]["earlier_mean_pass_rate"]) == (2, pytest.approx(4 / 16 / 2))
+
+
+async def test_a_step_in_parts_is_one_step_and_a_rewound_one_is_none(http):
+    await plain_dataset(http, 10)
+    await report(http, solved(1, 0))
+    await report(http, solved(1, 16))
+    await http.post(f"{RUN}/rewind", json={"step": 1})
+    await report(http, solved(2, 16), solved(3, 0), close_step=False)
+    await report(http, solved(2, 0), close_step=True)
+    rows = {row["tag"]: row for row in (await tags(http))["tags"]}
+    assert (rows["even"]["reported"], rows["even"]["effective"], rows["even"]["rollouts"]) == (1, 1, 32.0)
+    assert (rows["odd"]["reported"], rows["odd"]["mean_pass_rate"]) == (2, 0.0)
+    last = {row["tag"]: row for row in (await tags(http, steps=1))["tags"]}
+    assert (last["odd"]["reported"], last["odd"]["earlier_mean_pass_rate"]) == (1, 0.0)
+
+
+async def test_a_retired_task_is_not_in_the_pool_and_still_counts_as_reported(http):
+    await plain_dataset(http, 4)
+    await report(http, solved(0), solved(1))
+    await http.request("DELETE", "/datasets/guru/tasks", json={"ids": ["task-0"]})
+    rows = {row["tag"]: row for row in (await tags(http))["tags"]}
+    assert (rows["even"]["tasks"], rows["even"]["pool_share"], rows["even"]["reported"]) == (1, 1 / 3, 1)
+
+
+async def test_late_outcomes_count_in_the_step_that_they_came_in(http):
+    await make_dataset(http)
+    early = await select(http, 2)
+    await report(http, solved(1))
+    late = [{"task": task["id"], "successes": 0, "trials": 16} for task in early["tasks"]]
+    await report(http, *late, selection_id=early["selection_id"])
+    found = await tags(http, steps=1)
+    history = (await http.get(f"{RUN}/history")).json()["history"]
+    assert history[-1]["reported"] == 2
+    assert sum(row["reported"] for row in found["tags"]) == 2
+    assert {row["mean_pass_rate"] for row in found["tags"] if row["reported"]} == {0.0}
