@@ -1,5 +1,6 @@
 """A real browser, and what every visit must do without: errors, and requests to other hosts."""
 
+import csv
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,10 +11,13 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Playwright
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 SOON_MS = 30_000.0
+expect.set_options(timeout=SOON_MS)
+DRAWN = ".plot canvas"
+WAITING = "figure:not([hidden]) .plot[aria-busy]"
 DESK = (1320, 900)
 PHONE = (390, 844)
 ColorScheme = Literal["light", "dark"]
@@ -47,11 +51,23 @@ class Visit:
         self.page.wait_for_selector("#live[data-state=live]")
         return self.page
 
-    def trace(self, chart: str, place: int) -> dict[str, Any]:
-        """Return what a chart draws. chart: its title; place: of the trace in it."""
-        figure = self.page.locator("figure", has=self.page.get_by_role("heading", name=chart, exact=True))
-        draws = "(plot, place) => { const { x, y, z, name } = plot.data[place]; return { x, y, z, name }; }"
-        return figure.locator(".plot").evaluate(draws, place)
+    def drawn(self) -> Page:
+        """Wait until every chart of the view is drawn."""
+        self.page.wait_for_function(f"() => document.querySelector('{DRAWN}') && !document.querySelector('{WAITING}')")
+        return self.page
+
+    def chart(self, title: str) -> Locator:
+        """Return a chart by its title."""
+        return self.page.locator("figure", has=self.page.get_by_role("heading", name=title, exact=True))
+
+    def data(self, title: str) -> dict[str, list[Any]]:
+        """Return what a chart shows, as its button CSV saves it: columns by their names, x first; None where empty."""
+        button = self.chart(title).get_by_role("button", name="CSV")
+        expect(button).to_be_enabled()
+        with self.page.expect_download() as saved:
+            button.click()
+        head, *rows = csv.reader(saved.value.path().read_text("utf-8").splitlines())
+        return {name: [float(row[place]) if row[place] else None for row in rows] for place, name in enumerate(head)}
 
     def keep(self, name: str) -> Path:
         """Keep how the page looks as build output."""

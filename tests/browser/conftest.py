@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.chromium import open_chromium
+from tests.browser.chromium import SOON_MS, open_chromium
 from tests.browser.replaying import replaying
 from tests.serving import ServiceProcess, running_service
 
 STEPS = 80
 SOON_S = 240.0
+expect.set_options(timeout=SOON_MS)
 
 
 @pytest.fixture(scope="session")

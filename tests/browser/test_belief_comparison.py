@@ -58,7 +58,8 @@ def test_a_comparison_shows_what_the_api_tells_once_the_button_is_pressed(browse
             found = one["log_loss_difference"]
             between = "–" if found is None else f"{signed(found['mean'])} ({signed(found['low'])} to"  # noqa: RUF001 - a dash
             assert between in row
-        page.locator("summary").click()
+        panel = page.locator("section", has=page.get_by_role("heading", name="Which belief fits this run?"))
+        panel.locator("summary").click()
         assert not visit.barriers()
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import Visit, visiting
 from tests.serving import ServiceProcess, running_service
 
 OPERATOR = "the-operators-own-key"
 STEPS = 5
+TASKS = 9
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     """A guarded service with a run of some steps."""
     with running_service(tmp_path_factory.mktemp("guarded"), admin_key=OPERATOR) as started:
         with as_operator(started) as http:
-            http.put("/datasets/guru", json={"tasks": [{"id": f"t{number}"} for number in range(9)]}).raise_for_status()
+            http.put(
+                "/datasets/guru", json={"tasks": [{"id": f"t{number}"} for number in range(TASKS)]}
+            ).raise_for_status()
             for step in range(STEPS):
                 outcomes = [{"task": f"t{step}", "successes": step, "trials": 8}]
                 http.post("/report", json={"dataset": "guru", "outcomes": outcomes}).raise_for_status()
@@ -78,6 +81,40 @@ def test_a_key_that_may_only_look_is_offered_no_rewind(visit: Visit, service: Se
         visit.page.wait_for_selector(f"button[title*='scope report']:disabled >> text={name}")
 
 
+@pytest.mark.parametrize(("scopes", "may"), [(("read", "report"), False), (("read", "admin"), True)])
+def test_a_key_is_offered_to_retire_tasks_only_if_it_may(
+    visit: Visit, service: ServiceProcess, scopes: tuple[str, ...], may: bool
+):
+    page = visit.page
+    page.goto(f"{service.url}/#/datasets/guru/runs/default/tasks?task=t1")
+    sign_in(page, new_key(service, *scopes))
+    button = page.get_by_role("dialog", name="t1").get_by_role("button", name="Retire…")
+    expect(button).to_be_enabled(enabled=may)
+    assert (button.get_attribute("title") or "") == ("" if may else "This needs a key with the scope admin.")
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_label("Mark t2", exact=True)).to_have_count(int(may))
+
+
+def test_a_key_saves_the_tasks_as_csv(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    page.goto(f"{service.url}/#/datasets/guru/runs/default/tasks")
+    sign_in(page, new_key(service, "read"))
+    with page.expect_download() as waited:
+        page.get_by_role("button", name="Download CSV").click()
+    assert waited.value.path().read_text("utf-8").count("\n") == 1 + TASKS
+
+
+def test_a_snapshot_that_fails_says_why(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    visit.refused.add(503)
+    sign_in(page, new_key(service, "read", "report"))
+    problem = {"title": "Overloaded", "detail": "the store is away"}
+    page.route("**/snapshots", lambda route: route.fulfill(status=503, json=problem))
+    page.locator("button:enabled", has_text="Snapshot").click()
+    page.get_by_text(f"No snapshot was stored: {problem['detail']}").wait_for()
+    expect(page.get_by_role("button", name="Snapshot")).to_be_enabled()
+
+
 def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_shown(
     visit: Visit, service: ServiceProcess
 ):
@@ -94,7 +131,7 @@ def test_a_rewind_that_the_service_refuses_says_why_and_one_that_it_takes_is_sho
     page.get_by_label("Rewind to step").fill("2")
     page.get_by_role("button", name="Rewind", exact=True).click()
     page.get_by_text("Now at step 2.").wait_for()
-    page.wait_for_function("() => document.querySelector('.grid').textContent.includes('rewind to step 2')")
+    page.wait_for_function("() => document.querySelector('.grid').textContent.includes('Rewind to step 2')")
     with as_operator(service) as http:
         assert http.get("/datasets/guru/runs/default").json()["step"] == 2
 

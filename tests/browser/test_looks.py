@@ -7,15 +7,18 @@ from tests.browser.chromium import DESK, PHONE, ColorScheme, Visit, visiting
 from tests.browser.replaying import BOTS, DATASET
 from tests.serving import ServiceProcess, running_service
 
-VIEWS = {"overview": "", "dataset": f"datasets/{DATASET}", "run": f"datasets/{DATASET}/runs/{BOTS}"}
+RUN = f"datasets/{DATASET}/runs/{BOTS}"
+VIEWS = {"overview": "", "dataset": f"datasets/{DATASET}", "run": RUN, "tasks": f"{RUN}/tasks"}
 SIZES = {"desk": DESK, "phone": PHONE}
 
 
 def seen(visit: Visit, view: str) -> None:
     """Open a view and wait until it is drawn."""
-    visit.open(VIEWS[view])
-    if view != "overview":
-        visit.page.wait_for_function("() => [...document.querySelectorAll('.plot')].every((plot) => plot.data)")
+    page = visit.open(VIEWS[view])
+    if view in ("overview", "tasks"):
+        page.locator("tbody tr").first.wait_for()
+    else:
+        visit.drawn()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -41,11 +44,11 @@ def test_the_theme_is_as_the_system_has_it_until_one_is_chosen(browser: Browser,
         assert dark != light
         visit.page.reload()
         assert visit.page.evaluate(ground) == light
-        paper = "() => document.querySelector('.plot .xtick text').style.fill"
-        visit.page.wait_for_selector(".plot .xtick text")
-        drawn_light = visit.page.evaluate(paper)
+        visit.drawn()
+        picture = "() => document.querySelector('.plot canvas').toDataURL()"
+        drawn_light = visit.page.evaluate(picture)
         visit.page.get_by_role("button", name="Theme: light").click()
-        assert visit.page.evaluate(paper) != drawn_light  # charts change with the page
+        visit.page.wait_for_function(f"(light) => ({picture})() !== light", arg=drawn_light)  # charts change as well
 
 
 def test_all_that_can_be_pressed_is_reached_by_the_keyboard(browser: Browser, trained: ServiceProcess):
@@ -53,7 +56,7 @@ def test_all_that_can_be_pressed_is_reached_by_the_keyboard(browser: Browser, tr
         seen(visit, "run")
         page = visit.page
         page.wait_for_selector("button:enabled >> text=Rewind…")
-        wanted = {"Skip to the content", "Snapshot", "Rewind…", "Compare runs", "Next"}
+        wanted = {"Skip to the content", "Snapshot", "Rewind…", "Compare runs", "Compare beliefs"}
         reached = set()
         page.locator("body").focus()
         for _ in range(60):

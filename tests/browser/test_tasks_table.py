@@ -15,6 +15,7 @@ from tests.serving import ServiceProcess, running_service
 
 TASKS = 1_000_000
 PAGE = 25
+TRIED = 512
 WITHIN_MS = 500.0
 IMPORTED_S = 240.0
 
@@ -25,7 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     folder = tmp_path_factory.mktemp("large")
     with running_service(folder) as started:
         upload(started.url, pool(folder / "pool.parquet"))
-        outcomes = [{"task": f"task-{number}", "successes": number % 9, "trials": 8} for number in range(512)]
+        outcomes = [{"task": f"task-{number}", "successes": number % 9, "trials": 8} for number in range(TRIED)]
         httpx.post(f"{started.url}/report", json={"dataset": "large", "outcomes": outcomes}).raise_for_status()
         yield started
 
@@ -58,13 +59,19 @@ def upload(url: str, path: Path) -> None:
 @pytest.fixture
 def visit(browser: Browser, service: ServiceProcess) -> Iterator[Visit]:
     with visiting(browser, service.url) as opened:
-        opened.open("datasets/large/runs/default")
+        opened.open("datasets/large/runs/default/tasks")
         opened.page.wait_for_function(f"() => document.querySelectorAll('.tasks tbody tr').length === {PAGE}")
         yield opened
 
 
 def ids(page: Page) -> list[str]:
     return page.locator(".tasks tbody th").all_inner_texts()
+
+
+def counts(page: Page) -> dict[str, str]:
+    """Return how many tasks each segment has, as the page says."""
+    names, tasks = (page.locator(f".segment {part}").all_inner_texts() for part in (".segment-name", "strong"))
+    return dict(zip(names, tasks, strict=True))
 
 
 def where(page: Page, text: str) -> None:
@@ -101,6 +108,20 @@ def test_a_million_tasks_are_paged_within_half_a_second_a_page(visit: Visit):
     assert median(took) <= WITHIN_MS, took
 
 
+def test_each_segment_says_how_many_of_a_million_tasks_it_has_and_lists_them(visit: Visit):
+    page = visit.page
+    where(page, "1 to 25 of 1,000,000")
+    stuck = [f"task-{number}" for number in range(TRIED) if number % 9 == 0]
+    shown = counts(page)
+    assert (shown["All"], shown["Untried"]) == (f"{TASKS:,}", f"{TASKS - TRIED:,}")
+    assert (shown["Stuck at 0"], shown["Retired"]) == (str(len(stuck)), "0")
+    assert int(shown["Teaching"]) + int(shown["Solved"]) == TRIED - len(stuck)
+    page.get_by_text("Stuck at 0").click()
+    where(page, f"1 to 25 of {len(stuck)}")
+    assert ids(page) == stuck[:PAGE]
+    assert counts(page) == shown
+
+
 def test_pages_go_on_and_back(visit: Visit):
     page = visit.page
     where(page, "1 to 25 of 1,000,000")
@@ -128,8 +149,8 @@ def test_tasks_are_found_by_a_part_of_their_id_and_by_tag(visit: Visit):
 def test_a_column_sorts_and_turns_round(visit: Visit, service: ServiceProcess):
     page = visit.page
     for order, sort in (("descending", "-attempts"), ("ascending", "attempts")):
-        page.get_by_role("button", name="Rollouts").click()
-        page.wait_for_selector(f"th[aria-sort={order}] >> text=Rollouts")
+        page.get_by_role("button", name="Attempts").click()
+        page.wait_for_selector(f"th[aria-sort={order}] >> text=Attempts")
         answer = httpx.get(
             f"{service.url}/datasets/large/runs/default/tasks", params={"sort": sort, "limit": PAGE}
         ).json()

@@ -1,15 +1,22 @@
-"""The files of the page, as they are sent: read, checked and compressed once."""
+"""The files of the page, as they are sent: few, compressed once, and under an address that names their content."""
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from bots_service.api.page.bundle import bundle
+
 INDEX = "index.html"
-PLOTLY = "plotly.min.js"
+START, LATER = "main.js", "chart-plot.js"  # the modules that browsers ask for; the others come with these
+STYLE = "style.css"  # all style sheets
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+FOLDER = "page/VERSION"  # in index.html: where the files are, without their version
+SHEETS = re.compile(rf'(?: *<link rel="stylesheet" href="{FOLDER}/([\w.-]+)">\n)+')  # in index.html: their order
+SHEET = re.compile(rf'href="{FOLDER}/([\w-]+\.css)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +29,59 @@ class Asset:
     etag: str
 
 
-def asset(name: str) -> Asset | None:
-    """Return a file of the page, None where there is none of this name."""
-    return _read(name) if name in _found() else None
+def asset(version: str, name: str) -> Asset | None:
+    """Return a file of the page, None where there is none of this name, or where the page is of another version."""
+    return _packed(name, _content(name)) if version == page_version() and name in _names() else None
 
 
 @cache
-def _read(name: str) -> Asset:
-    content = _found()[name].read_bytes()
+def index() -> Asset:
+    """Return the page itself, which names its other files by their version."""
+    text = SHEETS.sub(f'    <link rel="stylesheet" href="{FOLDER}/{STYLE}">\n', _read(INDEX))
+    return _packed(INDEX, text.replace(FOLDER, f"page/{page_version()}").encode())
+
+
+@cache
+def page_version() -> str:
+    """Return the name of all files' content: whatever changes makes it another."""
+    digest = hashlib.blake2b(digest_size=12)
+    for name in sorted({INDEX, *_names()}):
+        content = _content(name)
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def _names() -> set[str]:
+    return {STYLE, *_found()} - {INDEX}
+
+
+@cache
+def _content(name: str) -> bytes:
+    if name == STYLE:
+        return "".join(map(_read, SHEET.findall(_read(INDEX)))).encode()
+    if name in (START, LATER):
+        return bundle(name, _read, after=None if name == START else START).encode()
+    return _found()[name].read_bytes()
+
+
+@cache
+def _packed(name: str, content: bytes) -> Asset:
     etag = f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
     return Asset(MEDIA_TYPES[_suffix(name)], content, gzip.compress(content, mtime=0), etag)
 
 
+def _read(name: str) -> str:
+    return _found()[name].read_text("utf-8")
+
+
 @cache
 def _found() -> dict[str, Traversable]:
-    """Return the files by their names: ours, and plotly's bundle from its installed package."""
-    ours = files("bots_service.api.page").joinpath("files").iterdir()
-    bundle = files("plotly").joinpath("package_data", PLOTLY)
-    return {PLOTLY: bundle} | {file.name: file for file in ours if _suffix(file.name) in MEDIA_TYPES}
+    """Return the files by their names: ours, and the charts' library, where the installation could fetch it."""
+    page = files("bots_service.api.page")
+    vendor = page.joinpath("vendor")
+    libraries = list(vendor.iterdir()) if vendor.is_dir() else []
+    every = [file for folder in (*libraries, page.joinpath("files")) for file in folder.iterdir()]
+    return {file.name: file for file in every if _suffix(file.name) in MEDIA_TYPES}
 
 
 def _suffix(name: str) -> str:

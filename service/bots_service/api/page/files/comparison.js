@@ -1,11 +1,8 @@
-// Charts of several runs: what each brought, in a colour of its own.
+// Charts of several runs: what each reached, in a colour and a dash of its own.
 
-import { SHARES, STEPS, chart, line } from "./charts.js";
+import { ROLLOUTS, SHARES, STEPS, chart, sharedZoom, styleOf } from "./charts.js";
 import { compact, decimal, percent } from "./format.js";
-import { RECENT, recentRatios, sums } from "./series.js";
-import { color } from "./themes.js";
-
-const PAINTS = ["accent", "other", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+import { RECENT, innerRange, recentRatios, sums } from "./series.js";
 
 const steps = (points) => points.map((point) => point.last_step);
 const rollouts = (points) => sums(points, "rollouts");
@@ -14,40 +11,45 @@ const capabilities = (points) => points.map((point) => point.capability);
 
 /** Return the charts: {nodes, draw}. */
 export function comparisonCharts() {
+  const zoom = sharedZoom(); // of steps
   const ratios = chart(
     "Effective task ratio",
     `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps.`,
-    { wide: true },
+    { wide: true, zoom },
   );
   const found = chart("Effective tasks found", "Effective tasks by rollouts spent: the steeper, the better.");
   const capability = chart(
     "Capability",
     "The model's place along the reference models, fitted to the tasks that each run selected.",
+    { zoom },
   );
 
-  /** Draw them. courses: [{run, points}]. */
-  function draw(courses) {
-    const ratioAxes = { xaxis: STEPS, yaxis: SHARES, height: 320 };
-    ratios.draw(() => lines(courses, steps, recentRatios, ratioAxes), said(courses, ratioWords));
-    const foundAxes = { xaxis: { ...STEPS, title: { text: "rollouts", standoff: 8 } }, yaxis: { rangemode: "tozero" } };
-    found.draw(() => lines(courses, rollouts, effective, foundAxes), said(courses, foundWords));
-    const capabilityAxes = { xaxis: STEPS, yaxis: {} };
-    capability.draw(() => lines(courses, steps, capabilities, capabilityAxes), said(courses, capabilityWords));
+  /** Draw them. compared: [{name, place, points}], place: among the styles of charts; baseline: the name of one. */
+  function draw(compared, baseline) {
+    const drawn = compared.filter(({ points }) => points.length);
+    const lines = (x, y) =>
+      drawn.map(({ name, place, points }) => ({ name, x: x(points), y: y(points), ...styleOf(place) }));
+    const ratioWords = best(drawn, baseline, (points) => recentRatios(points).at(-1), percent);
+    ratios.draw({ x: STEPS, y: SHARES, series: lines(steps, recentRatios), words: ratioWords });
+    const tasks = { name: "effective tasks", format: compact, zero: true };
+    const foundWords = best(drawn, baseline, (points) => effective(points).at(-1), compact);
+    found.draw({ x: ROLLOUTS, y: tasks, series: lines(rollouts, effective), words: foundWords });
+    const range = innerRange(drawn.flatMap(({ points }) => capabilities(points)));
+    capability.node.hidden = range === null;
+    if (range === null) return;
+    const y = { name: "capability", format: (value) => decimal(value, 2), range };
+    const words = "The axis leaves out the outermost values: few steps of few tasks can throw an estimate far off.";
+    capability.draw({ x: STEPS, y, series: lines(steps, capabilities), words });
   }
   return { nodes: [ratios.node, found.node, capability.node], draw };
 }
 
-function lines(courses, x, y, axes) {
-  const traces = courses.map(({ run, points }, place) =>
-    line(run.run, { x: x(points), y: y(points) }, { paint: color(PAINTS[place % PAINTS.length]) }),
-  );
-  return { traces, layout: { ...axes, showlegend: true } };
-}
-
-const ratioWords = (points) => percent(recentRatios(points).at(-1));
-const foundWords = (points) => `${compact(effective(points).at(-1))} by ${compact(rollouts(points).at(-1))} rollouts`;
-const capabilityWords = (points) => decimal(points.at(-1)?.capability, 2);
-
-function said(courses, words) {
-  return courses.map(({ run, points }) => `${run.run}: ${words(points)}`).join(", ") || "No run has closed a step yet.";
+/** Say which run ends highest, and where the baseline does. */
+function best(drawn, baseline, last, written) {
+  const ends = drawn.map(({ name, points }) => ({ name, end: last(points) })).filter(({ end }) => end !== null);
+  if (!ends.length) return "No run has closed a step yet.";
+  const [highest] = ends.toSorted((one, other) => other.end - one.end);
+  const other = ends.find(({ name }) => name === baseline);
+  const rest = other && other !== highest ? `; baseline ${baseline}: ${written(other.end)}` : "";
+  return `Highest at its end: ${highest.name}, ${written(highest.end)}${rest}.`;
 }

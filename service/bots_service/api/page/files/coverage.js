@@ -1,45 +1,38 @@
 // How a run's visits spread over its pool: what the effective task ratio does not show.
 
-import { STEPS, SHARES, chart, line } from "./charts.js";
+import { SHARES, STEPS, chart } from "./charts.js";
 import { count, decimal, percent } from "./format.js";
 import { sums } from "./series.js";
-import { color } from "./themes.js";
 
 /** Return the chart: {node, draw}. */
-export function coverageChart() {
+export function coverageChart(zoom) {
   const shares = chart(
     "Coverage",
-    "The share of the tasks that the run has met so far. Dashed: a shuffled pass. Dotted: not met for a whole pass.",
+    "The share of the tasks that the run has met so far, compared with a shuffled pass, and the share not met for a whole pass.",
+    { zoom },
   );
 
-  function draw(run, points, outlooks) {
-    shares.draw(() => coursesOf(run, points, outlooks), gistOf(run.coverage));
+  function draw(run, points, outlooks, marks) {
+    const series = coursesOf(run, points, outlooks);
+    return shares.draw({ x: STEPS, y: SHARES, series, marks, words: gistOf(run.coverage) });
   }
   return { node: shares.node, draw };
 }
 
 function coursesOf({ coverage, totals }, points, outlooks) {
   const tasks = Math.max(coverage.available_tasks, 1); // all may be retired
-  const steps = points.map((point) => point.last_step);
+  const x = points.map((point) => point.last_step);
   const reported = sums(points, "reported");
   const before = totals.reported - (reported.at(-1) ?? 0); // by the run that this one was forked from
   const shuffled = reported.map((sum) => Math.min(1, (before + sum) / tasks));
   const met = points.map((point) => point.distinct_tasks / tasks);
   const known = outlooks.filter((outlook) => outlook.unmet_share !== null);
   const unmet = { x: known.map((outlook) => outlook.step), y: known.map((outlook) => outlook.unmet_share) };
-  const traces = [
-    line("not met for a whole pass", unmet, { paint: color("third"), dash: "dot", hovertemplate: "%{y:.1%}" }),
-    line(
-      "a shuffled pass",
-      { x: steps, y: shuffled },
-      { paint: color("other"), dash: "dash", hovertemplate: "%{y:.1%}" },
-    ),
-    line("this run", { x: steps, y: met }, { paint: color("accent"), width: 3, hovertemplate: "%{y:.1%}" }),
+  return [
+    { name: "not met for a whole pass", ...unmet, paint: "third", dash: "dot" },
+    { name: "a shuffled pass", x, y: shuffled, paint: "other", dash: "dash" },
+    { name: "this run", x, y: met, paint: "accent", width: 3 },
   ];
-  return {
-    traces,
-    layout: { xaxis: STEPS, yaxis: { tickformat: SHARES.tickformat, rangemode: "tozero" }, showlegend: true },
-  };
 }
 
 /** Return in words what is known of a run's coverage. */

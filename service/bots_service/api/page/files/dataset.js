@@ -1,110 +1,159 @@
-// One dataset: its runs side by side.
+// One dataset: its runs compared.
 
+import { datasetHref, remember } from "./addresses.js";
+import { chooser } from "./compare-chooser.js";
+import { baselineOf, chosenOf, firstPlaces, MOST, placesOf, withRun, withoutRun } from "./compare-choice.js";
+import { comparisonTable, headline } from "./compare-table.js";
 import { comparisonCharts } from "./comparison.js";
-import { element, fill, table } from "./dom.js";
-import { count, decimal, percent } from "./format.js";
-import { datasetHref, runHref } from "./overview.js";
-import { RECENT, calibrationError, recentRatios } from "./series.js";
+import { element, fill, isBeingRead } from "./dom.js";
+import { count } from "./format.js";
 import { get } from "./service.js";
 
-const MOST = 8; // runs at a time: as many as colours can tell apart
+const LISTED = 200; // runs; the filter finds the others
 const POINTS = 500;
-const COLUMNS = [
-  { name: "Run" },
-  { name: "Strategy" },
-  { name: "Steps", number: true },
-  { name: "Effective task ratio", number: true },
-  { name: `Last ${RECENT} steps`, number: true },
-  { name: "Effective tasks", number: true },
-  { name: "Rollouts", number: true },
-  { name: "Success rate", number: true },
-  { name: "Calibration error", number: true },
-];
 
-/** Return the view of a dataset. query: run, as often as there are runs to compare; without it the first ones. */
-export function showDataset(dataset, query) {
-  let chosen = query.getAll("run");
-  const charts = comparisonCharts();
-  const facts = element("p", { class: "soft" });
-  const runs = element("section", { class: "card wide" });
-  const heading = element("div", { class: "wide" }, element("h1", {}, dataset), facts);
-  const node = element("div", { class: "grid" }, heading, charts.nodes, runs);
+/** Return the view of a dataset. asked: run, a place each, baseline and search; without runs the newest ones. */
+export function showDataset(dataset, asked) {
+  const parts = frame(dataset, { toggle, pin, filter, all, none });
+  const courses = new Map(); // run -> {version, run, points, calibration}
+  let isChosen = asked.has("run"); // otherwise runs join once they have closed a step
+  let places = placesOf(asked);
+  let pinned = asked.get("baseline") ?? "";
+  let search = asked.get("search") ?? "";
+  let note =
+    asked.getAll("run").length > MOST ? `The address names more than ${MOST} runs; the first ones are shown.` : "";
   let shown = "";
-
-  /** Compare other runs, under an address of their own; the view stays. */
-  function choose(names) {
-    chosen = names;
-    shown = "";
-    history.replaceState(
-      null,
-      "",
-      `${datasetHref(dataset)}?${new URLSearchParams(names.map((name) => ["run", name]))}`,
-    );
-    refresh().catch(() => {}); // the next one tells
-  }
+  let isWhole = false; // whether the list has all runs, so that the page can filter it
+  let turn = 0;
 
   async function refresh() {
-    const [row, page] = await Promise.all([
-      get(["datasets", dataset]),
-      get(["datasets", dataset, "runs"], { limit: 100 }),
-    ]);
-    const version = JSON.stringify(page.runs.map((run) => [run.run, run.epoch, run.seq, run.created_at]));
-    if (version === shown) return;
-    const used = page.runs.filter((run) => run.step > 0);
-    const picked = chosen.length ? page.runs.filter((run) => chosen.includes(run.run)) : used.slice(0, MOST);
-    const courses = await Promise.all(picked.map((run) => course(run)));
-    fill(facts, factsOf(row));
-    charts.draw(courses);
-    fill(runs, ...chooser(page, picked, choose), inNumbers(courses));
+    const mine = (turn += 1);
+    const wanted = { dataset, search: isWhole ? "" : search, sort: "-last_step", limit: LISTED };
+    const [page, known] = await Promise.all([get(["overview"], wanted), shown ? null : get(["datasets", dataset])]);
+    if (versionOf(page) === shown) return;
+    const facts = known ?? (await get(["datasets", dataset]));
+    if (mine !== turn) return;
+    isWhole = page.next_cursor === null && (isWhole || search === "");
+    if (!isChosen && (search === "" || !places.length)) places = firstPlaces(page.runs).reduce(withRun, places);
+    const version = versionOf(page);
+    const chosen = await summaries(dataset, chosenOf(places), page.runs);
+    const baseline = baselineOf(chosen, pinned)?.run ?? null;
+    showRuns(facts, page, chosen, baseline);
+    const compared = await Promise.all(chosen.map((summary) => course(summary, places.indexOf(summary.run))));
+    if (mine !== turn) return;
+    parts.charts.draw(compared, baseline);
+    if (!isBeingRead(parts.numbers)) fill(parts.numbers, inNumbers(compared, baseline));
     shown = version;
   }
-  return { node, trail: [{ name: dataset, href: datasetHref(dataset) }], refresh };
+
+  const versionOf = (page) => JSON.stringify([page.runs, places, pinned, search]);
+
+  function showRuns(facts, page, chosen, baseline) {
+    const isListed = ({ run }) => !isWhole || run.toLowerCase().includes(search.toLowerCase());
+    const runs = page.runs.filter(isListed);
+    const matching = isWhole ? runs.length : page.matching;
+    fill(parts.facts, factsOf(facts));
+    fill(parts.headline, headline(chosen.length ? chosen : page.runs));
+    parts.chooser.show({ runs, matching, places, baseline, filter: search, note });
+  }
+
+  /** Return what charts and table show of a run. It is asked for again once the run has changed. */
+  async function course(summary, place) {
+    const path = ["datasets", dataset, "runs", summary.run];
+    const version = `${summary.created_at}.${summary.epoch}.${summary.seq}`;
+    if (courses.get(summary.run)?.version !== version) {
+      const [run, { points }, calibration] = await Promise.all([
+        get(path),
+        get([...path, "curve"], { points: POINTS }),
+        get([...path, "calibration"]),
+      ]);
+      courses.set(summary.run, { version, run, points, calibration });
+    }
+    return { name: summary.run, place, summary, ...courses.get(summary.run) };
+  }
+
+  function toggle(name, isWanted) {
+    note = "";
+    places = isWanted ? withRun(places, name) : withoutRun(places, name);
+    changed(true);
+  }
+
+  function pin(name) {
+    pinned = pinned === name ? "" : name;
+    changed(true);
+  }
+
+  function all(names) {
+    places = names.reduce(withRun, places);
+    note = names.some((name) => !places.includes(name)) ? `Only ${MOST} runs can be compared at a time.` : "";
+    changed(true);
+  }
+
+  function none() {
+    note = "";
+    places = [];
+    changed(true);
+  }
+
+  function filter(text) {
+    search = text;
+    changed(false);
+  }
+
+  function changed(isNew) {
+    isChosen ||= isNew;
+    const run = isChosen && !places.length ? [""] : isChosen ? places : [];
+    remember(datasetHref(dataset, { run, baseline: pinned, search }), { isNew });
+    refresh().catch(() => {}); // the next one tells
+  }
+  return { node: parts.node, trail: [{ name: dataset, href: datasetHref(dataset) }], refresh };
 }
 
-async function course(run) {
-  const path = ["datasets", run.dataset, "runs", run.run];
-  const [{ points }, calibration] = await Promise.all([
-    get([...path, "curve"], { points: POINTS }),
-    get([...path, "calibration"]),
-  ]);
-  return { run, points, calibration };
+/** Return the summaries of runs; those that the list does not have are asked for. */
+async function summaries(dataset, names, listed) {
+  const known = new Map(listed.map((run) => [run.run, run]));
+  const asked = (name) => get(["datasets", dataset, "runs", name, "summary"]).catch(gone);
+  const found = await Promise.all(names.map((name) => known.get(name) ?? asked(name)));
+  return found.filter((summary) => summary !== null);
+}
+
+/** A run that is deleted is not compared. */
+function gone(error) {
+  if (error.status !== 404) throw error;
+  return null;
+}
+
+function frame(dataset, on) {
+  const facts = element("p", { class: "soft" });
+  const result = element("div", { class: "result" });
+  const list = chooser(on);
+  const charts = comparisonCharts();
+  const numbers = element("section", { class: "card compare-numbers" });
+  const heading = element("div", { class: "compare-heading" }, element("h1", {}, dataset), facts, result);
+  const plots = element("div", { class: "grid" }, charts.nodes);
+  const node = element("div", { class: "compare" }, heading, list.node, plots, numbers);
+  return { node, facts, headline: result, chooser: list, charts, numbers };
 }
 
 function factsOf({ tasks, profiles, tags, description }) {
-  const numbers = [
-    `${count(tasks)} tasks`,
-    `${count(profiles)} profiles of pass rates`,
-    `${count(Object.keys(tags).length)} tags`,
+  const parts = [
+    [tasks, "tasks"],
+    [profiles, "profiles of pass rates"],
+    [Object.keys(tags).length, "tags"],
   ];
+  const numbers = parts.filter(([number]) => number).map(([number, name]) => `${count(number)} ${name}`);
   return `${numbers.join(", ")}. ${description}`;
 }
 
-function chooser({ runs, next_cursor: more }, picked, choose) {
-  const boxes = runs.map((run) => {
-    const box = element("input", { type: "checkbox", name: "run", value: run.run, checked: picked.includes(run) });
-    return element("label", { class: "choice" }, box, run.run);
-  });
-  const form = element("fieldset", { class: "choices" }, element("legend", {}, "Compare"), boxes);
-  form.addEventListener("change", () => {
-    choose([...form.querySelectorAll("input:checked")].map((box) => box.value));
-  });
-  const rest = more ? element("p", { class: "soft" }, `The first ${runs.length} runs by name; there are more.`) : null;
-  return [element("h2", {}, "Runs"), runs.length > 1 ? form : null, rest];
-}
-
-function inNumbers(courses) {
-  const rows = courses.map(({ run, points, calibration }) => [
-    element("a", { href: runHref(run.dataset, run.run) }, run.run),
-    run.settings.strategy,
-    count(run.step),
-    percent(run.totals.reported ? run.totals.effective / run.totals.reported : null),
-    percent(recentRatios(points).at(-1)),
-    count(run.totals.effective),
-    count(run.totals.rollouts),
-    decimal(run.totals.rollouts ? run.totals.successes / run.totals.rollouts : null),
-    decimal(calibrationError(calibration)),
-  ]);
-  const label = "Comparison of runs";
-  const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
-  return element("div", region, table(label, COLUMNS, rows));
+function inNumbers(compared, baseline) {
+  const heading = element("h2", {}, "In numbers");
+  if (!compared.length) return [heading, element("p", { class: "soft" }, "Choose runs to compare them.")];
+  const about = `Difference: from ${baseline}, in percentage points of the effective task ratio, over the steps that both runs have closed; below, its 95 % interval.`;
+  const hint = "Scroll the table sideways for more columns.";
+  return [
+    heading,
+    element("p", { class: "soft" }, about),
+    element("p", { class: "soft scroll-hint" }, hint),
+    comparisonTable(compared, baseline),
+  ];
 }

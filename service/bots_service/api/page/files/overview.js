@@ -1,164 +1,131 @@
-// All datasets, and how their runs do.
+// All runs of all datasets in one table, by one request a refresh. The service searches, sorts and pages them.
 
+import { overviewHref, remember } from "./addresses.js";
 import { element, fill, isBeingRead } from "./dom.js";
-import { ago, count, factor, percent, tellTimes } from "./format.js";
+import { tellTimes } from "./format.js";
+import { filters, pager, totalsStrip } from "./overview-filters.js";
+import { headOf, rowsOf } from "./overview-table.js";
 import { get } from "./service.js";
-import { sparkline } from "./sparkline.js";
-import { baselineOf, measuredGain, modelledGain, recentRatios } from "./series.js";
+import { welcome } from "./welcome.js";
 
-const MOST = 100; // datasets, and runs of each
-const POINTS = 60; // of a sparkline
-const LOOKED_MS = 10000; // after a step: the estimate for uniform sampling is known by then, or not at all
-const EMPTY = "nothing yet";
+const PAGE = 50;
+const NEWEST = "-last_step";
+const FIRST = { cursor: "", first: 1 }; // page; first: the place of its first run, from 1
 
-export const runHref = (dataset, run) => `#/datasets/${encodeURIComponent(dataset)}/runs/${encodeURIComponent(run)}`;
-export const datasetHref = (dataset) => `#/datasets/${encodeURIComponent(dataset)}`;
-
-const COLUMNS = [
-  { name: "Run" },
-  { name: "Effective task ratio", number: true },
-  { name: "vs uniform", number: true },
-  { name: "Trend" },
-  { name: "Step", number: true },
-  { name: "In flight", number: true },
-  { name: "Last step" },
-  { name: "Strategy" },
-];
-
-/** Return the view of everything. */
-export function showOverview() {
-  const list = element("div", { class: "stack" });
-  const latest = courses();
+/** Return the view of everything. query: of its address; caller: who looks. */
+export function showOverview(query, caller) {
+  const asked = askedBy(query);
+  let at = pageOf(query); // the page of those: {cursor, first}
+  const parts = frame(change, move);
+  let earlier = history.state?.earlier ?? []; // the pages before this one
+  let turn = 0; // raised by each request: an older one's answer is dropped
   let shown = "";
-  const node = element("div", {}, element("h1", { class: "unseen" }, "Datasets and runs"), list);
+  let next = null;
 
   async function refresh() {
-    const { datasets, next_cursor: more } = await get(["datasets"], { limit: MOST });
-    const runs = await Promise.all(datasets.map((dataset) => get(["datasets", dataset.name, "runs"], { limit: MOST })));
-    if (!datasets.length) {
-      if (shown !== EMPTY) fill(list, welcome());
-      shown = EMPTY;
-      return;
-    }
-    const known = new Map(await Promise.all(runs.flatMap((page) => page.runs).map((run) => latest.of(run))));
-    const version = JSON.stringify([datasets, runs, ...known]);
-    if (version !== shown && !isBeingRead(list)) {
-      const cards = datasets.map((dataset, place) => card(dataset, runs[place], known));
-      fill(list, ...cards, more && soft(`The first ${MOST} datasets by name; there are more.`));
+    const mine = (turn += 1);
+    const page = await get(["overview"], { ...asked, cursor: at.cursor, limit: PAGE });
+    if (mine !== turn) return;
+    next = page.next_cursor;
+    const version = JSON.stringify([page, asked, at]);
+    if (version !== shown && !isBeingRead(parts.table)) {
       shown = version;
+      if (page.totals.datasets) show(page);
+      else if (!parts.isEmpty()) parts.showWelcome(welcome(caller));
     }
-    tellTimes(list);
+    tellTimes(parts.table);
   }
-  return { node, trail: [], refresh };
-}
 
-/** Return what is known of runs' courses: {of}. A run's is asked for again when its step changed. */
-function courses() {
-  const known = new Map(); // run -> {version, points, outlooks}
-
-  async function of(run) {
-    const name = nameOf(run);
-    const version = `${run.epoch}.${run.step}.${run.created_at}`;
-    const had = known.get(name);
-    const isSame = had?.version === version;
-    if (isSame && (had.outlooks.length || Date.now() - had.since > LOOKED_MS)) return [name, had];
-    const since = isSame ? had.since : Date.now();
-    known.set(name, { version, since, ...(await course(run).catch(gone)) });
-    return [name, known.get(name)];
+  function show(page) {
+    parts.totals.show(page.totals);
+    parts.filters.show(asked, page.totals);
+    fill(
+      parts.head,
+      headOf(asked.sort, (sort) => change({ sort })),
+    );
+    fill(parts.body, rowsOf(page.runs));
+    if (page.runs.length) parts.pager.show(page, at.first);
+    parts.showRuns(page.runs.length > 0);
   }
-  return { of };
+
+  /** Ask for something else, at its first page. isTyped: letter by letter, so Back does not return to each. */
+  function change(wanted, isTyped = false) {
+    if (Object.entries(wanted).every(([name, value]) => asked[name] === value)) return;
+    Object.assign(asked, wanted);
+    at = FIRST;
+    earlier = [];
+    ask(!isTyped);
+  }
+
+  function move(by) {
+    if (by > 0) {
+      earlier = [...earlier, at];
+      at = { cursor: next, first: at.first + PAGE };
+    } else {
+      at = earlier.at(-1) ?? FIRST;
+      earlier = earlier.slice(0, -1);
+    }
+    ask(true);
+  }
+
+  async function ask(isNew) {
+    remember(addressOf(asked, at), { isNew, state: { earlier } });
+    parts.table.setAttribute("aria-busy", "true");
+    try {
+      await refresh();
+    } catch (error) {
+      parts.pager.tell(error.message);
+    }
+    parts.table.removeAttribute("aria-busy");
+  }
+  return { node: parts.node, trail: [], refresh };
 }
 
-const NOTHING = { points: [], outlooks: [] };
-
-/** A run that was deleted meanwhile is shown as nothing, and not at all the next time. */
-function gone(error) {
-  if (error.status !== 404) throw error;
-  return NOTHING;
+/** Return what an address asks for. */
+function askedBy(query) {
+  const text = (name, otherwise = "") => query.get(name) ?? otherwise;
+  return { search: text("search"), dataset: text("dataset"), status: text("status"), sort: text("sort", NEWEST) };
 }
 
-async function course(run) {
-  if (run.step === 0) return NOTHING;
-  const path = ["datasets", run.dataset, "runs", run.run];
-  const [{ points }, { outlooks }] = await Promise.all([
-    get([...path, "curve"], { points: POINTS }),
-    get([...path, "outlooks"], { points: POINTS }),
-  ]);
-  return { points, outlooks };
+const pageOf = (query) =>
+  query.has("cursor") ? { cursor: query.get("cursor"), first: Math.max(Number(query.get("first")) || 1, 1) } : FIRST;
+
+function addressOf({ sort, ...asked }, { cursor, first }) {
+  return overviewHref({ ...asked, sort: sort === NEWEST ? null : sort, cursor, first: cursor === "" ? null : first });
 }
 
-const nameOf = (run) => `${run.dataset}/${run.run}`;
-
-const soft = (text) => element("p", { class: "soft" }, text);
-
-function card(dataset, { runs, next_cursor: more }, known) {
-  const used = runs.filter((run) => run.seq > 0 || runs.length === 1);
-  const title = element("h2", {}, element("a", { href: datasetHref(dataset.name) }, dataset.name));
-  const facts = `${count(dataset.tasks)} tasks, ${count(dataset.reference_models.length)} reference models`;
-  return element(
-    "section",
-    { class: "card" },
-    element("div", { class: "heading" }, title, element("span", { class: "soft" }, facts)),
-    dataset.description ? soft(dataset.description) : null,
-    element(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Runs of ${dataset.name}` },
-      runsTable(used, known),
-    ),
-    more && soft(`The first ${MOST} runs by name; there are more.`),
+/** Return the parts of the view. */
+function frame(change, move) {
+  const [head, body] = [element("thead", { role: "rowgroup" }), element("tbody", { role: "rowgroup" })];
+  const totals = totalsStrip();
+  const search = filters(change);
+  const pages = pager(move);
+  const all = () => change({ search: "", dataset: "", status: "" });
+  const nothing = element(
+    "p",
+    { class: "no-match", hidden: true },
+    "No run matches. ",
+    element("button", { type: "button", onclick: all }, "Show all runs"),
   );
-}
-
-function runsTable(runs, known) {
-  const rows = runs.map((run) => cells(run, known.get(nameOf(run)), gainOf(run, runs, known)));
-  const head = element(
-    "tr",
-    {},
-    COLUMNS.map((column) => element("th", { scope: "col", class: column.number ? "number" : null }, column.name)),
+  const region = { class: "runs-region", role: "region", "aria-label": "Runs" };
+  const rows = element(
+    "table",
+    { class: "runs", role: "table" },
+    element("caption", { class: "unseen" }, "Runs"),
+    head,
+    body,
   );
-  return element("table", {}, element("thead", {}, head), element("tbody", {}, rows));
-}
+  const table = element("div", region, rows);
+  const card = element("section", { class: "card runs-card" }, search.node, table, nothing, pages.node);
+  const content = element("div", { class: "stack" });
+  const node = element("div", { class: "overview" }, element("h1", { class: "unseen" }, "All runs"), content);
 
-/** Return how many times as many effective tasks as uniform sampling a run found, and how that is known. */
-function gainOf(run, runs, known) {
-  if (run.settings.strategy === "uniform") return { times: null, how: "the baseline" };
-  const baseline = baselineOf(run, runs);
-  const { points, outlooks } = known.get(nameOf(run));
-  return baseline
-    ? { ...measuredGain(points, known.get(nameOf(baseline)).points), how: `measured by run ${baseline.run}` }
-    : { ...modelledGain(points, outlooks), how: "conservative estimate" };
-}
-
-function cells(run, { points }, { times, how }) {
-  const number = { class: "number" };
-  const ratios = recentRatios(points);
-  const ratio = ratios.at(-1) ?? null;
-  return element(
-    "tr",
-    {},
-    element("th", { scope: "row" }, element("a", { href: runHref(run.dataset, run.run) }, run.run)),
-    element("td", number, percent(ratio)),
-    element("td", { ...number, title: how }, factor(times)),
-    element("td", {}, sparkline(ratios)),
-    element("td", number, count(run.step)),
-    element("td", number, count(run.leased)),
-    element("td", { class: "soft" }, points.length ? ago(points.at(-1).time) : "none yet"),
-    element("td", {}, run.settings.strategy),
-  );
-}
-
-function welcome() {
-  const home = new URL(".", location.href).href.replace(/\/$/, "");
-  return element(
-    "section",
-    { class: "card welcome" },
-    element("h2", {}, "No dataset yet"),
-    element("p", {}, "Import a dataset and train on it, or watch BOTS select the tasks of a recorded training run:"),
-    element(
-      "pre",
-      {},
-      `bots demo --url ${home}\nbots datasets import problems.csv --name problems --id problem --url ${home}`,
-    ),
-    element("p", {}, "It appears on this page automatically."),
-  );
+  function showRuns(isAny) {
+    if (!card.isConnected) fill(content, totals.node, card);
+    rows.hidden = pages.node.hidden = !isAny;
+    nothing.hidden = isAny;
+  }
+  const isEmpty = () => content.firstElementChild !== null && !card.isConnected;
+  const showWelcome = (greeting) => fill(content, greeting);
+  return { node, head, body, table, totals, filters: search, pager: pages, showRuns, showWelcome, isEmpty };
 }

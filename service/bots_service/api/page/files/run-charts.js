@@ -1,26 +1,38 @@
 // The charts of one run.
 
-import { SHARES, STEPS, chart, line } from "./charts.js";
+import { SHARES, STEPS, chart, sharedZoom } from "./charts.js";
 import { coverageChart } from "./coverage.js";
-import { decimal, percent } from "./format.js";
-import { RECENT, calibrationError, recentRatios } from "./series.js";
-import { color } from "./themes.js";
+import { count, decimal, percent } from "./format.js";
+import { capabilityWords } from "./run-numbers.js";
+import { RECENT, calibrationError, innerRange, recentRates, recentRatios } from "./series.js";
 
 const BINS = 20;
-const FROM_0_TO_1 = { range: [-0.04, 1.04], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1] }; // with room for the dots
+const LARGEST = 12; // pixels, the radius of the dot of most rollouts
+const SUCCESS = { name: "success probability", format: (value) => decimal(value, 2), range: [0, 1] };
+const PREDICTED = { name: "predicted success rate", format: decimal, range: [-0.04, 1.04] }; // with room for the dots
+const OBSERVED = { ...PREDICTED, name: "observed success rate" };
+const RECENTLY = `over the last ${RECENT} steps`;
 
 /** Return a run's charts: {nodes, draw}. */
 export function runCharts() {
+  const zoom = sharedZoom();
+  const narrow = { zoom };
   const ratios = chart(
     "Effective task ratio",
-    `The share of tasks whose rollouts got different rewards, over the last ${RECENT} steps. Dashed: uniform sampling.`,
-    { wide: true },
+    `The share of tasks whose rollouts got different rewards, ${RECENTLY}.`,
+    { wide: true, zoom },
+  );
+  const rates = chart(
+    "Success rate",
+    `The mean success of the rollouts of the tasks that were selected, ${RECENTLY}.`,
+    narrow,
   );
   const heat = chart(
     "Predicted success rate of all tasks over time",
-    "The stronger the colour, the more tasks. Dotted: the target.",
+    "The stronger the colour, the more tasks.",
+    narrow,
   );
-  const coverage = coverageChart();
+  const coverage = coverageChart(zoom);
   const belief = chart(
     "Calibration",
     "Observed success rate by predicted success rate. On the dashed line, predictions are right.",
@@ -28,110 +40,91 @@ export function runCharts() {
   const capability = chart(
     "Capability",
     "The model's place along the reference models, fitted to recently reported tasks.",
-  );
-  const errors = chart(
-    "Prediction error",
-    "Brier score of the success rates predicted before each step. Tasks near one half have scores near 0.25, so don't compare strategies by it.",
+    { wide: true, zoom },
   );
 
-  function draw(run, { reference_models: models }, { points, outlooks, calibration, measured }) {
-    const uniform = run.settings.strategy === "uniform" ? null : uniformOf(outlooks, measured);
-    ratios.draw(() => ratioChart(points, uniform), ratioGist(points, uniform));
-    heat.draw(() => heatMap(outlooks, run.settings.target), heatGist(outlooks));
-    coverage.draw(run, points, outlooks);
-    belief.draw(() => calibrationChart(calibration), calibrationGist(calibration));
-    capability.node.hidden = "ability" in run.estimates;
-    const place = `${last(points, "capability")} ${capabilityWords(models)}.`;
-    capability.draw(() => course(points, "capability", {}), place);
-    errors.draw(() => course(points, "brier", { rangemode: "tozero" }), last(points, "brier"));
+  /** Draw them. summary: of the run; found: {run, row, points, outlooks, calibration, uniform, marks}. */
+  function draw(summary, found) {
+    const { run, row, points, outlooks, calibration, marks } = found;
+    const target = [{ at: run.settings.target, name: "target" }];
+    const baseline = summary.strategy === "uniform" ? null : baselineOf(summary, found);
+    ratios.draw({
+      x: STEPS,
+      y: SHARES,
+      series: ratioLines(points, baseline),
+      marks,
+      words: ratioGist(summary, baseline),
+    });
+    rates.draw({ x: STEPS, y: SHARES, series: rateLines(points), marks, words: rateGist(points) });
+    heat.draw({ x: STEPS, y: SUCCESS, cells: cellsOf(outlooks), targets: target, marks, words: heatGist(outlooks) });
+    coverage.draw(run, points, outlooks, marks);
+    belief.draw({
+      x: PREDICTED,
+      y: OBSERVED,
+      series: calibrationDots(calibration),
+      words: calibrationGist(calibration),
+    });
+    const range = innerRange(points.map((point) => point.capability));
+    capability.node.hidden = range === null;
+    if (range === null) return;
+    const y = { name: "capability", format: (value) => decimal(value, 2), range };
+    capability.draw({ x: STEPS, y, series: [capabilityLine(points)], marks, words: capabilityGist(run, row) });
   }
-  return { nodes: [ratios.node, heat.node, coverage.node, belief.node, capability.node, errors.node], draw };
+  const nodes = [ratios.node, rates.node, heat.node, coverage.node, belief.node, capability.node];
+  return { nodes, draw };
 }
 
-/** Say what the ends of the scale of capability are. models: the names of the reference models. */
-export function capabilityWords(models) {
-  if (!models.length) return "no reference models";
-  return models.length === 1 ? "1: the reference model" : `0: weakest, ${models.length - 1}: strongest reference`;
-}
-
-/** Return the line of uniform sampling, measured or estimated: {name, x, y, words}. */
-function uniformOf(outlooks, measured) {
-  if (measured)
-    return {
-      name: `run ${measured.name}`,
-      x: measured.points.map((point) => point.last_step),
-      y: recentRatios(measured.points),
-      words: (ratio) => `uniform sampling (run ${measured.name}): ${ratio}`,
-    };
+/** Return the line of uniform sampling: a run's that samples uniformly, otherwise the estimate. */
+function baselineOf({ gain }, { outlooks, uniform }) {
+  if (uniform) return { name: `uniform (run ${gain.baseline})`, x: stepsOf(uniform), y: recentRatios(uniform) };
   return {
-    name: "uniform sampling, estimate (deliberately high)",
+    name: "uniform (estimate)",
     x: outlooks.map((outlook) => outlook.step),
     y: outlooks.map((outlook) => outlook.uniform_effective_task_ratio),
-    words: (ratio) => `estimate for uniform sampling, deliberately high: ${ratio}`,
   };
 }
 
-function ratioChart(points, uniform) {
-  const steps = points.map((point) => point.last_step);
-  const each = points.map((point) => point.effective_task_ratio);
-  const paint = { paint: color("other"), dash: "dash", hovertemplate: "%{y:.1%}" };
-  const traces = [
-    line("step by step", { x: steps, y: each }, { paint: color("faint"), width: 1, hoverinfo: "skip" }),
-    ...(uniform ? [line(uniform.name, uniform, paint)] : []),
-    line(
-      "this run",
-      { x: steps, y: recentRatios(points) },
-      { paint: color("accent"), width: 3, hovertemplate: "%{y:.1%}" },
-    ),
-  ];
-  return { traces, layout: { xaxis: STEPS, yaxis: SHARES, height: 320, showlegend: true } };
-}
+const stepsOf = (points) => points.map((point) => point.last_step);
 
-function ratioGist(points, uniform) {
-  if (!points.length) return "No step has closed yet.";
-  const baseline = uniform?.y.length ? `; ${uniform.words(percent(uniform.y.at(-1)))}` : "";
-  return `${percent(recentRatios(points).at(-1))} after step ${points.at(-1).last_step}${baseline}.`;
-}
-
-function heatMap(outlooks, target) {
-  const steps = outlooks.map((outlook) => outlook.step);
-  const middles = Array.from({ length: BINS }, (_, bin) => (bin + 0.5) / BINS);
-  const shares = middles.map((_, bin) => outlooks.map((outlook) => outlook.distribution[bin]));
-  const heat = {
-    type: "heatmap",
-    x: steps,
-    y: middles,
-    z: shares,
-    zmin: 0,
-    colorscale: [
-      [0, color("card")],
-      [0.05, color("heat-low")],
-      [0.4, color("accent")],
-      [1, color("heat-high")],
-    ],
-    // The content security policy forbids inline styles: a bar of the scale needs one, and so does drawing without gaps.
-    showscale: false,
-    ygap: 1,
-    hovertemplate: "step %{x}<br>about %{y:.2f}: %{z:.1%} of the tasks<extra></extra>",
-  };
-  const wanted = {
-    type: "line",
-    xref: "paper",
-    x0: 0,
-    x1: 1,
-    y0: target,
-    y1: target,
-    line: { color: color("other"), dash: "dot", width: 2 },
-  };
-  return {
-    traces: [heat],
-    layout: {
-      xaxis: { ...STEPS, range: [steps[0] ?? 0, steps.at(-1) ?? 1] },
-      yaxis: { range: [0, 1], title: { text: "success probability" } },
-      shapes: [wanted],
-      hovermode: "closest",
+function ratioLines(points, baseline) {
+  const x = stepsOf(points);
+  return [
+    {
+      name: "step by step",
+      x,
+      y: points.map((point) => point.effective_task_ratio),
+      paint: "faint",
+      width: 1,
+      quiet: true,
     },
-  };
+    ...(baseline ? [{ ...baseline, paint: "other", dash: "dash" }] : []),
+    { name: "this run", x, y: recentRatios(points), paint: "accent", width: 3 },
+  ];
+}
+
+function ratioGist({ step, effective_task_ratio: ratio, gain }, baseline) {
+  if (!step) return "No step has closed yet.";
+  const uniform = gain?.uniform_effective_task_ratio ?? null;
+  const compared = baseline && uniform !== null ? `; ${baseline.name}: ${percent(uniform)}` : "";
+  return `${percent(ratio)} after step ${count(step)}${compared}.`;
+}
+
+function rateLines(points) {
+  const x = stepsOf(points);
+  return [
+    { name: "step by step", x, y: points.map((point) => point.success_rate), paint: "faint", width: 1, quiet: true },
+    { name: "this run", x, y: recentRates(points), paint: "accent", width: 3 },
+  ];
+}
+
+const rateGist = (points) =>
+  points.length
+    ? `${percent(recentRates(points).at(-1))} ${RECENTLY}. Selection looks for tasks near one half, so this says little about the model.`
+    : "No step has closed yet.";
+
+function cellsOf(outlooks) {
+  const values = Array.from({ length: BINS }, (_, bin) => outlooks.map((outlook) => outlook.distribution[bin]));
+  return { x: outlooks.map((outlook) => outlook.step), bins: BINS, values, name: "of the tasks", format: percent };
 }
 
 function heatGist(outlooks) {
@@ -141,32 +134,17 @@ function heatGist(outlooks) {
   return `Now ${share(0, 4)} of the tasks are below 0.2, ${share(4, 16)} between, ${share(16, 20)} above 0.8.`;
 }
 
-function calibrationChart({ bins }) {
+function calibrationDots({ bins }) {
   const filled = bins.filter((bin) => bin.rollouts > 0);
   const most = Math.max(...filled.map((bin) => bin.rollouts), 1);
-  const diagonal = line(
-    "as predicted",
-    { x: [0, 1], y: [0, 1] },
-    { paint: color("other"), dash: "dash", hoverinfo: "skip" },
-  );
-  const dots = {
-    type: "scatter",
-    mode: "lines+markers",
-    name: "observed",
-    x: filled.map((bin) => bin.mean_prediction),
-    y: filled.map((bin) => bin.success_rate),
-    customdata: filled.map((bin) => bin.rollouts),
-    line: { color: color("accent"), width: 1 },
-    marker: { color: color("accent"), size: filled.map((bin) => 6 + 14 * Math.sqrt(bin.rollouts / most)) },
-    hovertemplate: "predicted %{x:.2f}, observed %{y:.2f}, %{customdata:,} rollouts<extra></extra>",
-  };
-  const layout = {
-    xaxis: { ...FROM_0_TO_1, title: { text: "predicted success rate", standoff: 8 } },
-    yaxis: { ...FROM_0_TO_1, title: { text: "observed success rate" } },
-    hovermode: "closest",
-    showlegend: true,
-  };
-  return { traces: [diagonal, dots], layout };
+  const x = filled.map((bin) => bin.mean_prediction);
+  const rollouts = filled.map((bin) => bin.rollouts);
+  const sizes = rollouts.map((number) => 3 + (LARGEST - 3) * Math.sqrt(number / most));
+  return [
+    { name: "as predicted", x: [0, 1], y: [0, 1], paint: "other", dash: "dash", listed: false },
+    { name: "observed", x, y: filled.map((bin) => bin.success_rate), paint: "accent", width: 1, sizes },
+    { name: "rollouts", x, y: rollouts, format: count, drawn: false },
+  ];
 }
 
 function calibrationGist(calibration) {
@@ -175,17 +153,12 @@ function calibrationGist(calibration) {
   return `Over the last ${calibration.steps} steps, predictions differed from observed success rates by ${decimal(off)} on average.`;
 }
 
-function course(points, name, yaxis) {
-  const known = points.filter((point) => point[name] !== null);
-  const trace = line(
-    name,
-    { x: known.map((point) => point.last_step), y: known.map((point) => point[name]) },
-    { paint: color("accent"), hovertemplate: "%{y:.3f}<extra></extra>" },
-  );
-  return { traces: [trace], layout: { xaxis: STEPS, yaxis, showlegend: false } };
-}
+const capabilityLine = (points) => ({
+  name: "capability",
+  x: stepsOf(points),
+  y: points.map((point) => point.capability),
+  paint: "accent",
+});
 
-function last(points, name) {
-  const known = points.filter((point) => point[name] !== null);
-  return known.length ? `${decimal(known.at(-1)[name])} after step ${known.at(-1).last_step}.` : "Not known yet.";
-}
+const capabilityGist = ({ capability, step }, { reference_models: models }) =>
+  `${decimal(capability, 2)} after step ${count(step)}. ${capabilityWords(models)}. The axis leaves out the outermost values.`;

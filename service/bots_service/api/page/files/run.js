@@ -1,15 +1,19 @@
-// One run: what selecting gains, the belief, and the current activity.
+// One run: how it does, what selecting gains, the belief, and the current activity.
 
 import { activity } from "./activity.js";
 import { actions } from "./actions.js";
+import { datasetHref, runHref } from "./addresses.js";
 import { beliefComparison } from "./beliefs.js";
-import { element, fill, say } from "./dom.js";
-import { compact, count, decimal, factor, percent } from "./format.js";
-import { datasetHref, runHref } from "./overview.js";
-import { capabilityWords, runCharts } from "./run-charts.js";
-import { baselineOf, calibrationError, measuredGain, modelledGain, recent } from "./series.js";
+import { element, fill } from "./dom.js";
+import { tellTimes } from "./format.js";
+import { marksOf } from "./marks.js";
+import { runCharts } from "./run-charts.js";
+import { runNumbers } from "./run-numbers.js";
+import { tagsPanel } from "./run-tags.js";
+import { RECENT } from "./series.js";
 import { get } from "./service.js";
-import { tasksTable } from "./tasks.js";
+import { tasksSummary } from "./tasks-summary.js";
+import { verdictLine } from "./verdict.js";
 
 const POINTS = 500;
 const SETTLED_MS = 6000; // after a change: the service looks at the pool as a whole a little later
@@ -18,55 +22,35 @@ const OUTLOOKS = 240; // columns of the heat map: more than a chart of this widt
 /** Return the view of a run. */
 export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
-  const tiles = element("dl", { class: "tiles" });
-  const advice = element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true });
-  const narrow = element("p", { class: "warning wide", role: "note", "aria-label": "Coverage", hidden: true });
-  const charts = runCharts();
-  const tasks = tasksTable(path);
-  const beliefs = beliefComparison(path);
-  const doings = activity(path);
-  const acts = actions(path, caller);
-  const heading = element(
-    "div",
-    { class: "heading wide" },
-    element("h1", {}, run),
-    element("span", { class: "grow" }),
-    element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
-    acts.node,
-  );
-  const cards = [...charts.nodes, tasks.node, beliefs.node, ...doings.nodes];
-  const node = element("div", { class: "grid" }, heading, narrow, advice, tiles, ...cards);
+  const parts = {
+    verdict: verdictLine(),
+    numbers: runNumbers(),
+    charts: runCharts(),
+    tags: tagsPanel(),
+    tasks: tasksSummary(dataset, run),
+    beliefs: beliefComparison(path),
+    doings: activity(path),
+    acts: actions(path, caller),
+    advice: element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true }),
+  };
+  const node = layout(dataset, run, parts);
   let shown = "";
   let changedAt = 0;
 
   async function refresh() {
-    const [now, row, { runs }] = await Promise.all([
-      get(path),
-      get(["datasets", dataset]),
-      get(["datasets", dataset, "runs"], { limit: 100 }),
-    ]);
-    const baseline = baselineOf(now, runs);
-    const version = `${now.epoch}.${now.seq}.${now.leased}.${now.created_at}.${baseline?.seq}`;
+    const summary = await get([...path, "summary"]);
+    parts.verdict.show(summary.verdict);
+    parts.numbers.show(summary);
+    tellTimes(node);
+    const version = `${summary.epoch}.${summary.seq}.${summary.created_at}`;
     if (version !== shown) changedAt = Date.now();
-    if (Date.now() - changedAt < SETTLED_MS) {
-      const [{ points }, { outlooks }, calibration, uniform] = await Promise.all([
-        get([...path, "curve"], { points: POINTS }),
-        get([...path, "outlooks"], { points: OUTLOOKS }),
-        get([...path, "calibration"]),
-        baseline && get(["datasets", dataset, "runs", baseline.run, "curve"], { points: POINTS }),
-      ]);
-      const measured = uniform && { name: baseline.run, points: uniform.points };
-      narrow.hidden = !now.coverage.narrow;
-      say(narrow, now.coverage.reason ?? "");
-      advice.hidden = !now.advice.length;
-      fill(advice, ...now.advice.map((text) => element("p", { class: "soft" }, text)));
-      fill(tiles, ...tilesOf(now, row, { points, outlooks, calibration, measured }));
-      charts.draw(now, row, { points, outlooks, calibration, measured });
-      acts.refresh(now);
-      beliefs.refresh(now);
-      shown = version;
-    }
-    await Promise.all([tasks.refresh(now, row), doings.refresh(now)]);
+    else if (Date.now() - changedAt > SETTLED_MS) return;
+    const found = await all(path, summary);
+    parts.numbers.add(summary, found);
+    parts.charts.draw(summary, found);
+    show(parts, found);
+    await Promise.all([parts.tasks.refresh(found.run), parts.doings.refresh(found.run)]);
+    shown = version;
   }
   const trail = [
     { name: dataset, href: datasetHref(dataset) },
@@ -75,47 +59,40 @@ export function showRun(dataset, run, caller) {
   return { node, trail, refresh };
 }
 
-function tilesOf(run, { reference_models: models }, { points, outlooks, calibration, measured }) {
-  const { coverage } = run;
-  const { ratio, steps } = recent(points).at(-1) ?? { ratio: null, steps: 0 };
-  return [
-    tile("Effective task ratio", percent(ratio), `last ${count(steps)} steps`, "lead"),
-    ...(run.settings.strategy === "uniform" ? [] : gains(points, outlooks, measured)),
-    tile("Tasks met", percent(coverage.reached_share), tasksMet(coverage)),
-    tile("Step", count(run.step), run.epoch ? `${count(run.epoch)} times rewound` : `${run.settings.strategy}`),
-    "ability" in run.estimates
-      ? tile("Ability", decimal(run.estimates.ability, 2), "logits, by the tracker")
-      : tile("Capability", decimal(run.capability, 2), capabilityWords(models)),
-    tile(
-      "Calibration error",
-      decimal(calibrationError(calibration)),
-      `of predicted success rates, last ${count(calibration.steps)} steps`,
-    ),
-    tile("In flight", count(run.leased), run.pending ? `${count(run.pending)} tasks of the open step` : "tasks"),
-  ];
-}
-
-const tasksMet = ({ distinct_tasks: met, available_tasks: all }) => `${count(met)} different, ${count(all)} available`;
-
-/** Return what selecting gained: measured against a run that samples uniformly if there is one, otherwise estimated. */
-function gains(points, outlooks, measured) {
-  const { times, saved, spent, steps } = measured
-    ? measuredGain(points, measured.points)
-    : modelledGain(points, outlooks);
-  const how = measured
-    ? `measured: run ${measured.name}, ${count(steps)} steps`
-    : "conservative; no run samples uniformly";
-  return [
-    tile(measured ? "vs uniform" : "vs uniform (estimate)", factor(times), how, "lead"),
-    tile("Rollouts saved", compact(saved), `of ${compact(spent)} rollouts (${measured ? "measured" : "conservative"})`),
-  ];
-}
-
-function tile(name, value, about, kind = "") {
-  return element(
+function layout(dataset, run, { verdict, numbers, charts, tags, tasks, beliefs, doings, acts, advice }) {
+  const heading = element(
     "div",
-    { class: `tile ${kind}` },
-    element("dt", {}, name),
-    element("dd", {}, value, element("span", { class: "soft" }, about)),
+    { class: "heading wide" },
+    element("h1", {}, run),
+    element("span", { class: "grow" }),
+    element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
+    acts.node,
   );
+  const top = [heading, verdict.node, ...numbers.nodes, advice];
+  return element("div", { class: "grid" }, top, charts.nodes, tags.node, tasks.node, beliefs.node, doings.nodes);
+}
+
+/** Return all that the view shows below its numbers. */
+async function all(path, { gain }) {
+  const [namespace, dataset] = path;
+  const baseline = gain?.baseline ?? null;
+  const [run, row, { points }, { outlooks }, calibration, uniform, tags, marks] = await Promise.all([
+    get(path),
+    get([namespace, dataset]),
+    get([...path, "curve"], { points: POINTS }),
+    get([...path, "outlooks"], { points: OUTLOOKS }),
+    get([...path, "calibration"]),
+    baseline && get([namespace, dataset, "runs", baseline, "curve"], { points: POINTS }),
+    get([...path, "tags"], { steps: RECENT }),
+    marksOf(path),
+  ]);
+  return { run, row, points, outlooks, calibration, uniform: uniform?.points ?? null, tags, marks };
+}
+
+function show({ tags, acts, beliefs, advice }, found) {
+  tags.show(found.tags);
+  acts.refresh(found.run);
+  beliefs.refresh(found.run);
+  advice.hidden = !found.run.advice.length;
+  fill(advice, ...found.run.advice.map((text) => element("p", { class: "soft" }, text)));
 }

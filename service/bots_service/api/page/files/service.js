@@ -13,35 +13,70 @@ export class Refused extends Error {
   }
 }
 
-/** Return the answer to a GET. parts: of the path; query: by name, null or an empty text leaves one out. */
+/** The service did not answer. */
+export class Away extends Error {
+  constructor(cause) {
+    const isLate = cause.name === "TimeoutError";
+    super(isLate ? `No answer within ${PATIENCE_MS / 1000} seconds.` : "The service does not answer.", { cause });
+    this.name = "Away";
+  }
+}
+
+/** Return the answer to a GET. parts: of the path; query: by name; null or an empty text leaves one out, a list repeats it. */
 export function get(parts, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== "");
-  return ask(addressOf(parts) + (given.length ? `?${new URLSearchParams(given)}` : ""), {});
+  return ask(addressOf(parts) + queryOf(query), {});
 }
 
 /** Return the answer to a POST with a body of JSON, or without one. */
-export function post(parts, body) {
+export const post = (parts, body) => send("POST", parts, body);
+
+/** Return the answer to a DELETE with a body of JSON. */
+export const remove = (parts, body) => send("DELETE", parts, body);
+
+function send(method, parts, body) {
   const headers = { "Idempotency-Key": randomName() };
-  if (body === undefined) return ask(addressOf(parts), { method: "POST", headers });
+  if (body === undefined) return ask(addressOf(parts), { method, headers });
   headers["Content-Type"] = "application/json";
-  return ask(addressOf(parts), { method: "POST", headers, body: JSON.stringify(body) });
+  return ask(addressOf(parts), { method, headers, body: JSON.stringify(body) });
+}
+
+/**
+ * Return the answer to a GET as a file. It may take long, and holds back no other request.
+ * @param {AbortSignal} signal ends it.
+ */
+export async function file(parts, query, signal) {
+  const answer = await fetch(addressOf(parts) + queryOf(query), { headers: withKey({}), signal, cache: "no-store" });
+  if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => ({})));
+  return answer.blob();
 }
 
 const addressOf = (parts) => parts.map(encodeURIComponent).join("/");
 
-async function ask(address, { headers = {}, ...request }) {
-  if (key()) headers.Authorization = `Bearer ${printable(key())}`;
+function queryOf(query) {
+  const given = Object.entries(query)
+    .flatMap(([name, value]) => [value].flat().map((one) => [name, one]))
+    .filter(([, value]) => value !== null && value !== "");
+  return given.length ? `?${new URLSearchParams(given)}` : "";
+}
+
+const withKey = (headers) => (key() ? { ...headers, Authorization: `Bearer ${printable(key())}` } : headers);
+
+async function ask(address, { headers: given = {}, ...request }) {
+  const headers = withKey(given);
   await turnAtLine();
   try {
     const signal = AbortSignal.timeout(PATIENCE_MS);
-    const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" });
-    const content = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Refused(answer.status, content);
-    return content;
+    const answer = await fetch(address, { ...request, headers, signal, cache: "no-store" }).catch(away);
+    if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => ({})));
+    return answer.status === 204 ? {} : await answer.json().catch(away); // it may break off within
   } finally {
     if (waiting.length) waiting.shift()();
     else busy -= 1;
   }
+}
+
+function away(error) {
+  throw new Away(error);
 }
 
 /** Return a key that a header can carry. Others are none of ours, and fetch would throw. */

@@ -1,5 +1,6 @@
 // Asks for a key where keys guard the service.
 
+import { copyable } from "./copyable.js";
 import { element } from "./dom.js";
 import { signIn } from "./session.js";
 
@@ -17,19 +18,18 @@ export function askForKey(refusal, done) {
     "form",
     { class: "card sign-in" },
     element("h1", {}, "Sign in"),
-    element("p", {}, "This service requires an API key. The page keeps your key until you close the tab."),
-    element("label", { for: "key" }, "API key"),
-    field,
     element(
       "p",
-      { id: "key-help", class: "soft" },
-      "To create a key, run: ",
-      element("code", {}, "bots keys create NAME --scope read"),
+      { id: "key-help" },
+      "This service requires an API key. The page keeps your key until you close the tab.",
     ),
+    element("label", { for: "key" }, "API key"),
+    field,
     refusal === null
       ? null
       : element("p", { class: "bad", role: "alert" }, `Invalid, expired or revoked key: ${refusal}`),
     element("button", { type: "submit", class: "main" }, "Sign in"),
+    help(),
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -38,4 +38,24 @@ export function askForKey(refusal, done) {
   });
   setTimeout(() => field.focus());
   return form;
+}
+
+function help() {
+  const home = new URL(".", location.href).href.replace(/\/$/, "");
+  return element(
+    "details",
+    {},
+    element("summary", {}, "How do I get a key?"),
+    element(
+      "p",
+      {},
+      "Ask whoever runs this service. With an administrator's key in BOTS_API_KEY, this makes one that may read everything:",
+    ),
+    copyable(
+      `bots keys create my-browser --scope read --dataset '*' --url ${home}`,
+      "Shell",
+      "the command that creates a key",
+    ),
+    element("p", { class: "soft" }, "Scopes and datasets of a key: ", element("code", {}, "docs/security.md"), "."),
+  );
 }

@@ -1,197 +1,133 @@
-// The tasks of a run. The service searches, sorts and pages them, so a million are as fast as ten.
+// The view of a run's tasks: segments, filters, the list, and a drawer with the details of one.
 
-import { element, fill, say } from "./dom.js";
-import { count, decimal, percent } from "./format.js";
+import { element, say } from "./dom.js";
+import { count, decimal } from "./format.js";
+import { datasetHref, runHref } from "./addresses.js";
+import { markedBar, mayRetire, retiring } from "./retiring.js";
+import { segmentChoice } from "./segments.js";
 import { get } from "./service.js";
+import { taskDrawer } from "./task-drawer.js";
+import { askedBy, tasksHref } from "./tasks-address.js";
+import { csvButton, tasksFilters } from "./tasks-filters.js";
+import { tasksList } from "./tasks-list.js";
 
-const PAGE = 25;
-const TYPED_MS = 250; // after the last letter of a search
+const FILTERS = ["segment", "search", "tag", "sort"];
 const AGAIN_MS = 10000; // a page that nobody touches is loaded again this often, if the run has changed
 
-const COLUMNS = [
-  { name: "Task", sort: "index" },
-  { name: "Success probability, 90 % interval", sort: "mean" },
-  { name: "Mean", number: true },
-  { name: "Effective", sort: "-effective", number: true },
-  { name: "Rollouts", sort: "-attempts", number: true },
-  { name: "Last seen", sort: "-last_step", number: true },
-  { name: "Tags" },
-];
+/** Return the view. query: of the address; caller: who looks. */
+export function showTasks(dataset, run, query, caller) {
+  const path = ["datasets", dataset, "runs", run];
+  const may = mayRetire(caller);
+  const marked = new Set();
+  const about = element("p", { class: "soft" });
+  let asked = askedBy(query);
+  let isOurs = false; // whether the drawer was opened from this list, so that Back closes it
+  let [target, shown, at] = [null, null, 0];
 
-/** Return the table: {node, refresh}. path: of the run. */
-export function tasksTable(path) {
-  const asked = { search: "", tag: "", sort: "index" };
-  const cursors = [null]; // of the pages up to this one
-  const state = { step: null, target: 0.5, at: 0, shown: "", next: null };
-  const parts = frame();
+  const hrefOf = (change) => tasksHref(dataset, run, { ...asked, ...change });
+  const howNow = () => (asked.segment === "retired" ? "restore" : "retire");
+  const filtersNow = () => Object.fromEntries(FILTERS.map((name) => [name, asked[name]]));
 
-  async function load() {
-    const query = { ...asked, cursor: cursors.at(-1), limit: PAGE };
-    const turn = (state.shown = JSON.stringify(query));
-    state.next = null; // the cursor of the page before does not fit this query
-    const page = await get([...path, "tasks"], query);
-    if (turn !== state.shown) return; // asked for something else meanwhile
-    state.at = Date.now();
-    state.next = page.next_cursor;
-    fill(parts.body, ...page.tasks.map((task) => row(task, state.target)));
-    const first = (cursors.length - 1) * PAGE;
-    say(
-      parts.where,
-      page.tasks.length
-        ? `${count(first + 1)} to ${count(first + page.tasks.length)} of ${count(page.matching)}`
-        : "No task matches.",
-    );
-    parts.back.disabled = cursors.length === 1;
-    parts.on.disabled = state.next === null;
-    fill(parts.head, ...COLUMNS.map((column) => heading(column, asked.sort, sortBy)));
-  }
-  /** Load, or say what was refused, and try again with the page's next refresh. */
-  async function show() {
-    try {
-      await load();
-    } catch (error) {
-      state.step = null;
-      state.at = 0;
-      say(parts.where, error.message);
+  const choice = segmentChoice((segment) => go({ segment }));
+  const filters = tasksFilters((change) => go(change, { isNew: "tag" in change }));
+  const csv = csvButton([...path, "tasks"], filtersNow, `${dataset}-${run}-tasks.csv`);
+  const list = tasksList(path, {
+    sortBy: (sort) => go({ sort }),
+    hrefOf: (task) => hrefOf({ task }),
+    picks: may ? { has: (id) => marked.has(id), set: mark } : null,
+    loaded: (page) => (choice.show(asked.segment, page.segments), showDrawer()),
+  });
+  const retire = retiring(dataset, () => (mark([...marked], false), list.reload(), drawer.refresh(target)));
+  const bar = markedBar(
+    () => retire.ask(howNow(), [...marked]),
+    () => mark([...marked], false),
+  );
+  const drawer = taskDrawer(path, {
+    leave: () => (isOurs ? history.back() : go({ task: "" }, { isNew: false })),
+    move: (way) => go({ task: list.neighbour(asked.task, way) }, { isNew: false }),
+    retire: may ? (how, id) => retire.ask(how, [id]) : null,
+  });
+
+  /** Show something else, under an address of its own. isNew: whether Back returns to what is shown now. */
+  function go(change, { isNew = true } = {}) {
+    const address = hrefOf(change);
+    if (isNew) {
+      location.hash = address; // main.js lets this view follow it
+      return;
     }
+    history.replaceState(null, "", address);
+    follow(new URLSearchParams(address.split("?")[1]));
   }
 
-  function afresh(change) {
-    Object.assign(asked, change);
-    cursors.length = 1;
-    show();
+  /** Show what the address asks for now. */
+  function follow(changed) {
+    const before = asked;
+    asked = askedBy(changed);
+    isOurs = asked.task !== "" && (isOurs || before.task === "");
+    filters.show(asked);
+    choice.show(asked.segment, null);
+    if (asked.segment !== before.segment) mark([...marked], false);
+    if (FILTERS.some((name) => asked[name] !== before[name])) list.show(filtersNow(), target);
+    showDrawer();
+    if (before.task && !asked.task) list.focus(before.task);
   }
-  const sortBy = (sort) => afresh({ sort });
-  let typed = 0;
-  parts.search.addEventListener("input", () => {
-    clearTimeout(typed);
-    typed = setTimeout(() => afresh({ search: parts.search.value.trim() }), TYPED_MS);
-  });
-  parts.tag.addEventListener("change", () => afresh({ tag: parts.tag.value }));
-  parts.on.addEventListener("click", () => state.next !== null && (cursors.push(state.next), show()));
-  parts.back.addEventListener("click", () => cursors.length > 1 && (cursors.pop(), show()));
 
-  async function refresh(run, dataset) {
-    offerTags(parts.tag, Object.keys(dataset.tags));
-    state.target = run.settings.target;
-    const version = `${run.epoch}.${run.seq}`;
-    if (version === state.step || Date.now() - state.at < AGAIN_MS) return;
-    state.step = version;
-    await show();
+  function showDrawer() {
+    const [before, after] = [-1, 1].map((way) => list.neighbour(asked.task, way) !== "");
+    drawer.show(asked.task, target, { before, after });
   }
-  return { node: parts.node, refresh };
+
+  function mark(ids, isMarked) {
+    for (const id of ids) {
+      if (isMarked) marked.add(id);
+      else marked.delete(id);
+    }
+    list.mark();
+    bar.show(marked.size, howNow());
+  }
+
+  async function refresh() {
+    const [now, row] = await Promise.all([get(path), shown === null ? get(["datasets", dataset]) : null]);
+    if (row) {
+      filters.offer(Object.keys(row.tags));
+      list.node.classList.toggle("untagged", Object.keys(row.tags).length === 0);
+    }
+    const version = `${now.epoch}.${now.seq}.${now.created_at}`;
+    if (version === shown || Date.now() - at < AGAIN_MS) return;
+    target = now.settings.target;
+    say(
+      about,
+      `Run ${run} of ${dataset}, at step ${count(now.step)}. Target success probability: ${decimal(target, 2)}.`,
+    );
+    const isLoaded = await (shown === null ? list.show(filtersNow(), target) : list.reload());
+    drawer.refresh(target);
+    [shown, at] = isLoaded ? [version, Date.now()] : [null, 0];
+  }
+
+  filters.show(asked);
+  choice.show(asked.segment, null);
+  const node = frame({ about, choice, filters, csv, retire, bar, list, drawer });
+  const trail = [
+    { name: dataset, href: datasetHref(dataset) },
+    { name: run, href: runHref(dataset, run) },
+    { name: "Tasks", href: tasksHref(dataset, run) },
+  ];
+  return { node, trail, refresh, follow };
 }
 
-function frame() {
-  const search = element("input", {
-    type: "search",
-    placeholder: "Search ids",
-    "aria-label": "Search tasks by id",
-    maxlength: "128",
-  });
-  const tag = element(
-    "select",
-    { "aria-label": "Only tasks with this tag" },
-    element("option", { value: "" }, "all tags"),
-  );
-  const head = element("tr");
-  const body = element("tbody");
-  const where = element("span", { role: "status" });
-  const back = element("button", { type: "button", disabled: true }, "Previous");
-  const on = element("button", { type: "button", disabled: true }, "Next");
-  const node = element(
-    "section",
-    { class: "card wide", "aria-labelledby": "tasks" },
-    element(
-      "div",
-      { class: "heading" },
-      element("h2", { id: "tasks" }, "Tasks"),
-      element("span", { class: "grow" }),
-      search,
-      tag,
-    ),
-    element(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Estimate for each task" },
-      element("table", { class: "tasks" }, element("thead", {}, head), body),
-    ),
-    element("div", { class: "heading pages" }, where, element("span", { class: "grow" }), back, on),
-  );
-  return { node, search, tag, head, body, where, back, on };
-}
-
-function offerTags(select, tags) {
-  if (select.options.length - 1 === tags.length) return;
-  const chosen = select.value;
-  fill(
-    select,
-    element("option", { value: "" }, "all tags"),
-    ...tags.toSorted().map((tag) => element("option", { value: tag }, tag)),
-  );
-  select.value = chosen;
-}
-
-/** A click sorts by a column; another one turns it round. */
-function heading(column, sort, sortBy) {
-  const attributes = { scope: "col", class: column.number ? "number" : null };
-  if (!column.sort) return element("th", attributes, column.name);
-  const key = column.sort.replace("-", "");
-  const isSorted = sort.replace("-", "") === key;
-  const isDown = sort.startsWith("-");
-  const next = isSorted ? (isDown ? key : `-${key}`) : column.sort;
-  const order = isDown ? "descending" : "ascending";
-  const arrow = isSorted ? (isDown ? " ▾" : " ▴") : "";
+function frame({ about, choice, filters, csv, retire, bar, list, drawer }) {
   return element(
-    "th",
-    { ...attributes, "aria-sort": isSorted ? order : "none" },
+    "div",
+    { class: "stack" },
+    element("div", {}, element("h1", {}, "Tasks"), about),
+    element("section", { class: "card", "aria-label": "Segments" }, choice.node),
     element(
-      "button",
-      { type: "button", class: "sort", "data-name": column.name, onclick: () => sortBy(next) },
-      column.name,
-      element("span", { "aria-hidden": "true" }, arrow),
+      "section",
+      { class: "card", "aria-label": "List" },
+      element("div", { class: "heading" }, filters.nodes, element("span", { class: "grow" }), retire.node, csv.nodes),
+      bar.node,
+      list.node,
     ),
-  );
-}
-
-function row(task, target) {
-  return element(
-    "tr",
-    {},
-    element("th", { scope: "row", class: "id" }, task.id),
-    element("td", {}, interval(task, target)),
-    element("td", { class: "number" }, decimal(task.mean)),
-    element("td", { class: "number" }, percent(task.effective)),
-    element("td", { class: "number" }, count(task.attempts)),
-    element("td", { class: "number" }, task.last_step === null ? "–" : `step ${count(task.last_step)}`),
-    element(
-      "td",
-      {},
-      task.tags.map((tag) => element("span", { class: "tag" }, tag)),
-    ),
-  );
-}
-
-const WIDTH = 180;
-const HEIGHT = 16;
-
-/** Return the posterior's interval as a bar, with its mean as a dot, and the target. */
-function interval(task, target) {
-  const [low, high] = task.interval;
-  const label = `between ${decimal(low, 2)} and ${decimal(high, 2)}, mean ${decimal(task.mean, 2)}`;
-  const middle = HEIGHT / 2;
-  return element(
-    "svg:svg",
-    {
-      class: "interval",
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-      width: WIDTH,
-      height: HEIGHT,
-      role: "img",
-      "aria-label": label,
-    },
-    element("svg:line", { class: "scale", x1: 0, x2: WIDTH, y1: middle, y2: middle }),
-    element("svg:line", { class: "target", x1: WIDTH * target, x2: WIDTH * target, y1: 1, y2: HEIGHT - 1 }),
-    element("svg:rect", { x: WIDTH * low, y: middle - 4, width: Math.max(WIDTH * (high - low), 2), height: 8, rx: 4 }),
-    element("svg:circle", { cx: WIDTH * task.mean, cy: middle, r: 4 }),
+    drawer.node,
   );
 }

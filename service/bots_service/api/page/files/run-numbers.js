@@ -1,0 +1,99 @@
+// A run's numbers: four tiles and a line of facts. What it gained is computed by the service alone, so that every page agrees.
+
+import { element, fill } from "./dom.js";
+import { ago, compact, count, decimal, factor, percent } from "./format.js";
+import { RECENT, before, calibrationError, recentRates, recentRatios } from "./series.js";
+import { bars, course, fact, pointsDelta, tile } from "./tiles.js";
+
+const WITHIN = `vs the ${RECENT} steps before`;
+
+/** Return the numbers: {nodes, show, add}. */
+export function runNumbers() {
+  const tiles = element("dl", { class: "tiles wide" }, waiting());
+  const facts = element("dl", { class: "facts wide" });
+
+  /** Show what a summary tells; `add` completes it. */
+  function show(summary) {
+    if (facts.childElementCount === 0) fill(tiles, tilesOf(summary, null));
+  }
+
+  /** Show all. found: {run, row, points, calibration}. */
+  function add(summary, found) {
+    fill(tiles, tilesOf(summary, found));
+    fill(facts, factsOf(summary, found));
+  }
+  return { nodes: [tiles, facts], show, add };
+}
+
+/** Stand in for numbers that are under way, as large as they are. */
+const waiting = () =>
+  ["Effective task ratio", "vs uniform", "Rollouts saved", "Tasks met"].map((name) => tile(name, "\u00a0", "\u00a0"));
+
+function tilesOf(summary, found) {
+  return [ratioTile(summary, found), ...(summary.strategy === "uniform" ? [] : gainTiles(summary)), metTile(found)];
+}
+
+function ratioTile({ effective_task_ratio: ratio, trend, step }, found) {
+  const earlier = found && before(found.points, recentRatios(found.points), RECENT);
+  return tile("Effective task ratio", percent(ratio), `last ${count(Math.min(step, RECENT))} steps`, {
+    delta: pointsDelta(ratio, earlier, WITHIN),
+    drawing: course(trend, "Effective task ratio over all steps"),
+  });
+}
+
+/** Return what selecting gained: measured against a run that samples uniformly if there is one, otherwise estimated. */
+function gainTiles({ gain, effective_task_ratio: ratio }) {
+  const { source, baseline, factor: times, rollouts_saved: saved, rollouts_spent: spent, steps } = gain ?? {};
+  const isMeasured = source === "measured";
+  const uniform = gain?.uniform_effective_task_ratio ?? null;
+  const how = isMeasured ? `measured: run ${baseline}, ${count(steps)} steps` : "estimate; no run samples uniformly";
+  const compared = `Now ${percent(ratio)} effective tasks, and ${percent(uniform)} by uniform sampling`;
+  const needed = `${compact(spent)} rollouts spent; uniform sampling would have needed ${compact(spent + saved)}`;
+  return [
+    tile(isMeasured ? "vs uniform" : "vs uniform (estimate)", factor(times), how, {
+      delta: { text: `now ${percent(ratio)}, uniform ${percent(uniform)}`, direction: "even" },
+      drawing: bars(ratio, uniform, compared),
+    }),
+    tile("Rollouts saved", compact(saved), `of ${compact(spent)} spent (${isMeasured ? "measured" : "estimate"})`, {
+      delta: { text: `uniform would need ${compact(spent + saved)}`, direction: "even" },
+      drawing: bars(spent, (saved ?? null) === null ? null : spent + saved, needed),
+    }),
+  ];
+}
+
+function metTile(found) {
+  if (found === null) return tile("Tasks met", "\u00a0", "\u00a0");
+  const { distinct_tasks: met, available_tasks: all, reached_share: share } = found.run.coverage;
+  const shares = found.points.map((point) => point.distinct_tasks / Math.max(all, 1));
+  return tile("Tasks met", percent(share), `${count(met)} different, ${count(all)} available`, {
+    delta: pointsDelta(shares.at(-1), before(found.points, shares, RECENT), WITHIN),
+    drawing: course(shares, "Share of tasks met over all steps"),
+  });
+}
+
+function factsOf({ step, strategy, belief, last_step_at: at }, { run, row, points, calibration }) {
+  return [
+    fact("Step", count(step)),
+    at && fact("Last step", ago(at)),
+    fact("Success rate", percent(recentRates(points).at(-1)), `of the rollouts of the last ${RECENT} steps`),
+    fact("Strategy", strategy),
+    fact("Belief", belief),
+    "ability" in run.estimates
+      ? fact("Ability", decimal(run.estimates.ability, 2), "in logits, by the tracker")
+      : fact("Capability", decimal(run.capability, 2), capabilityWords(row.reference_models)),
+    fact(
+      "Calibration error",
+      decimal(calibrationError(calibration)),
+      `of predicted success rates, last ${count(calibration.steps)} steps`,
+    ),
+    fact("In flight", `${count(run.leased)} tasks`),
+    run.pending ? fact("Open step", `${count(run.pending)} tasks`) : null,
+    run.epoch ? fact("Rewound", `${count(run.epoch)} ${run.epoch === 1 ? "time" : "times"}`) : null,
+  ];
+}
+
+/** Say what the ends of the scale of capability are. models: the names of the reference models. */
+export function capabilityWords(models) {
+  if (!models.length) return "no reference models";
+  return models.length === 1 ? "1: the reference model" : `0: weakest, ${models.length - 1}: strongest reference`;
+}

@@ -1,0 +1,233 @@
+"""A dataset's runs compared on the page: which ones, against which baseline, and by how much they differ."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import parse_qs
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+from scipy.stats import norm
+
+from tests.browser.chromium import PHONE, Visit, visiting
+from tests.browser.conftest import STEPS
+from tests.browser.replaying import BOTS, DATASET, PASS, TRACKER, UNIFORM
+from tests.serving import ServiceProcess, running_service
+
+VIEW = f"datasets/{DATASET}"
+MOST = 8
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+
+
+@pytest.fixture
+def visit(browser: Browser, trained: ServiceProcess) -> Iterator[Visit]:
+    with visiting(browser, trained.url) as opened:
+        opened.open(VIEW)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service with twelve runs of a dataset, each of one step; none samples uniformly."""
+    with running_service(tmp_path_factory.mktemp("crowded")) as service, httpx.Client(base_url=service.url) as http:
+        http.put("/datasets/pool", json={"tasks": [{"id": f"t{number}"} for number in range(8)]}).raise_for_status()
+        for number in range(12):
+            run = f"run-{number:02}"
+            http.put(f"/datasets/pool/runs/{run}", json={"seed": number}).raise_for_status()
+            outcomes = [{"task": "t1", "successes": 1, "trials": 8}, {"task": "t2", "successes": 0, "trials": 8}]
+            http.post("/report", json={"dataset": "pool", "run": run, "outcomes": outcomes}).raise_for_status()
+        yield service
+
+
+def table(page: Page) -> Locator:
+    return page.get_by_role("table", name="Comparison of runs")
+
+
+def cells(page: Page, run: str) -> dict[str, str]:
+    """Return a row of the table, by the names of its columns."""
+    row = table(page).get_by_role("row").filter(has=page.get_by_role("link", name=run, exact=True))
+    return dict(zip(table(page).locator("th").all_inner_texts(), row.locator("td").all_inner_texts(), strict=True))
+
+
+def compared(page: Page) -> list[str]:
+    """Return the runs of the table."""
+    return table(page).locator("tbody a").all_inner_texts()
+
+
+def summaries(service: ServiceProcess, dataset: str = DATASET) -> dict[str, dict]:
+    """Return what the API says of a dataset's runs."""
+    runs = httpx.get(f"{service.url}/overview", params={"dataset": dataset, "limit": 100}).raise_for_status().json()
+    return {run["run"]: run for run in runs["runs"]}
+
+
+def names_in(url: str) -> list[str]:
+    """Return the runs that an address names, each at its place."""
+    return parse_qs(url.partition("?")[2], keep_blank_values=True)["run"]
+
+
+def line_of(page: Page, run: str) -> tuple[str | None, str | None]:
+    """Return the dash and the colour that stand next to a run in the list."""
+    line = page.locator(".choice-row", has=page.get_by_role("checkbox", name=run, exact=True)).locator(".swatch line")
+    return line.get_attribute("stroke-dasharray"), line.evaluate("(one) => one.style.stroke")
+
+
+def interval(own: dict, other: dict) -> tuple[float, float, float]:
+    """Return the difference of two ratios with Newcombe's 95 % interval (1998, method 10), in percentage points."""
+    z = norm.ppf(0.975)
+
+    def wilson(run: dict) -> tuple[float, float, float]:
+        tasks, share = run["reported"], run["effective"] / run["reported"]
+        middle = (share + z**2 / (2 * tasks)) / (1 + z**2 / tasks)
+        half = z / (1 + z**2 / tasks) * (share * (1 - share) / tasks + z**2 / (4 * tasks**2)) ** 0.5
+        return share, middle - half, middle + half
+
+    (one, low, high), (two, other_low, other_high) = wilson(own), wilson(other)
+    below, above = (
+        ((one - low) ** 2 + (other_high - two) ** 2) ** 0.5,
+        ((high - one) ** 2 + (two - other_low) ** 2) ** 0.5,
+    )
+    return 100 * (one - two), 100 * (one - two - below), 100 * (one - two + above)
+
+
+def points(value: float) -> str:
+    return f"{MINUS if value < 0 else '+'}{abs(value):.1f}"
+
+
+def test_the_headline_is_the_best_measured_gain_in_words(visit: Visit, trained: ServiceProcess):
+    gains = [run["gain"] for run in summaries(trained).values() if run["gain"] and run["gain"]["factor"] is not None]
+    best = max(gains, key=lambda gain: gain["factor"])
+    words = visit.page.locator(".result").inner_text()
+    assert f"+{round(100 * (best['factor'] - 1))} % effective tasks for the same" in words
+    assert f"{round(best['rollouts_spent']):,} rollouts" in words
+    assert f"compared with {UNIFORM}, which samples uniformly, over {STEPS} steps" in words
+
+
+def test_without_a_uniform_run_no_gain_is_claimed_to_be_measured(browser: Browser, crowded: ServiceProcess):
+    with visiting(browser, crowded.url) as visit:
+        words = visit.open("datasets/pool").locator(".result").inner_text()
+        assert "No gain is measured yet" in words
+        assert "for the same" not in words
+
+
+def test_differences_from_the_baseline_have_intervals_and_another_can_be_pinned(visit: Visit, trained: ServiceProcess):
+    page, known = visit.page, summaries(trained)
+    for baseline, run in ((UNIFORM, BOTS), (TRACKER, PASS)):
+        page.get_by_role("button", name=f"Baseline: {baseline}").click() if baseline != UNIFORM else None
+        page.wait_for_function(
+            "(name) => document.querySelector('.tag')?.closest('td').textContent.startsWith(name)", arg=baseline
+        )
+        mean, low, high = interval(known[run], known[baseline])
+        assert cells(page, run)["Difference"] == f"{points(mean)} points\n{points(low)} to {points(high)}"
+        assert cells(page, baseline)["Difference"] == "\N{EN DASH}"
+    assert f"baseline={TRACKER}" in page.url
+    page.reload()
+    page.wait_for_selector(".tag")
+    assert table(page).locator("tr", has=page.locator(".tag")).locator("a").inner_text() == TRACKER
+
+
+def test_numbers_are_those_of_the_api(visit: Visit, trained: ServiceProcess):
+    run, row = summaries(trained)[BOTS], cells(visit.page, BOTS)
+    assert row["Effective task ratio"] == f"{100 * run['effective'] / run['reported']:.1f} %"
+    assert row["Last 50 steps"] == f"{100 * run['effective_task_ratio']:.1f} %"
+    assert row["vs uniform"] == f"{run['gain']['factor']:.2f}{TIMES}\nmeasured"
+    assert row["Effective tasks"] == f"{run['effective']:,}"
+    assert row["Rollouts"] == f"{round(run['rollouts']):,}"
+
+
+def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServiceProcess):
+    runs = [
+        httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{name}").json() for name in (BOTS, PASS, TRACKER, UNIFORM)
+    ]
+    names = {name for run in runs for name in run["settings"]}  # each kind of belief has settings of its own
+    differ = {name for name in names if len({str(run["settings"].get(name)) for run in runs}) > 1}
+    heads = {head.lower().replace(" ", "_") for head in table(visit.page).locator("th").all_inner_texts()}
+    assert heads & names == differ
+    for run in runs:
+        assert cells(visit.page, run["run"])["Strategy"] == run["settings"]["strategy"]
+
+
+def test_a_run_keeps_its_colour_and_dash_while_others_leave_and_after_a_reload(visit: Visit):
+    page = visit.page
+    before = {run: line_of(page, run) for run in (BOTS, PASS, TRACKER, UNIFORM)}
+    assert len(set(before.values())) == 4
+    page.get_by_role("checkbox", name=compared(page)[0], exact=True).uncheck()
+    expect(table(page).locator("tbody tr")).to_have_count(3)
+    assert names_in(page.url)[0] == ""  # its place stays free
+    left = compared(page)
+    assert {run: line_of(page, run) for run in left} == {run: before[run] for run in left}
+    page.reload()
+    expect(table(page).locator("tbody tr")).to_have_count(3)
+    assert {run: line_of(page, run) for run in left} == {run: before[run] for run in left}
+
+
+def test_back_brings_the_runs_before_back(visit: Visit):
+    page = visit.page
+    page.get_by_role("checkbox", name=UNIFORM, exact=True).uncheck()
+    expect(table(page).locator("tbody tr")).to_have_count(3)
+    page.go_back()
+    expect(table(page).locator("tbody tr")).to_have_count(4)
+
+
+def test_none_and_all_and_the_filter_choose_many_at_once(visit: Visit):
+    page = visit.page
+    page.get_by_role("button", name="None").click()
+    page.get_by_text("Choose runs to compare them.").wait_for()
+    page.reload()
+    page.get_by_text("Choose runs to compare them.").wait_for()
+    page.get_by_label("Filter runs").fill("TRACK")
+    expect(page.locator(".choice-row")).to_have_count(1)
+    page.get_by_role("button", name="All", exact=True).click()
+    expect(table(page).locator("tbody tr")).to_have_count(1)
+    assert compared(page) == [TRACKER]
+    assert "search=TRACK" in page.url
+
+
+def test_at_most_eight_runs_are_compared_and_the_page_says_so(browser: Browser, crowded: ServiceProcess):
+    with visiting(browser, crowded.url) as visit:
+        page = visit.open("datasets/pool")
+        expect(table(page).locator("tbody tr")).to_have_count(MOST)
+        page.get_by_text("8 runs are compared, and no more fit.").wait_for()
+        assert page.locator(".choice-row input:disabled").count() == 12 + len(["default"]) - MOST
+        page.get_by_role("button", name="All", exact=True).click()
+        page.get_by_text(f"Only {MOST} runs can be compared at a time.").wait_for()
+        assert len(compared(page)) == MOST
+        lines = [line_of(page, run) for run in compared(page)]
+        assert len({paint for _, paint in lines}) == MOST
+        page.get_by_role("checkbox", name=compared(page)[3], exact=True).uncheck()
+        expect(table(page).locator("tbody tr")).to_have_count(MOST - 1)
+        assert page.locator(".choice-row input:disabled").count() == 0
+        assert not visit.barriers()
+
+
+def test_an_address_with_too_many_runs_shows_the_first_ones_and_says_so(browser: Browser, crowded: ServiceProcess):
+    with visiting(browser, crowded.url) as visit:
+        names = [f"run-{number:02}" for number in range(12)]
+        page = visit.open("datasets/pool?" + "&".join(f"run={name}" for name in names))
+        assert compared(page) == names[:MOST]
+        page.get_by_text(f"The address names more than {MOST} runs").wait_for()
+
+
+def test_a_run_that_does_not_exist_is_left_out(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url, refused={404}) as visit:
+        page = visit.open(f"{VIEW}?run={BOTS}&run=nobody")
+        assert compared(page) == [BOTS]
+
+
+def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    for turn in range(1, 3):
+        with visit.page.expect_response(re.compile("/overview")):
+            pass
+        assert len(asked) == turn
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_the_list_comes_first_and_nothing_is_wider_than_the_window(
+    browser: Browser, trained: ServiceProcess, scheme
+):
+    with visiting(browser, trained.url, size=PHONE, scheme=scheme) as visit:
+        page = visit.open(VIEW)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
+        page.get_by_text("Scroll the table sideways").wait_for()
+        assert not visit.barriers()

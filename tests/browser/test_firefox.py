@@ -1,0 +1,44 @@
+"""The page in Firefox: every view is drawn there too, and nothing goes wrong."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.chromium import DESK, PHONE
+from tests.browser.firefox import Firefox, open_firefox
+from tests.browser.replaying import BOTS, DATASET
+from tests.serving import ServiceProcess
+
+VIEWS = {
+    "overview": "",
+    "dataset": f"datasets/{DATASET}",
+    "run": f"datasets/{DATASET}/runs/{BOTS}",
+    "tasks": f"datasets/{DATASET}/runs/{BOTS}/tasks",
+}
+SIZES = {"desk": DESK, "phone": PHONE}
+READY = "document.querySelector('#live[data-state=live]') !== null && document.querySelector('main h1') !== null"
+# Whether there are charts, and each that is shown has something on its canvas.
+DRAWN = """(() => {
+  const shown = [...document.querySelectorAll("figure.chart canvas")].filter((canvas) => canvas.offsetParent !== null);
+  const pixels = (canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return shown.length > 0 && shown.every((canvas) => pixels(canvas).some((value) => value !== 0));
+})()"""
+
+
+@pytest.fixture(scope="module")
+def firefox() -> Iterator[Firefox]:
+    with open_firefox() as started:
+        yield started
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_drawn_and_nothing_goes_wrong(view: str, size: str, firefox: Firefox, trained: ServiceProcess):
+    width, height = SIZES[size]
+    firefox.open(f"{trained.url}/#/{VIEWS[view]}", width=width, height=height)
+    firefox.wait_for(READY)
+    if view in ("dataset", "run"):
+        firefox.wait_for(DRAWN)
+    firefox.keep(f"firefox-{view}-{size}")
+    assert firefox.evaluate("document.documentElement.scrollWidth") <= width
+    assert firefox.wrong == []

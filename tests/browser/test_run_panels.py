@@ -1,0 +1,161 @@
+"""The journal and the settings of a run: what stands out, what is one line, and what is left out."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.run_settings import RunSettings, settings_from
+from tests.browser.chromium import Visit, visiting
+from tests.serving import ServiceProcess, running_service
+
+RUN = "/datasets/guru/runs/default"
+TRIALS, TASKS = 8, 2  # of each report; one of its tasks is effective
+BEFORE, UNDONE, AFTER = 300, 40, 60  # reports: kept by the rewind, taken back by it, and after it
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service with a run that changed its settings, was rewound, and went on."""
+    with running_service(tmp_path_factory.mktemp("panels")) as started:
+        with httpx.Client(base_url=started.url, timeout=30) as http:
+            http.put("/datasets/guru", json={"tasks": [{"id": f"t{number}"} for number in range(4)]}).raise_for_status()
+            report(http, BEFORE)
+            http.patch(RUN, json={"target": 0.6}).raise_for_status()
+            report(http, UNDONE)
+            http.post(f"{RUN}/rewind", json={"step": BEFORE}).raise_for_status()
+            report(http, AFTER)
+        yield started
+
+
+def report(http: httpx.Client, times: int) -> None:
+    outcomes = [{"task": f"t{task}", "successes": task, "trials": TRIALS} for task in range(TASKS)]
+    for _ in range(times):
+        http.post("/report", json={"dataset": "guru", "outcomes": outcomes}).raise_for_status()
+
+
+@pytest.fixture
+def visit(browser: Browser, service: ServiceProcess) -> Iterator[Visit]:
+    with visiting(browser, service.url) as opened:
+        opened.open("datasets/guru/runs/default")
+        yield opened
+
+
+def lines(page: Page) -> list[str]:
+    """Return what stands in each line of the journal, without its time."""
+    return [" ".join(line.split("\n")[:-1]) for line in page.locator(".entry").all_inner_texts()]
+
+
+def group(reports: int, first: int, last: int, undone: str = "") -> str:
+    """Return the line of many reports."""
+    rollouts = reports * TASKS * TRIALS
+    amount = f"{rollouts:,}" if rollouts < 1000 else f"{rollouts / 1000:.1f}K".replace(".0K", "K")
+    about = f"steps {first:,} to {last:,}, {amount} rollouts, {100 / TASKS:.1f} % effective"
+    return f"{reports} reports {about}{undone}"
+
+
+def test_runs_of_reports_are_one_line_and_what_stands_out_has_its_own(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    page.locator(".entry[data-kind=rewind]").wait_for()
+    shown = 50
+    assert lines(page)[0] == group(shown, BEFORE + AFTER - shown + 1, BEFORE + AFTER)
+    assert page.locator(".entry[data-kind=gap]").all_inner_texts() == [
+        f"{AFTER - shown} reports, not loaded",
+        f"{UNDONE} reports, not loaded",
+    ]
+    page.get_by_role("button", name="Load older entries").click()
+    expect(page.locator(".entry[data-kind=gap]")).to_have_count(0)
+    assert lines(page)[:4] == [
+        group(AFTER, BEFORE + 1, BEFORE + AFTER),
+        f"Rewind to step {BEFORE} entry {BEFORE + 1 + UNDONE + 1}",
+        group(UNDONE, BEFORE + 1, BEFORE + UNDONE, " undone"),
+        f"Settings changed target 0.6, step {BEFORE} undone",
+    ]
+    struck = "(one) => getComputedStyle(one).textDecorationLine"
+    assert [one.evaluate(struck) for one in page.locator(".entry.undone strong").all()] == ["line-through"] * 2
+    assert page.locator(".entry[data-kind=rewind] strong").evaluate(struck) == "none"
+    page.get_by_role("button", name="Load older entries").click()
+    expect(page.get_by_role("button", name="Load older entries")).to_be_hidden()
+    assert lines(page)[4:] == [group(BEFORE, 1, BEFORE)]
+    assert not visit.barriers()
+
+
+def test_a_line_of_reports_opens_to_each_of_them(visit: Visit):
+    page = visit.page
+    page.locator(".entry summary").first.click()
+    rows = page.locator(".entry").first.get_by_role("row").all_inner_texts()[1:]
+    steps = range(BEFORE + AFTER, BEFORE + AFTER - 50, -1)
+    assert [row.split("\t")[1:5] for row in rows] == [[f"{step}", "2", "1", "16"] for step in steps]
+
+
+def test_a_kind_of_entries_is_shown_alone(visit: Visit):
+    page = visit.page
+    page.get_by_label("Which entries").select_option("rewinds")
+    expect(page.locator(".entry")).to_have_count(1)
+    assert lines(page) == [f"Rewind to step {BEFORE} entry {BEFORE + UNDONE + 2}"]
+    page.get_by_label("Which entries").select_option("old logs")
+    page.get_by_text("No old logs.").wait_for()
+
+
+def test_a_new_entry_appears_on_top_and_what_was_opened_stays_open(visit: Visit, service: ServiceProcess):
+    page = visit.page
+    page.locator(".entry summary").first.click()
+    with httpx.Client(base_url=service.url) as http:
+        http.patch(RUN, json={"seed": 5}).raise_for_status()
+    page.get_by_text("seed 5").wait_for()
+    assert lines(page)[0] == f"Settings changed seed 5, step {BEFORE + AFTER}"
+    assert page.locator(".entry details").first.get_attribute("open") is not None
+
+
+def names(page: Page, part: str) -> list[str]:
+    return page.get_by_role("region", name="Settings").locator(f"{part} dt code").all_inner_texts()
+
+
+@pytest.mark.parametrize(
+    ("run", "settings", "changed"),
+    [
+        ("plain", {}, []),
+        ("other", {"target": 0.7, "tasks_per_step": 4}, ["target", "tasks_per_step"]),
+        ("papers", {"belief": "bots", "prior": [1, 2]}, ["belief", "prior"]),
+        ("soft", {"strategy": "softmax", "temperature": 0.2}, ["strategy", "temperature"]),
+    ],
+)
+def test_settings_that_differ_come_first_and_those_that_mean_nothing_are_left_out(
+    browser: Browser, service: ServiceProcess, run: str, settings: dict, changed: list[str]
+):
+    httpx.put(f"{service.url}/datasets/guru/runs/{run}", json=settings).raise_for_status()
+    used = settings_from(settings)
+    with visiting(browser, service.url) as visit:
+        page = visit.open(f"datasets/guru/runs/{run}")
+        summary = page.get_by_text("more have their default")
+        summary.click()
+        assert names(page, "div > .settings") == names(page, "")
+        shown = names(page, "")
+        assert shown[: len(changed)] == changed
+        ignored = {name for kind in KINDS.values() for name in kind.own_settings} - {*KINDS[used.belief].own_settings}
+        ignored |= set() if used.strategy == "softmax" else {"temperature"}
+        ignored |= set() if used.strategy in ("thompson", "mean", "softmax") else {"cooldown"}
+        assert set(shown) == set(RunSettings.__slots__) - ignored
+        assert summary.inner_text().startswith(str(len(shown) - len(changed)))
+        assert not visit.barriers()
+
+
+def test_the_page_knows_each_setting_with_the_service_s_default(visit: Visit):
+    known = visit.page.evaluate(
+        """async () => {
+            const folder = new URL(".", document.querySelector("script[type=module]").src);
+            return (await import(`${folder}settings.js`)).SETTINGS;
+        }"""
+    )
+    defaults = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in RunSettings().as_dict().items()
+    }
+    assert {name: one["usual"] for name, one in known.items()} == defaults
+    assert all(one["meaning"] for one in known.values())
+    own = {name for kind in KINDS.values() for name in kind.own_settings}
+    assert {name for name, one in known.items() if "belief" in one.get("only", {})} == own
+    strategies = {kind: settings_from({"belief": kind}).strategy for kind in KINDS}
+    usual = known["strategy"]
+    assert {kind: usual.get("usualOf", {}).get(kind, usual["usual"]) for kind in KINDS} == strategies
