@@ -4,6 +4,7 @@
     ├── NotFoundError
     │   ├── UnknownDatasetError       no dataset of that name
     │   ├── UnknownRunError           no run of that name in the dataset
+    │   ├── UnknownTaskError          no task of that id in the dataset
     │   ├── UnknownStepError          the run's present history has no such step
     │   └── UnknownApiKeyError        no API key of that id
     ├── ConflictError
@@ -60,6 +61,10 @@ class UnknownDatasetError(NotFoundError):
 
 class UnknownRunError(NotFoundError):
     """No run of that name in the dataset."""
+
+
+class UnknownTaskError(NotFoundError):
+    """No task of that id in the dataset."""
 
 
 class UnknownStepError(NotFoundError):

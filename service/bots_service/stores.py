@@ -15,6 +15,7 @@ from bots_service.settings import Settings
 from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryRateLimits, MemoryStates
 from bots_service.storage.sql.answers import SqlAnswers
 from bots_service.storage.sql.backup import SqlExports, SqlImports
+from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
@@ -71,6 +72,7 @@ def sql_stores(settings: Settings, database: Database) -> DurableStores:
         runs=SqlRuns(database, capacity),
         journal=SqlJournal(database),
         snapshots=SqlSnapshots(database),
+        courses=SqlCourses(database),
         outlooks=SqlOutlooks(database),
         sizes=SqlSizes(database),
         keys=SqlKeys(database),

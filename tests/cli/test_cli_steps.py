@@ -70,6 +70,27 @@ def test_a_run_is_shown_with_what_its_belief_estimates(bots, pool):
         assert float(shown[name.replace("_", " ")]) == pytest.approx(value, rel=1e-3)
 
 
+def test_a_run_is_shown_and_listed_with_the_settings_and_the_estimate_that_its_kind_of_belief_has(bots, client, pool):
+    client.create_run(pool, "papers", belief="bots")
+    client.report(pool, [Outcome.counts("p1", 3, 4)], run="papers")
+    of_bots = ("forgetting", "implicit weight", "prior", "capability momentum")
+    papers, default = (bots.ok("runs", "show", pool, run) for run in ("papers", "default"))
+    assert all(f"\n{name}  " in papers for name in of_bots)
+    assert not any(name in default for name in (*of_bots, "capability"))
+    capability = client.run(pool, "papers").capability
+    assert [line.split()[-1] for line in papers.splitlines() if line.startswith("capability  ")] == [
+        f"{capability:.4g}",
+        "least_squares",
+    ]
+    listed = bots.ok("runs", "list", pool)
+    assert f"ability {client.run(pool).estimates['ability']:.3f}" in listed
+    assert f"capability {capability:.3f}" in listed
+    assert "capability" in bots.ok("history", pool, "--run", "papers")
+    client.report(pool, [Outcome.counts("p1", 3, 4)])
+    assert "capability" not in bots.ok("history", pool)
+    client.delete_run(pool, "papers")
+
+
 def test_a_run_is_shown_with_how_its_visits_spread_over_the_pool(bots, client):
     client.create_dataset("spread", [Task(f"s{number}") for number in range(20)])
     client.create_run("spread", "walk", strategy="shuffle")
@@ -88,10 +109,33 @@ def test_a_run_is_shown_with_how_its_visits_spread_over_the_pool(bots, client):
 def test_tasks_are_found_by_a_part_of_their_id(bots, client, pool):
     found = bots("tasks", pool, "--search", "P2", "--json").json
     assert ([task["id"] for task in found["tasks"]], found["matching"]) == (["p2"], 1)
-    assert client.count_tasks(pool, ids=["p2", "p3"], search="p") == 2
+    assert client.count_tasks(pool, ids=["p2", "p3"], search="p").available == 2
     assert bots("tasks", pool, "--limit", 1, "--json").json["matching"] == len(ROWS)
     assert f"1 of {len(ROWS)} tasks" in bots.ok("tasks", pool, "--limit", 1)
     assert "no task matches" in bots.ok("tasks", pool, "--search", "p2p")
+
+
+def test_tasks_of_one_segment_are_shown_with_the_counts_of_all(bots, client, pool):
+    client.report(pool, [Outcome.counts("p1", 0, 4), Outcome.counts("p2", 1, 2)])
+    found = bots("tasks", pool, "--segment", "stuck", "--json").json
+    assert [(task["id"], task["successes"], task["segment"]) for task in found["tasks"]] == [("p1", 0, "stuck")]
+    assert (found["matching"], found["segments"]["stuck"], found["segments"]["teaching"]) == (1, 1, 1)
+    assert f"{len(ROWS) - 2} untried, 1 stuck, 1 teaching" in bots.ok("tasks", pool, "--segment", "teaching")
+    assert bots("tasks", pool, "--segment", "lost").code == 2
+    lines = bots.ok("tasks", pool, "--segment", "stuck", "--csv").splitlines()
+    assert [line.split(",")[0] for line in lines] == ["id", "p1"]
+
+
+def test_the_reports_of_a_task_are_shown(bots, client, pool):
+    assert "reports p1" in bots.ok("task-history", pool, "p1")
+    client.report(pool, [Outcome.counts("p1", 1, 4)])
+    client.report(pool, [Outcome.counts("p2", 1, 4)])
+    client.report(pool, [Outcome.counts("p1", 0, 2)])
+    client.rewind(pool, 2)
+    found = bots("task-history", pool, "p1", "--json").json["history"]
+    assert [(one["seq"], one["mean_reward"], one["hidden"]) for one in found] == [(3, 0.0, True), (1, 0.25, False)]
+    assert "0.250" in bots.ok("task-history", pool, "p1")
+    assert "no task 'p'" in bots("task-history", pool, "p").err
 
 
 def test_the_journal_tells_all_that_changed_a_run(bots, client, pool):
@@ -110,6 +154,8 @@ def test_the_journal_tells_all_that_changed_a_run(bots, client, pool):
     for told in ("back to step 0", "target=0.25", "6 rollouts of 2 tasks, 2 effective, closed a step"):
         assert told in readable
     assert len(bots("journal", pool, "--limit", 1, "--json").json["entries"]) == 1
+    some = bots("journal", pool, "--kind", "settings", "--kind", "rewind", "--json").json["entries"]
+    assert [one["seq"] for one in some] == [3, 2]
 
 
 def test_nobody_has_a_name_where_no_keys_guard_the_service(bots):
@@ -226,11 +272,20 @@ def test_a_run_goes_back_and_is_stored(bots, client, pool):
     assert "back at step 0" in bots.ok("rewind", pool, 0)
 
 
-def test_tasks_are_appended_and_retired(bots, pool, tmp_path):
+def test_tasks_are_appended_retired_and_restored(bots, pool, tmp_path):
     (tmp_path / "more.jsonl").write_text('{"key": "p5", "a": 0.5, "b": null}\n{"key": "p6", "a": 0.5, "b": 1}\n')
     columns = ["--id", "key", "--reference", "a", "--reference", "b"]
     assert bots("datasets", "append", pool, "more.jsonl", *columns, "--json").json["tasks"] == 6
     assert bots("datasets", "retire", pool, "p1", "p5", "--json").json["retired"] == 2
     assert "; 3 left" in bots.ok("datasets", "retire", pool, "-", stdin="p6\n\n")
+    assert bots("datasets", "restore", pool, "p1", "p5", "--json").json == {
+        "dataset": pool,
+        "tasks": 5,
+        "retired": 1,
+        "added": 0,
+    }
+    assert (
+        bots.ok("datasets", "restore", pool, "-", stdin="p6\n") == f"6 tasks of {pool} can be selected; 0 are retired\n"
+    )
     assert bots("datasets", "delete", pool, "--yes", "--json").json == {"deleted": pool}
     assert pool not in bots.ok("datasets", "list")

@@ -1,93 +1,25 @@
 """On a terminal, in a pipe, and when interrupted."""
 
-import contextlib
+import json
 import os
-import pty
 import re
-import select
-import signal
 import subprocess
-import time
 
 import pytest
 
 from bots_client import Outcome, Task
 from tests.cli.running import BOTS, clean_environment
+from tests.cli.terminals import SOON_S, terminals
 
 ESCAPE = "\x1b"
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
-SOON_S = 30.0
-AGAIN_S = 5.0
-
-
-def press_ctrl_c(terminal):
-    """Interrupt the command until it ends: Python can lose the first signal on its way into reading a line."""
-    give_up = time.monotonic() + SOON_S
-    while terminal.process.poll() is None and time.monotonic() < give_up:
-        os.killpg(terminal.process.pid, signal.SIGINT)
-        # A second one would kill it on its way out, and that takes a moment on a busy machine.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            terminal.process.wait(AGAIN_S)
-
-
-class Terminal:
-    """A command whose stdin, stdout and stderr are a terminal of 80 columns."""
-
-    def __init__(self, *arguments, cwd, **environment):
-        self._end, inside = pty.openpty()
-        self.process = subprocess.Popen(
-            [*BOTS, *arguments],
-            cwd=cwd,
-            env=clean_environment(COLUMNS="80", LINES="24", **environment),
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-            # A shell without job control starts background work with Ctrl-C ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
-        )
-        os.close(inside)
-        self.shown = ""
-
-    def read_until(self, text):
-        """Read until the text was shown, or the command has ended."""
-        give_up = time.monotonic() + SOON_S
-        while text is None or text not in self.shown:
-            assert time.monotonic() < give_up, self.shown
-            if not select.select([self._end], [], [], 0.1)[0]:
-                continue
-            try:
-                part = os.read(self._end, 65536)
-            except OSError:  # what Linux says once nobody has the terminal open
-                part = b""
-            if not part:
-                assert text is None, self.shown
-                return self.process.wait(SOON_S)
-            self.shown += part.decode("utf-8", "replace")
-        return None
-
-    def type(self, text):
-        os.write(self._end, text.encode())
-
-    def end(self):
-        """Wait until the command has ended; return its exit code."""
-        code = self.read_until(None)
-        os.close(self._end)
-        return code
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 @pytest.fixture
 def on_terminal(service, tmp_path):
-    started = []
-
-    def start(*arguments, **environment):
-        started.append(Terminal(*arguments, cwd=tmp_path, BOTS_URL=service.url, **environment))
-        return started[-1]
-
-    yield start
-    for terminal in started:
-        terminal.process.kill()  # one that did not end fails its own test, not the next one
-        terminal.process.wait()
+    with terminals(tmp_path, BOTS_URL=service.url) as start:
+        yield start
 
 
 @pytest.fixture
@@ -108,7 +40,7 @@ def test_deleting_asks(client, pool, on_terminal, answer, code, is_left):
 def test_an_interrupt_at_the_question_deletes_nothing(client, pool, on_terminal):
     terminal = on_terminal("runs", "delete", pool, "default")
     terminal.read_until("[y/N]")
-    press_ctrl_c(terminal)
+    terminal.press_ctrl_c()
     assert terminal.end() == 130
     assert "bots:" not in terminal.shown
     assert client.dataset(pool).tasks == 1
@@ -118,6 +50,7 @@ def test_a_pipe_gets_no_control_codes_and_whole_lines(bots, client):
     name = "n" * 120
     client.create_dataset(name, [Task("x")])
     shown = bots.ok("datasets", "list")
+    client.delete_dataset(name)
     assert ESCAPE not in shown
     assert name in shown
 
@@ -133,7 +66,37 @@ def test_an_import_shows_its_progress_and_leaves_only_the_result(on_terminal, tm
     (tmp_path / "long.csv").write_text("id\n" + "".join(f"task-{number}\n" for number in range(200_000)))
     terminal = on_terminal("datasets", "import", "long.csv", "--json")
     assert terminal.end() == 0
-    assert "rows" in terminal.shown
+    assert re.search(r"[1-9]\d?%, [\d,]+ rows", terminal.shown)
+    assert f"{200_000:,} rows sent; the service checks and stores it" in terminal.shown
+    assert json.loads(terminal.shown[terminal.shown.rindex("{\r\n") :])["tasks"] == 200_000
+
+
+@pytest.mark.parametrize("command", ["datasets list", "runs list", "runs show", "tasks", "history", "journal", "top"])
+def test_what_a_command_says_on_40_columns_has_no_split_words(bots, client, on_terminal, command):
+    client.create_dataset("small", [Task("x", tags=["level=hard"]), Task("y")])
+    client.report("small", [Outcome.counts("x", 1, 2), Outcome.counts("y", 2, 2)])
+    arguments = [*command.split(), *(["--once"] if command == "top" else ["small"] * (command != "datasets list"))]
+    terminal = on_terminal(*arguments, columns=40, NO_COLOR="1")
+    assert terminal.end() == 0
+    shown = CONTROL.sub("", terminal.shown)
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 40
+    wide = {*words(bots.ok(*arguments))}
+    client.delete_dataset("small")
+    assert not [word for word in words(shown) if word not in wide]
+
+
+def words(text):
+    """The words of a text; not the numbers, some of which tell the time."""
+    return [word for word in text.split() if word[0].isalpha()]
+
+
+def test_an_error_is_wrapped_at_words_on_a_terminal(bots, on_terminal):
+    terminal = on_terminal("datasets", "show", "no-such-dataset", columns=40)
+    assert terminal.end() == 1
+    lines = terminal.shown.splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines) == bots("datasets", "show", "no-such-dataset").assert_one_line(1).strip()
 
 
 def test_a_closed_pipe_ends_a_command_quietly(bots, pool):

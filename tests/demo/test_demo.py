@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -15,8 +16,9 @@ import pytest
 
 from bots_client import Client
 from bots_service.demo.recording import recorded_run
-from bots_service.demo.replay import RECENT, ROLLOUTS, RUNS, Course, Plan, ReplayedRun, log_loss
+from bots_service.demo.replay import RECENT, ROLLOUTS, RUNS, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
+from tests.demo.closing_tables import closing_table_in
 from tests.serving import running_service
 from tests.sizes import SOAK, size
 
@@ -57,21 +59,21 @@ def test_bots_finds_more_effective_tasks_than_uniform_the_tracker_still_more_and
         (referenced, 1.6, size(1.64, 1.72)),
     ):
         uniform, bots, tracker, by_pass = of_runs(replay)
-        assert uniform["times_uniform"] == 1
-        assert bots["times_uniform"] >= least_by_bots
-        assert tracker["times_uniform"] >= least_by_tracker
+        assert uniform["vs_uniform"] is None
+        assert bots["vs_uniform"] >= least_by_bots
+        assert tracker["vs_uniform"] >= least_by_tracker
         assert tracker["log_loss"] < bots["log_loss"]
-        assert by_pass["times_uniform"] >= 1.2
+        assert by_pass["vs_uniform"] >= 1.2
         assert by_pass["log_loss"] < min(run["log_loss"] for run in (uniform, bots, tracker))
         assert (
             by_pass["distinct_tasks"] > 0.95 * replay["problems"] > bots["distinct_tasks"] > tracker["distinct_tasks"]
         )
         if SOAK:  # over 500 steps, and with this seed; docs/tracker.md says with which it fails, and why
             assert tracker["log_loss"] < uniform["log_loss"]
-        assert replay["rollouts_spent"] == STEPS * 32 * ROLLOUTS
         for run in (bots, tracker, by_pass):
-            needed = run["effective"] / uniform["effective_task_ratio"] * ROLLOUTS
-            assert run["rollouts_saved"] == pytest.approx(needed - replay["rollouts_spent"], abs=1)
+            assert run["rollouts"] == STEPS * 32 * ROLLOUTS
+            assert run["vs_uniform"] == pytest.approx(run["effective"] / uniform["effective"])
+            assert run["rollouts_saved"] == pytest.approx(run["rollouts"] * (run["vs_uniform"] - 1))
     for uniform, bots, tracker, by_pass in histories:
         assert all(step.capability is not None and -1 <= step.capability <= 2 for step in uniform + bots)
         assert all(step.capability is None for step in tracker + by_pass)
@@ -94,9 +96,8 @@ def test_the_table_shows_what_the_histories_and_beliefs_of_the_service_show(tmp_
             assert len(steps) == replay["steps"] == 60
             assert run["reported"] == sum(step.reported for step in steps) == 60 * 32
             assert run["effective"] == sum(step.effective for step in steps)
-            assert run["effective_task_ratio"] == run["effective"] / run["reported"]
             recent = sum(step.effective for step in steps[-RECENT:]) / (RECENT * 32)
-            assert run[f"effective_task_ratio_last_{RECENT}"] == recent
+            assert run[f"effective_task_ratio_last_{RECENT}"] == pytest.approx(recent)
             tried = [task.id for task in client.tasks(replay["dataset"], run["run"]) if task.attempts]
             assert run["distinct_tasks"] == len(tried)
             losses = [loss_before(client, replay["dataset"], run["run"], step) for step in (5, 15, 25, 35, 45, 55)]
@@ -137,20 +138,53 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
     assert {run["step"] for run in runs} == {0, 20}
 
 
-def test_a_person_gets_a_closing_table(tmp_path):
-    done = subprocess.run(
-        [*BOTS, "demo", "--steps", "10", "--count", "8", "--both-references"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=DEMO_S,
-        check=True,
-    )
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert [row[0] for row in rows if len(row) == 7 and row[0] in RUNS] == list(RUNS)
-    assert "10 steps of a real GRPO run" in done.stdout
+def test_the_closing_table_shows_the_numbers_of_the_api_as_the_page_does(tmp_path):
+    with running_service(tmp_path / "service") as service, Client(service.url) as client:
+        done = subprocess.run(
+            [*BOTS, "demo", "--steps", "10", "--count", "8", "--url", service.url],
+            cwd=tmp_path,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=DEMO_S,
+            check=True,
+        )
+        said = closing_table_in(done.stdout)
+        runs = {problems: runs_of(client, f"rlvr-run-{problems}") for problems in (890, 678)}
+        shown = {
+            title: {label: cells_of(client, run) for label, run in each.items()}
+            for title, each in zip(("all 890 problems", "678 with both references"), runs.values(), strict=True)
+        }
     assert "\x1b" not in done.stdout + done.stderr
+    assert "10 steps of a real GRPO run, 8 tasks a step" in done.stdout
+    without_log_loss = {
+        title: {label: {name: cells[name] for name in cells if name != "log loss"} for label, cells in rows.items()}
+        for title, rows in said.replays.items()
+    }
+    assert without_log_loss == shown
+    gain = runs[890]["BOTS"].gain  # the headline is that of the first replay
+    assert gain is not None
+    assert said.percent == round(((gain.factor or 0) - 1) * 100)
+    assert said.rollouts == f"{10 * 8 * ROLLOUTS:,}" == f"{gain.rollouts_spent:,.0f}"
+
+
+def runs_of(client, dataset):
+    """Return the summaries of the demo's runs by their labels, which are the same in the overview."""
+    found = {run.run.split("-")[0]: run for run in client.overview(dataset=dataset).runs}
+    runs = {label: found[label.lower()] for label in RUNS}
+    assert [replace(client.summary(dataset, run.run), verdict=None) for run in runs.values()] == list(runs.values())
+    return runs
+
+
+def cells_of(client, run):
+    """Return what the closing table shows of a run."""
+    return {
+        "effective task ratio": f"{run.effective / run.reported:.3f}",
+        f"last {RECENT} steps": f"{run.effective_task_ratio:.3f}",
+        "vs uniform": "baseline" if run.gain is None else f"{run.gain.factor:.2f}x",
+        "rollouts saved": "-" if run.gain is None else f"{round(run.gain.rollouts_saved):,}",
+        "tasks met": str(client.run(run.dataset, run.run).coverage.distinct_tasks),
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -197,31 +231,6 @@ def test_a_service_that_cannot_start_is_told_in_one_line(tmp_path):
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "bots: the demo's own service ended (9): no room\n"
-
-
-def replay_of(uniform, bots):
-    plan = Plan(len(uniform.reported), 4, 0)
-    return ReplayedRun(plan, "d", problems=9, referenced=9, courses={"uniform": uniform, "BOTS": bots})
-
-
-def test_ratios_and_savings_are_computed_from_the_courses():
-    bots, uniform = (
-        Course(name, [4] * (2 * RECENT), [first] * RECENT + [then] * RECENT, [0.5, 0.25])
-        for name, first, then in (("bots", 4, 2), ("uniform", 2, 1))
-    )
-    replay = replay_of(uniform, bots)
-    assert bots.effective_task_ratio() == 3 / 4
-    assert bots.effective_task_ratio(RECENT) == 2 / 4
-    assert bots.log_loss == 0.375
-    assert (replay.times_uniform(bots), replay.times_uniform(uniform)) == (2, 1)
-    assert replay.rollouts_saved(bots) == replay.rollouts_spent == 2 * RECENT * 4 * ROLLOUTS
-    assert replay.rollouts_saved(uniform) == 0
-
-
-def test_a_replay_in_which_uniform_sampling_found_nothing_has_no_ratio():
-    nothing, bots = Course("uniform", [4], [0]), Course("bots", [4], [2])
-    replay = replay_of(nothing, bots)
-    assert (replay.times_uniform(bots), replay.rollouts_saved(bots), nothing.log_loss) == (None, None, None)
 
 
 def test_the_log_loss_is_the_expected_one_of_a_rollout_and_one_certain_mistake_is_bounded():

@@ -5,19 +5,19 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import backups, comparison, datasets, evidence, history, keys, runs, service, steps
+from bots_service.cli import backups, comparison, datasets, evidence, history, keys, runs, service, steps, tasks
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
+from bots_service.cli.help import Commands
+from bots_service.cli.top import top
 
-app = typer.Typer(
+app = Commands(
     name="bots",
     help="Select the RL tasks that a model can learn from right now. "
     "BOTS_URL is the service's address, BOTS_API_KEY your API key.",
     cls=OneLineGroup,
-    no_args_is_help=True,
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -33,12 +33,14 @@ def bots(*, version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 app.command()(service.serve)
 app.command()(demo)
+app.command()(top)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(runs.app, name="runs")
 app.command()(steps.select)
 app.command()(steps.report)
 app.command()(evidence.import_evidence)
-app.command()(history.tasks)
+app.command()(tasks.tasks)
+app.command()(tasks.task_history)
 app.command()(history.history)
 app.command()(history.curve)
 app.command()(history.calibration)

@@ -2,23 +2,34 @@
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bots_service.cli.connection import AsJson, Dataset, Url, connected
+from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import console, count, show, table, task_count
+from bots_service.cli.output import count, show, table, task_count
+from bots_service.cli.progress import progress_line
 
 SUFFIX = ".botsbackup"
+MEGABYTE = 1e6
 
 
 def export(
     dataset: Dataset,
     run: Annotated[
-        str | None, typer.Option("--run", help="Export only this run, without the tasks.", show_default=False)
+        str | None,
+        typer.Option(
+            "--run",
+            help="Export only this run, without the tasks.",
+            metavar="NAME",
+            show_default=False,
+            autocompletion=run_names,
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -47,18 +58,21 @@ def import_(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="New name of the run, if the file holds one run.", show_default="as in the file"),
+        typer.Option(
+            "--run",
+            help="New name of the run, if the file holds one run.",
+            show_default="as in the file",
+            metavar="NAME",
+        ),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Import a file written by `bots export`, into this or another service: all of it or nothing."""
-    from bots_service.cli.upload import progress_bar
+    from bots_service.cli.upload import show_sent
 
-    with connected(url) as client, progress_bar(file.name) as advance:
-        imported = client.import_backup(
-            file, dataset=name, run=run, on_progress=lambda sent, total: advance(sent / (total or 1), 0)
-        )
+    with connected(url) as client, progress_line(file.name) as advance:
+        imported = client.import_backup(file, dataset=name, run=run, on_progress=partial(show_sent, advance))
     runs = ", ".join(f"{one.run} at entry {count(one.seq)}" for one in imported.runs)
     show(imported, lambda: f"{imported.dataset}: {task_count(imported.tasks)}; {runs}", as_json=as_json)
 
@@ -86,21 +100,15 @@ def write_atomically(file: Path, chunks: Iterable[bytes]) -> int:
     Returns:
         size of the file in bytes.
     """
-    from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    terminal, size = console(stderr=True), 0
+    size, began = 0, time.monotonic()
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
-        with (
-            os.fdopen(descriptor, "wb") as opened,
-            Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
-        ):
-            bar = progress.add_task(file.name, total=None)
+        with os.fdopen(descriptor, "wb") as opened, progress_line(file.name) as advance:
             for chunk in chunks:
                 opened.write(chunk)
                 size += len(chunk)
-                progress.update(bar, completed=size)
+                rate = size / MEGABYTE / max(time.monotonic() - began, 1e-3)
+                advance(None, f"{size / MEGABYTE:,.1f} MB, {rate:,.1f} MB/s")
             opened.flush()
             os.fsync(opened.fileno())
         Path(name).replace(file)

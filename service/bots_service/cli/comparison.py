@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import console, count, number, show, table
+from bots_service.cli.output import count, number, show, table
+from bots_service.cli.progress import progress_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import BeliefComparison, Client, ComparedBelief, ComparisonProgress
 
-WAIT_S = 1.0  # for each answer: the progress bar moves as often
+WAIT_S = 1.0  # for each answer: the progress moves as often
 
 
 def compare_beliefs(
@@ -35,16 +36,11 @@ def compare_beliefs(
 
 
 def _awaited(client: "Client", dataset: str, run: str, steps: int) -> "BeliefComparison":
-    """Return the comparison once the service has computed it, with a progress bar if stderr is a terminal."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    terminal = console(stderr=True)
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        bar = progress.add_task("comparing", total=None)
+    """Return the comparison once the service has computed it, and show how far it is meanwhile."""
+    with progress_line(run) as advance:
         return _polled(
             lambda seq: client.comparison(dataset, run, steps=steps, seq=seq, wait_s=WAIT_S),
-            lambda seen: progress.update(bar, total=seen.entries or None, completed=seen.folded),
+            lambda seen: advance(seen.folded / seen.entries if seen.entries else None, "comparing"),
         )
 
 

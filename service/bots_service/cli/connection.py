@@ -1,7 +1,8 @@
-"""The connection to the service, and the options that all commands share."""
+"""The connection to the service, the options that all commands share, and what Tab completes by asking the service."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,15 +12,47 @@ from bots_service.cli.failures import CommandError
 if TYPE_CHECKING:
     from bots_client import Client
 
+COMPLETION_S = 3.0  # for a request: a person has pressed Tab and waits
+MOST_NAMES = 1000  # looked through: a shell can't show more
+
+
+def dataset_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of datasets that begin with the text."""
+    return _beginning_with(incomplete, ctx, lambda client: (one.name for one in client.datasets()))
+
+
+def run_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of runs of the command's dataset that begin with the text."""
+    # Behind an option without its value yet, nothing was parsed; the dataset is every command's first argument.
+    dataset = ctx.params.get("dataset") or next(iter(ctx.args), "")
+    return _beginning_with(
+        incomplete, ctx, lambda client: (one.run for one in client.overview(dataset=dataset, limit=MOST_NAMES).runs)
+    )
+
+
+def _beginning_with(text: str, ctx: typer.Context, names_of: "Callable[[Client], Iterable[str]]") -> list[str]:
+    from bots_client import BotsClientError, Client, Retries
+
+    try:
+        with Client(ctx.params.get("url"), retries=Retries(attempts=1), deadline_s=COMPLETION_S) as client:
+            return [name for name in islice(names_of(client), MOST_NAMES) if name.startswith(text)]
+    except (BotsClientError, ValueError):
+        return []
+
+
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", envvar="BOTS_URL", help="Address of the service; default http://127.0.0.1:8000.", show_default=False
+        "--url",
+        envvar="BOTS_URL",
+        help="Address of the service; default http://127.0.0.1:8000.",
+        metavar="URL",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
-RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
+Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False, autocompletion=dataset_names)]
+RunName = Annotated[str, typer.Option("--run", help="Name of the run.", metavar="NAME", autocompletion=run_names)]
 
 ATTEMPTS = 3  # a person waits: a missing service is reported within half a second
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected
+from bots_service.cli.help import Commands
 from bots_service.cli.output import confirm, count, moment, number, sheet, show, table, task_count
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class IdSource(StrEnum):
     ROW = "row"
 
 
-app = typer.Typer(help="Create, list, change and delete datasets.", no_args_is_help=True)
+app = Commands(help="Create, list, change and delete datasets.")
 
 Files = Annotated[
     list[Path],
@@ -158,21 +159,32 @@ def show_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
     show(found, lambda: sheet(described(found)), as_json=as_json)
 
 
+TaskIds = Annotated[
+    list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.', show_default=False)
+]
+
+
 @app.command()
-def retire(
-    dataset: Dataset,
-    ids: Annotated[
-        list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.', show_default=False)
-    ],
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Retire tasks: they are never selected again."""
-    chosen = [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if ids == ["-"] else ids
+def retire(dataset: Dataset, ids: TaskIds, url: Url = None, as_json: AsJson = False) -> None:
+    """Retire tasks: they are not selected until you restore them."""
     with connected(url) as client:
-        change = client.retire_tasks(dataset, chosen)
+        change = client.retire_tasks(dataset, given_ids(ids))
     line = f"{task_count(change.retired)} of {dataset} retired; {count(change.tasks)} left"
     show(change, lambda: line, as_json=as_json)
+
+
+@app.command()
+def restore(dataset: Dataset, ids: TaskIds, url: Url = None, as_json: AsJson = False) -> None:
+    """Restore retired tasks: they can be selected again."""
+    with connected(url) as client:
+        change = client.restore_tasks(dataset, given_ids(ids))
+    line = f"{count(change.tasks)} tasks of {dataset} can be selected; {count(change.retired)} are retired"
+    show(change, lambda: line, as_json=as_json)
+
+
+def given_ids(ids: list[str]) -> list[str]:
+    """Return the IDs of an argument, from stdin where it is "-"."""
+    return [line.rstrip("\r\n") for line in sys.stdin if line.strip()] if ids == ["-"] else ids
 
 
 @app.command()

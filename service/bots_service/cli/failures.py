@@ -3,10 +3,13 @@
 import os
 import sys
 from collections.abc import Callable
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+
+from bots_service.cli.help import WrappedGroup
 
 ERRORS_SHOWN = 3
 INTERRUPTED = 130  # what shells expect after Ctrl-C
@@ -30,7 +33,7 @@ class CommandError(Exception):
     """A command failed; the message says why and what to do."""
 
 
-class OneLineGroup(TyperGroup):
+class OneLineGroup(WrappedGroup):
     """A group of commands that reports every failure in one line."""
 
     def main(self, *args: Any, **kwargs: Any) -> None:
@@ -54,8 +57,11 @@ def exit_code_of(command: Callable[[], Any]) -> int:
 
 
 def print_error(message: str, code: int) -> int:
-    """Print the message on one line of stderr and return the exit code."""
-    sys.stderr.write(f"bots: {' '.join(message.split())}\n")
+    """Print the message on one line of stderr, wrapped at words on a terminal, and return the exit code."""
+    line = f"bots: {' '.join(message.split())}"
+    if sys.stderr.isatty():
+        line = fill(line, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{line}\n")
     return code
 
 

@@ -1,72 +1,31 @@
-"""`bots tasks`, `history`, `curve`, `calibration`, `journal`, `rewind`, `snapshot`: a run's belief and history."""
+"""`bots history`, `curve`, `calibration`, `journal`, `rewind`, `snapshot`: a run's belief and history."""
 
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import count, moment, number, show, table, task_count
+from bots_service.cli.output import count, moment, number, show, sparkline, table, task_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Curve, JournalEntry, TaskBelief
+    from bots_client import Curve, JournalEntry
 
 
 STEPS_SHOWN = 20
 
 
-def tasks(
-    dataset: Dataset,
-    ids: Annotated[list[str] | None, typer.Argument(help="Only these tasks.", show_default=False)] = None,
-    *,
-    run: RunName = "default",
-    tag: Annotated[str | None, typer.Option(help="Only tasks with this tag.", show_default=False)] = None,
-    search: Annotated[
-        str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.", show_default=False)
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(
-            help="index, mean, distance (to the target), effective, variance, attempts, visits or last_step; -mean"
-            " sorts descending.",
-            show_default="index",
-        ),
-    ] = None,
-    limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 100,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show a run's predicted success rate for each task."""
-    with connected(url) as client:
-        found = list(client.tasks(dataset, run, ids=ids or (), tag=tag, search=search, sort=sort, limit=limit))
-        matching = len(found)
-        if matching == limit:  # there may be more
-            matching = client.count_tasks(dataset, run, ids=ids or (), tag=tag, search=search)
-    rows = map(_task_row, found)
-    columns = "task  >mean  >90 % within  >effective  >variance  >attempts  >visits  >last step  tags"
-    caption = f"{count(len(found))} of {count(matching)} tasks"
-    show(
-        {"tasks": found, "matching": matching},
-        lambda: table(columns, rows, caption=caption) if found else "no task matches",
-        as_json=as_json,
-    )
+class JournalKind(StrEnum):
+    """The kinds of entries: `kinds` of the client's `journal`."""
 
-
-def _task_row(task: "TaskBelief") -> tuple[str, ...]:
-    """Return a task's row of the table."""
-    return (
-        task.id,
-        number(task.mean),
-        " to ".join(number(bound) for bound in task.interval) if task.interval else "-",
-        number(task.effective),
-        number(task.variance),
-        count(task.attempts),
-        count(task.visits),
-        "-" if task.last_step is None else count(task.last_step),
-        ", ".join(task.tags),
-    )
+    REPORT = "report"
+    PAST_EVIDENCE = "past_evidence"
+    SETTINGS = "settings"
+    REWIND = "rewind"
+    FORK = "fork"
 
 
 def history(
@@ -97,7 +56,7 @@ def history(
         )
         for one in found
     )
-    columns = ">step  >tasks  >new  >ETR  >pass rate  >capability  >Brier  time"
+    columns = ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  time"
     nothing = f"run {run} has no closed steps after step {after_step}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)
 
@@ -202,27 +161,28 @@ def _curve_table(found: "Curve") -> "RenderableType":
         )
         for one in found.points
     )
-    shown = table("steps  >tasks  >new  >ETR  >success rate  >capability  >Brier", rows)
+    shown = table("steps  >tasks  >new  >ETR  >success rate  >capability?  >Brier", rows)
     if not sys.stdout.isatty():
         return shown
     from rich.console import Group
 
-    from bots_service.demo.display import mark
-
-    ratios = (one.effective_task_ratio for one in found.points)
-    return Group("ETR " + "".join(" " if ratio is None else mark(ratio) for ratio in ratios), shown)
+    return Group(f"ETR {sparkline(one.effective_task_ratio for one in found.points)}", shown)
 
 
 def journal(
     dataset: Dataset,
     run: RunName = "default",
+    kind: Annotated[
+        list[JournalKind] | None,
+        typer.Option(help="Only entries of this kind; repeat it for several.", show_default="all"),
+    ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of entries.", min=1)] = 50,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a run's journal, newest entry first, including entries undone by a rewind."""
     with connected(url) as client:
-        found = list(client.journal(dataset, run, limit=limit))
+        found = list(client.journal(dataset, run, kinds=kind or (), limit=limit))
     rows = (
         (
             count(one.seq),

@@ -3,20 +3,23 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from bots_service.cli.failures import CommandError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
 
 UNBOUNDED = 10_000  # columns: pipes and files have no width at which to wrap
+LEVELS = "▁▂▃▄▅▆▇█"
+GAP = 2  # blanks between the columns of a table
 
 
 def show(document: object, readable: Callable[[], "RenderableType"], *, as_json: bool) -> None:
@@ -53,35 +56,106 @@ def plain(value: object) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = None) -> "Table":
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table; on a terminal that is too narrow for it, one block of lines for each row. No word is split.
+
+    columns: titles; ">" before a title aligns its column to the right.
+    rows: one text per column.
+    caption: text below the table.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str | None = None
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """Yield the table, or the blocks."""
+        if widths := self._widths(options.max_width):
+            yield self._table(widths)
+            return
+        names = [title.removeprefix(">") for title in self.columns]
+        for place, row in enumerate(self.rows):
+            yield from ([""] if place else [])
+            yield sheet(dict(zip(names, row, strict=True)))
+        yield from ["", self.caption] if self.caption else []
+
+    def _widths(self, available: int) -> list[int]:
+        """Return the widths of the columns, the widest texts wrapped as needed; none if that would split a word."""
+        from rich.cells import cell_len
+
+        least, widths = [], []
+        for title, *cells in zip(self.columns, *self.rows, strict=True):
+            texts = [title.removeprefix(">"), *cells]
+            words = [word for text in texts for word in text.split()]
+            kept = cells if title.startswith(">") else []  # numbers stay on their line
+            least.append(max(map(cell_len, [*words, *kept]), default=0))
+            widths.append(max(map(cell_len, texts)))
+        excess = sum(widths) + GAP * (len(widths) - 1) - available
+        while excess > 0:
+            widest = max(range(len(widths)), key=lambda place: (widths[place] > least[place], widths[place]))
+            if widths[widest] == least[widest]:
+                return []
+            widths[widest] -= 1
+            excess -= 1
+        return widths
+
+    def _table(self, widths: list[int]) -> "Table":
+        from rich import box
+        from rich.table import Table
+
+        made = Table(box=box.SIMPLE_HEAD, header_style="bold", caption=self.caption, caption_justify="left")
+        made.pad_edge, made.show_edge, made.collapse_padding = False, False, True
+        for title, width in zip(self.columns, widths, strict=True):
+            side: Literal["left", "right"] = "right" if title.startswith(">") else "left"
+            made.add_column(title.removeprefix(">"), justify=side, width=width)
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+
+def table(columns: str, rows: Iterable[Iterable[str]], *, caption: str | None = None) -> TextTable:
     """Return a table.
 
     Args:
-        columns: titles, separated by two blanks; ">" before a title aligns its column to the right.
+        columns: titles, separated by two blanks; ">" before a title aligns its column to the right, and "?" after it
+            leaves the column out if each of its texts is "-".
         rows: one text per column.
         caption: text below the table.
     """
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", caption=caption, caption_justify="left")
-    for title in columns.split("  "):
-        made.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*row)
-    return made
+    titles, texts = columns.split("  "), [tuple(row) for row in rows]
+    shown = [not title.endswith("?") or any(row[place] != "-" for row in texts) for place, title in enumerate(titles)]
+    kept = (tuple(compress(row, shown)) for row in [[title.removesuffix("?") for title in titles], *texts])
+    return TextTable(next(kept), tuple(kept), caption)
 
 
-def sheet(rows: Mapping[str, str]) -> "Table":
-    """Return a table of names and values, one pair per line."""
-    from rich.table import Table
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Names and values, one pair per line; on a narrow terminal, a value with a long word goes below its name."""
 
-    made = Table.grid(padding=(0, 2))
-    made.add_column(style="dim", no_wrap=True)
-    made.add_column(overflow="fold")
-    for name, value in rows.items():
-        made.add_row(name, value)
-    return made
+    rows: Mapping[str, str]
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """Yield the lines."""
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        indent = max(map(len, self.rows), default=0) + 2
+        for name, value in self.rows.items():
+            if any(len(word) > options.max_width - indent for word in value.split()):
+                yield Text(name, style="dim")
+                yield Padding(Text(value, overflow="fold"), (0, 0, 0, 2), expand=False)
+            else:
+                line = Table.grid(padding=(0, 2, 0, 0))
+                line.add_column(style="dim", no_wrap=True, min_width=indent - 2)
+                line.add_row(name, value)
+                yield line
+
+
+def sheet(rows: Mapping[str, str]) -> Sheet:
+    """Return names and values, one pair per line."""
+    return Sheet(rows)
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -109,6 +183,16 @@ def counted(value: float, noun: str) -> str:
 def task_count(value: int) -> str:
     """Format a number of tasks, such as "1 task" or "1,200 tasks"."""
     return counted(value, "task")
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name, or its end where it is too long: what tells names apart is mostly at their end."""
+    return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
+
+
+def sparkline(ratios: Iterable[float | None]) -> str:
+    """Return one character for each ratio in [0, 1], the higher the larger; a blank for None."""
+    return "".join(" " if ratio is None else LEVELS[min(int(ratio * len(LEVELS)), len(LEVELS) - 1)] for ratio in ratios)
 
 
 def moment(value: datetime | None) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from bots_client import InvalidRequestError, Outcome, PastOutcome
 from bots_service.cli.failures import CommandError
+from bots_service.cli.output import counted
+from bots_service.cli.progress import progress_line
 from bots_service.cli.task_files import Row, WantedColumns, files_of, kind_of, read_rows
-from bots_service.cli.upload import progress_bar
 
 if TYPE_CHECKING:
     from bots_client import Client, PastReceipt
@@ -44,10 +45,10 @@ def read_past(file: Path, ages: Ages) -> list[PastOutcome]:
     """
     files_of([file])
     found = []
-    with progress_bar(f"reading {file.name}") as advance:
+    with progress_line(file.name) as advance:
         for batch in read_rows(file, _wanted(file)):
             found += [_outcome(file, batch.first + place, row, ages) for place, row in enumerate(batch.rows, 1)]
-            advance(batch.share_read, batch.first + len(batch.rows))
+            advance(batch.share_read, f"reading, {counted(len(found), 'row')}")
     times = [one.at for one in found if one.at is not None]
     if times and ages.seconds_per_step is None:
         raise CommandError(f"{file}: the rows have times; say how long a step took with --seconds-per-step")
@@ -122,13 +123,13 @@ def send_past(client: "Client", dataset: str, run: str, outcomes: list[PastOutco
     A part's key is a hash of what it says, so that a command that failed can be repeated: nothing counts twice.
     """
     sent, numbers = 0, count()
-    with progress_bar(dataset) as advance:
+    with progress_line(dataset) as advance:
         for part in parts_of(outcomes):
             content = json.dumps([one.as_wire() for one in part]).encode()
             key = f"evidence-{next(numbers)}-{hashlib.sha256(content).hexdigest()[:32]}"
             yield client.import_evidence(dataset, part, run, idempotency_key=key, deadline_s=60.0)
             sent += len(part)
-            advance(sent / len(outcomes), sent)
+            advance(sent / len(outcomes), f"sending, {counted(sent, 'row')}")
 
 
 def parts_of(outcomes: list[PastOutcome]) -> Iterator[list[PastOutcome]]:

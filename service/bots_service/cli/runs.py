@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from bots_service.cli.connection import AsJson, Dataset, Url, connected
+from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
+from bots_service.cli.help import Commands
 from bots_service.cli.output import confirm, count, moment, number, percent, plain, sheet, show, table, task_count
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from bots_client import Fork as Parent
     from bots_client import Run
 
@@ -87,9 +90,9 @@ def with_settings(command: Callable[P, R]) -> Callable[P, R]:
 Settings = Any  # what `**settings` holds: names of `bots_client.GivenSettings` with their values
 
 
-app = typer.Typer(help="Create, list, change and delete runs.", no_args_is_help=True)
+app = Commands(help="Create, list, change and delete runs.")
 
-Name = Annotated[str, typer.Argument(help="Name of the run.")]
+Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)]
 
 
 @app.command("list")
@@ -98,23 +101,35 @@ def list_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
     with connected(url) as client:
         found = list(client.runs(dataset))
     rows = (
-        (one.run, one.settings.strategy, count(one.step), ratio(one), number(one.capability), count(one.leased))
+        (
+            one.run,
+            one.settings.belief,
+            one.settings.strategy,
+            count(one.step),
+            ratio(one),
+            standing(one),
+            count(one.leased),
+        )
         for one in found
     )
-    show({"runs": found}, lambda: table("run  strategy  >step  >ETR  >capability  >leased", rows), as_json=as_json)
+    columns = "run  belief  strategy  >step  >ETR  >estimate  >leased"
+    show({"runs": found}, lambda: table(columns, rows), as_json=as_json)
 
 
 @app.command("show")
 def show_(dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJson = False) -> None:
-    """Describe a run: settings, step, capability, totals, coverage."""
+    """Describe a run: step, estimates, totals, coverage, settings."""
     with connected(url) as client:
         found = client.run(dataset, run)
-    show(found, lambda: sheet(described(found)), as_json=as_json)
+    show(found, lambda: described(found), as_json=as_json)
 
 
-Fork = Annotated[str | None, typer.Option(help="Continue this run.", metavar="RUN")]
+Fork = Annotated[str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)]
 ForkStep = Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")]
-WarmStart = Annotated[str | None, typer.Option(help="Start at step 0 with the belief of this run.", metavar="RUN")]
+WarmStart = Annotated[
+    str | None,
+    typer.Option(help="Start at step 0 with the belief of this run.", metavar="RUN", autocompletion=run_names),
+]
 WarmStartStep = Annotated[int | None, typer.Option(help="Step of that run.", metavar="STEP")]
 Discount = Annotated[
     float | None,
@@ -122,7 +137,12 @@ Discount = Annotated[
 ]
 Replay = Annotated[
     str | None,
-    typer.Option("--replay-of", help="Continue this run with its journal folded under these settings.", metavar="RUN"),
+    typer.Option(
+        "--replay-of",
+        help="Continue this run with its journal folded under these settings.",
+        metavar="RUN",
+        autocompletion=run_names,
+    ),
 ]
 ReplayStep = Annotated[int | None, typer.Option("--replay-of-step", help="Step of that run.", metavar="STEP")]
 
@@ -169,7 +189,7 @@ def create(
             replay_step=replay_of_step,
             **settings,
         )
-    show(made, lambda: sheet(described(made)), as_json=as_json)
+    show(made, lambda: described(made), as_json=as_json)
 
 
 @app.command("set")
@@ -182,13 +202,16 @@ def set_(
         raise typer.BadParameter("pass at least one setting, such as --target 0.5", param_hint="settings")
     with connected(url) as client:
         changed = client.update_run(dataset, run, **settings)
-    show(changed, lambda: sheet(described(changed)), as_json=as_json)
+    show(changed, lambda: described(changed), as_json=as_json)
 
 
 @app.command()
 def delete(
     dataset: Dataset,
-    run: Annotated[str, typer.Argument(help='Name of the run; "default" is emptied.', show_default=False)],
+    run: Annotated[
+        str,
+        typer.Argument(help='Name of the run; "default" is emptied.', show_default=False, autocompletion=run_names),
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -204,6 +227,11 @@ def delete(
 def ratio(run: "Run") -> str:
     """Format a run's effective task ratio."""
     return number(run.totals.effective / run.totals.reported if run.totals.reported else None)
+
+
+def standing(run: "Run") -> str:
+    """Format the estimate that tells where the model stands, such as "ability 0.412"; "-" if there is none yet."""
+    return next((f"{name} {number(value)}" for name, value in run.estimates.items()), "-")
 
 
 def covered(run: "Run") -> dict[str, str]:
@@ -222,13 +250,29 @@ def covered(run: "Run") -> dict[str, str]:
     return lines | ({"narrow": found.reason} if found.reason else {})
 
 
-def described(run: "Run") -> dict[str, str]:
+def described(run: "Run") -> "RenderableType":
+    """Return a run's state and totals, and below them its settings, as labelled text."""
+    from rich.console import Group
+
+    return Group(sheet(state_of(run)), "", sheet(settings_of(run)))
+
+
+def settings_of(run: "Run") -> dict[str, str]:
+    """Return the settings that the run's kind of belief has as labelled text."""
+    return {
+        name.replace("_", " "): " ".join(map(str, value))
+        if isinstance(value, list)
+        else "-"
+        if value is None
+        else str(value)
+        for name, value in plain(run.settings).items()
+        if value is not None or name in _NONE_AT_0  # others are None if the kind of belief doesn't have them
+    }
+
+
+def state_of(run: "Run") -> dict[str, str]:
     """Return a run's state and totals as labelled text."""
     totals, fork = run.totals, run.forked_from
-    settings = {
-        name: " ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)
-        for name, value in plain(run.settings).items()
-    }
     return {
         "run": f"{run.run} of {run.dataset}",
         "created": moment(run.created_at) + (f", {_beginning(fork)}" if fork else ""),
@@ -242,8 +286,6 @@ def described(run: "Run") -> dict[str, str]:
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
-        "": "",
-        **settings,
     }
 
 

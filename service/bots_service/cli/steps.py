@@ -125,7 +125,8 @@ def receipt_text(receipt: "Receipt") -> str:
     after = count(receipt.step)
     line = f"step {after} is closed: " if receipt.closed else f"the step after {after} is open: "
     line += f"{task_count(receipt.reported)}, {count(receipt.new_tasks)} new, {count(receipt.effective)} effective"
-    line += f" (ETR {number(receipt.effective_task_ratio)}), capability {number(receipt.capability)}"
+    line += f" (ETR {number(receipt.effective_task_ratio)})"
+    line += "" if receipt.capability is None else f", capability {number(receipt.capability)}"
     if receipt.late or receipt.expired:
         line += f"; {count(receipt.late)} late, {count(receipt.expired)} too late to count"
     return line

@@ -132,8 +132,10 @@ def _read_csv(file: Path, wanted: WantedColumns) -> Iterator[Batch]:
     reading, unused = csv.ReadOptions(block_size=CSV_BLOCK), frozenset(names) - set(wanted.columns)
     # pyarrow reads ahead in its own threads, where Python's file objects fail.
     with pyarrow.OSFile(str(file)) as raw, csv.open_csv(_native(file, raw), reading, parsing, converting) as batches:
-        for batch in batches:
-            yield Batch(batch.to_pylist(), first, min(raw.tell() / size, 1.0), unused)
+        for number, batch in enumerate(batches, 1):
+            # pyarrow is many blocks ahead of what it yields; how long a compressed file's blocks are, only it knows.
+            read = raw.tell() if file.suffix.lower() in COMPRESSED else min(raw.tell(), number * CSV_BLOCK)
+            yield Batch(batch.to_pylist(), first, min(read / size, 1.0), unused)
             first += batch.num_rows
 
 

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import console
+from bots_service.cli.output import counted
+from bots_service.cli.progress import Advance, progress_line
 from bots_service.cli.task_files import ReadProgress, Source, read_tasks
 
 if TYPE_CHECKING:
     from bots_client import Client, Dataset, InvalidRequestError, PoolChange
 
 NDJSON = "application/x-ndjson"
-Advance = Callable[[float, int], None]  # share of the files sent, in [0, 1]; rows sent, 0 if unknown
+STORING = "sent; the service checks and stores it"
 
 
 def import_source(client: "Client", name: str, source: Source, description: str) -> tuple["Dataset", ReadProgress]:
     """Create a dataset from files; return it, and what was read."""
     progress = ReadProgress()
-    with progress_bar(name) as advance, _explained_repeats():
+    with progress_line(name) as advance, _explained_repeats():
         upload, on_progress = _upload(source, progress, advance)
         dataset = client.upload_dataset(
             name,
@@ -37,7 +38,7 @@ def import_source(client: "Client", name: str, source: Source, description: str)
 def append_source(client: "Client", dataset: str, source: Source) -> tuple["PoolChange", ReadProgress]:
     """Add the tasks in files to a dataset, all or none; return the change, and what was read."""
     progress = ReadProgress()
-    with progress_bar(dataset) as advance, _explained_repeats():
+    with progress_line(dataset) as advance, _explained_repeats():
         upload, on_progress = _upload(source, progress, advance)
         media_type = None if isinstance(upload, Path) else NDJSON
         change = client.upload_tasks(dataset, upload, media_type=media_type, on_progress=on_progress)
@@ -49,7 +50,7 @@ def _upload(
 ) -> tuple[Path | Callable[[], Iterator[bytes]], Callable[[int, int | None], None] | None]:
     """Return the body, and the client's `on_progress`: only a file that is sent unchanged needs it."""
     if source.is_service_format:
-        return source.files[0], lambda sent, total: advance(sent / (total or 1), 0)
+        return source.files[0], lambda sent, total: show_sent(advance, sent, total)
     return (lambda: ndjson(source, progress, advance)), None
 
 
@@ -58,8 +59,16 @@ def ndjson(source: Source, progress: ReadProgress, advance: Advance) -> Iterator
     encoder = msgspec.json.Encoder()
     for tasks in read_tasks(source, progress):
         yield encoder.encode_lines([task.as_wire() for task in tasks])
-        advance(progress.share, progress.rows)
-    advance(1.0, progress.rows)
+        advance(progress.share, counted(progress.rows, "row"))
+    advance(None, f"{counted(progress.rows, 'row')} {STORING}")
+
+
+def show_sent(advance: Advance, sent: int, total: int | None) -> None:
+    """Show how much of a file is sent."""
+    if total is None or sent < total:
+        advance(sent / total if total else None, "sending")
+    else:
+        advance(None, STORING)
 
 
 @contextmanager
@@ -82,42 +91,3 @@ def _repeated(error: "InvalidRequestError") -> str:
         f"row {row + 1} of all files: {flaw.msg} (counted from 0); build the ids from several columns (--id A --id B), "
         "add the file's name (--file-in-id), hash the content (--id-from content), or skip repeats (--skip-repeats)"
     )
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Advance]:
-    """Show a progress bar if stderr is a terminal; yield the function that advances it.
-
-    When everything is sent, the bar only pulses: nobody knows how long the service will take.
-    """
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-        TimeRemainingColumn(),
-    )
-    terminal = console(stderr=True)
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
-        bar = progress.add_task(title, total=1.0, state="", left="left")
-
-        def advance(share: float, rows: int) -> None:
-            read = f"{rows:,} rows" if rows else ""
-            if share < 1:
-                progress.update(bar, total=1.0, completed=share, state=read, left="left")
-            else:
-                state = f"{read} sent; the service checks and stores them".lstrip()
-                progress.update(bar, total=None, state=state, left="")
-
-        yield advance

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bots_client import Client, GivenSettings, Outcome, Receipt
+from bots_client import Client, GivenSettings, Outcome, Receipt, RunSummary
 from bots_service.core.arrays import Floats
 from bots_service.demo.recording import REFERENCE_MODELS, Recording
 
-RECENT = 50  # steps; fewer are too noisy to see where the run stands
+RECENT = 50  # steps: over so many goes the effective task ratio of a summary
 ROLLOUTS = 16  # per task and step, as in the paper
 PREDICTED_EVERY = 10  # steps: reading the predictions for the whole pool takes as long as a step
 LEAST_PREDICTION = 1e-3  # and at most 1 less that, as one certain mistake would outweigh everything else
@@ -63,15 +63,6 @@ class Course:
         self.reported.append(receipt.reported)
         self.effective.append(receipt.effective)
 
-    def effective_task_ratio(self, steps: int | None = None) -> float:
-        """Return the share of tasks with a gradient: some of their rollouts succeeded and some failed.
-
-        Args:
-            steps: look at the last so many; None: at all.
-        """
-        first = 0 if steps is None else max(len(self.reported) - steps, 0)
-        return sum(self.effective[first:]) / max(sum(self.reported[first:]), 1)
-
     @property
     def log_loss(self) -> float | None:
         """The mean log loss of the predictions for all problems; None before the first."""
@@ -84,6 +75,7 @@ class ReplayedRun:
 
     problems: how many there are; referenced: how many of them have both references.
     courses: by the labels of RUNS.
+    summaries: what the service says of the runs, as its page shows it, by the same labels; empty until `look`.
     """
 
     plan: Plan
@@ -91,26 +83,17 @@ class ReplayedRun:
     problems: int
     referenced: int
     courses: dict[str, Course]
+    summaries: dict[str, RunSummary] = field(default_factory=dict)
 
     @property
     def steps_done(self) -> int:
         """How many steps all runs have closed."""
         return min(len(course.reported) for course in self.courses.values())
 
-    def times_uniform(self, course: Course) -> float | None:
-        """Return a run's effective task ratio divided by uniform's; None if uniform found no effective task."""
-        uniform = self.courses["uniform"].effective_task_ratio()
-        return course.effective_task_ratio() / uniform if uniform else None
-
-    @property
-    def rollouts_spent(self) -> int:
-        """How many rollouts each of the runs took."""
-        return sum(self.courses["uniform"].reported) * ROLLOUTS
-
-    def rollouts_saved(self, course: Course) -> int | None:
-        """Return how many more rollouts uniform sampling would need for as many effective tasks as a run found."""
-        times = self.times_uniform(course)
-        return None if times is None else round(self.rollouts_spent * (times - 1))
+    def look(self, client: Client) -> None:
+        """Read the summaries of the runs."""
+        for label, course in self.courses.items():
+            self.summaries[label] = client.summary(self.dataset, course.run)
 
 
 def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[ReplayedRun]:
@@ -179,8 +162,8 @@ def train(client: Client, dataset: str, run: str, count: int, shown: dict[str, i
     return selection.ids, client.report(dataset, outcomes, run=run, selection=selection)
 
 
-def summary(replay: ReplayedRun) -> dict[str, Any]:
-    """Return the results of a replay."""
+def results(replay: ReplayedRun) -> dict[str, Any]:
+    """Return the results of a replay, as the service's summaries tell them."""
     return {
         "problems": replay.problems,
         "with_both_references": replay.referenced,
@@ -189,20 +172,23 @@ def summary(replay: ReplayedRun) -> dict[str, Any]:
         "rollouts_per_task": ROLLOUTS,
         "seed": replay.plan.seed,
         "dataset": replay.dataset,
-        "rollouts_spent": replay.rollouts_spent,
-        "runs": [
-            {
-                "run": course.run,
-                **RUNS[label],
-                "reported": sum(course.reported),
-                "effective": sum(course.effective),
-                "effective_task_ratio": course.effective_task_ratio(),
-                f"effective_task_ratio_last_{RECENT}": course.effective_task_ratio(RECENT),
-                "times_uniform": replay.times_uniform(course),
-                "rollouts_saved": replay.rollouts_saved(course),
-                "distinct_tasks": len(course.met),
-                "log_loss": course.log_loss,
-            }
-            for label, course in replay.courses.items()
-        ],
+        "runs": [results_of(replay.summaries[label], course) for label, course in replay.courses.items()],
+    }
+
+
+def results_of(summary: RunSummary, course: Course) -> dict[str, Any]:
+    """Return the results of a run."""
+    gain = summary.gain
+    return {
+        "run": course.run,
+        "belief": summary.belief,
+        "strategy": summary.strategy,
+        "reported": summary.reported,
+        "effective": summary.effective,
+        "rollouts": summary.rollouts,
+        f"effective_task_ratio_last_{RECENT}": summary.effective_task_ratio,
+        "vs_uniform": None if gain is None else gain.factor,
+        "rollouts_saved": None if gain is None else gain.rollouts_saved,
+        "distinct_tasks": len(course.met),
+        "log_loss": course.log_loss,
     }
