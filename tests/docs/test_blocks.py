@@ -81,3 +81,41 @@ def test_a_page_whose_blocks_are_unclear_is_refused(page):
 
 def test_an_excuse_must_have_a_reason():
     assert blocks_of("<!-- not run: -->\n```bash\nfalse\n```\n", "page.md")[0].runs
+
+
+PAGE_OF_A_READER = """\
+<!-- another terminal, ready at: http://127.0.0.1:8000/readyz -->
+```bash
+make serve
+```
+
+```python title="train.py"
+print(1)
+```
+
+```bash
+python train.py
+```
+
+```text
+1
+```
+
+```bash
+echo
+```
+
+Some prose, so this is no output:
+
+```text
+hello
+```
+"""
+
+
+def test_a_page_says_what_is_started_saved_and_printed():
+    started, saved, printing, silent, shown = blocks_of(PAGE_OF_A_READER, "page.md")
+    assert (started.ready_at, started.runs) == ("http://127.0.0.1:8000/readyz", True)
+    assert (saved.saved_as, saved.language) == ("train.py", "python")
+    assert (printing.prints, silent.prints) == ("1\n", None)
+    assert (shown.language, shown.code) == ("text", "hello\n")

@@ -1,0 +1,94 @@
+"""Plays a newcomer: runs every block of the README and the tutorial, in order, and checks what they print.
+
+    python -m tests.docs.newcomer           # in a fresh clone, with an environment that `make` builds in it: minutes
+    python -m tests.docs.newcomer --here    # in a copy of this checkout, with its environment
+
+A clone has what was committed; a copy has what git tracks, as it is now.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.docs.blocks import blocks_of
+from tests.docs.reader import Reader
+from tests.serving import free_port
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/tutorial.md")
+INSTALLS_S = 1800.0  # a block may install torch
+# What a newcomer's shell has of ours: where programs are, and how pip reaches an index.
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+KEPT_BEGINNINGS = ("PIP_", "HTTP", "http", "NO_PROXY", "no_proxy")
+
+
+def environment_in(home: Path, port: int) -> dict[str, str]:
+    """Return the variables of a new user's shell: none of this project's except the port of the service."""
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_BEGINNINGS)}
+    venv = os.environ.get("VIRTUAL_ENV", sys.prefix)
+    path = [folder for folder in kept["PATH"].split(os.pathsep) if not folder.startswith(venv)]
+    cache = os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip"))
+    ours = {"HOME": str(home), "PATH": os.pathsep.join(path), "PIP_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1"}
+    return {**kept, **ours, "BOTS_PORT": str(port)}
+
+
+@contextmanager
+def clone() -> Iterator[Path]:
+    """Clone the repository into a folder that goes at the end."""
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), f"{folder}/bots"], check=True)
+        yield Path(folder, "bots")
+
+
+@contextmanager
+def copy() -> Iterator[Path]:
+    """Copy what git tracks, with this environment as its .venv, into a folder that goes at the end."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
+        checkout = Path(folder, "bots")
+        for name in filter(None, tracked.split("\0")):
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, checkout / name)
+            os.utime(checkout / name, (0, 0))  # older than the environment, or make would install this copy into it
+        (checkout / ".venv").symlink_to(sys.prefix)
+        yield checkout
+
+
+def read(page: str, checkout: Path) -> int:
+    """Run the blocks of one page, in a home of its own; return how many there were.
+
+    Raises:
+        ExampleError: one of them failed, or printed something else than the page says.
+    """
+    port = free_port()
+    blocks = [block for block in blocks_of((checkout / page).read_text("utf-8"), page) if block.runs]
+    with tempfile.TemporaryDirectory(prefix="home-") as home:
+        variables = environment_in(Path(home), port)
+        variables["BOTS_URL"] = url = f"http://127.0.0.1:{port}"
+        with Reader(page, checkout, variables, url=url, block_s=INSTALLS_S) as reader:
+            for block in blocks:
+                began = time.monotonic()
+                reader.do(block)
+                print(f"{page}:{block.line}: {block.language}, {time.monotonic() - began:.1f} s", flush=True)
+    shutil.rmtree(checkout / "data", ignore_errors=True)  # each page begins with an empty service
+    return len(blocks)
+
+
+def main() -> None:
+    """Read all pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--here", action="store_true", help="use this checkout's files and environment")
+    with (copy if parser.parse_args().here else clone)() as checkout:
+        count = sum(read(page, checkout) for page in PAGES)
+    print(f"A newcomer ran {count} blocks")
+
+
+if __name__ == "__main__":
+    main()
