@@ -46,7 +46,7 @@ export function showDataset(dataset, asked) {
     shown = version;
   }
 
-  const versionOf = (page) => JSON.stringify([page.runs, places, pinned, search]);
+  const versionOf = (page) => JSON.stringify([page.runs, places, pinned, search, note]);
 
   function showRuns(facts, page, chosen, baseline) {
     const isListed = ({ run }) => !isWhole || run.toLowerCase().includes(search.toLowerCase());
