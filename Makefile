@@ -66,7 +66,7 @@ test-trainers: $(VENV)/.trainers ## Run the tests of the trainers' integrations,
 test-languages: $(VENV)/.dev toolchains ## Run the trainers in bash, Node and Go at a live service
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/languages)
 
-# For who runs several of these side by side: two installations at once would disturb each other.
+# Run this before you run several of them side by side: two installations at once would disturb each other.
 test-tools: $(VENV)/.trainers build/prometheus/usr/bin/prometheus toolchains browsers
 
 toolchains:

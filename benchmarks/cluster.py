@@ -1,7 +1,7 @@
 """What sharing costs: the same loads on the embedded default and on replicas that share PostgreSQL and Redis.
 
-All of them run side by side and are asked in turn, so that a busy machine disturbs all alike; whoever is not asked
-idles.
+All of them run side by side and are asked in turn, so that a busy machine disturbs all alike; those not
+asked are idle.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

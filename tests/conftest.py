@@ -41,7 +41,7 @@ class TimedOutError(BaseException):
 
 @pytest.fixture(autouse=True, scope="session")
 def spool_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what tests leave undelivered out of the folder of whoever runs them."""
+    """Keep reports that tests leave undelivered out of your own folder."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("BOTS_SPOOL", str(tmp_path_factory.mktemp("spool")))
         yield

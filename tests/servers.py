@@ -215,7 +215,7 @@ class PostgresServer(Server):
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Drop a database, whoever is connected to it."""
+        """Drop a database, even while clients are connected to it."""
         name = url.rpartition("/")[2]
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 

@@ -1,7 +1,7 @@
 """Parts of the work on a request: how long each took, for a histogram, for the request's log line, and for its trace.
 
-Whoever serves a request opens a `Work`; what is done for it, in whatever layer, stands in `with Span(...)`. Without a
-request a span only times. No fact of a span is a key, a body, or a task's id.
+The code that serves a request opens a `Work`; each part of the work, in any layer, stands in `with Span(...)`. Outside
+a request a span only times. No fact of a span is a key, a body, or a task's id.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ from tests.api.keyed import guarded as guarded_service
 from tests.api.pools import make_dataset, require_problem
 
 ANY = {"read", "select", "report"}
-# What opens each route besides admin; None: nothing is asked. Whoever adds a route says so here, too.
+# What opens each route besides admin; None: no key is asked for. A new route must be added here.
 OPENED_BY: dict[str, set[str] | None] = {
     "GET /": None,
     "HEAD /": None,
@@ -93,7 +93,7 @@ def walked() -> set[str]:
 
 
 def expected(route: str, scopes: set[str], patterns: str, dataset: str) -> int | None:
-    """Return the status of whoever is not let in, None for whoever is."""
+    """Return the status that refuses a key with these rights; None if the route is open to it."""
     opened_by = OPENED_BY[route]
     if opened_by is None:
         return None

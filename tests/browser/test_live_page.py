@@ -325,5 +325,5 @@ def test_a_service_that_is_away_is_told_and_followed_again_when_it_is_back(brows
         page.wait_for_selector("#live[data-state=away]")
         service.start()
         page.wait_for_selector("#live[data-state=live]")
-        assert any("ERR_CONNECTION_REFUSED" in line for line in visit.wrong)  # the browser says so by itself
+        assert any("ERR_CONNECTION_REFUSED" in line for line in visit.wrong)  # Chromium logs these itself
         visit.wrong.clear()

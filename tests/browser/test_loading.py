@@ -156,7 +156,7 @@ def test_what_was_known_stays_and_is_marked_while_the_service_is_away_and_goes_o
         page.wait_for_selector("#live[data-state=live]")
         expect(page.locator("main .card").first).to_be_visible()
         assert page.locator("main[data-stale]").count() == 0
-        assert all("net::ERR_" in line for line in visit.wrong)  # the browser says so by itself
+        assert all("net::ERR_" in line for line in visit.wrong)  # Chromium logs these itself
         visit.wrong.clear()
 
 

@@ -12,7 +12,7 @@ BOTS = (sys.executable, "-m", "bots_service")
 
 
 def clean_environment(**more):
-    """The environment without settings of whoever runs the tests."""
+    """The environment without your own BOTS settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BOTS_") and name != "NO_COLOR"}
     return {**kept, "TERM": "xterm-256color", "TZ": "UTC", **more}
 

@@ -1,4 +1,4 @@
-"""Each failure becomes the error of whoever is at fault, and says what the service said."""
+"""Each failure becomes an error that tells whether client or service is at fault, with the service's words."""
 
 import pickle
 import sys

@@ -1,4 +1,4 @@
-"""Which tags tell profiles apart, against the rule written slowly; and what tags change for whom."""
+"""Which tags tell profiles apart, against the rule written slowly; and which tasks they change."""
 
 import numpy as np
 import pytest

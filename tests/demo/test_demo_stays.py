@@ -1,4 +1,4 @@
-"""After `bots demo` its page stays open for the person at the terminal, and for nobody else."""
+"""`bots demo` keeps its page open at the end if it runs in a terminal, and exits otherwise."""
 
 import re
 import signal

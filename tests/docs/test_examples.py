@@ -23,7 +23,7 @@ PAGES = [
 BLOCKS = {path.relative_to(ROOT).as_posix(): blocks_of(path.read_text("utf-8"), path.name) for path in PAGES}
 WITH_EXAMPLES = [page for page, blocks in BLOCKS.items() if any(block.runs for block in blocks)]
 
-# (page, reason) of each block that is not run, as often as it stands there. Whoever adds one says so here.
+# (page, reason) of each block that is not run, as often as it stands there. A new one must be added here.
 NOT_RUN: list[tuple[str, str]] = [
     ("docs/deployment.md", "installs into a folder of the system"),
     ("docs/deployment.md", "needs a Docker engine"),

@@ -1,4 +1,4 @@
-"""One simulated cluster, all from one seed: replicas, one database, one hot store, and what was promised to whom."""
+"""One simulated cluster, all from one seed: replicas, one database, one hot store, and the promises made."""
 
 import asyncio
 import random
@@ -54,7 +54,7 @@ class Span:
 
     run: None for all runs.
     tasks: None for all of the run.
-    is_loss: the hot store lost them, and whoever selects afterwards is told so.
+    is_loss: the hot store lost them, and the next select says so.
     """
 
     run: str | None

@@ -200,7 +200,7 @@ class TestRedisLeases(LeasesContract):
         await hot.publish(state_at(1))
         assert (await hot.prepare()).degraded
 
-    async def test_a_new_run_has_lost_nothing_whoever_asked_for_it_first(self, hot: Replica, other: Replica):
+    async def test_a_new_run_has_lost_nothing_whichever_replica_asked_for_it_first(self, hot: Replica, other: Replica):
         await other.publish(state_at(1), run_row(2))
         assert (await other.prepare(run=run_row(2))).degraded
         await hot.states.register(run_row(2))

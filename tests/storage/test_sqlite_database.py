@@ -210,7 +210,7 @@ async def test_damaged_retirements_are_reported(stores: Stores):
         await stores.datasets.retired(row.id)
 
 
-async def test_a_damaged_snapshot_is_reported_by_whoever_decodes_it(stores: Stores):
+async def test_decoding_a_damaged_snapshot_reports_the_damage(stores: Stores):
     run, blob = await made.run(stores), encode_state(fresh_state(RunSettings(), POOL))
     await stores.snapshots.save(run, SnapshotRow(1, 0, 1, len(blob), "", 0.0, False), blob)
     await damage(stores, "snapshots", "blob")

@@ -73,7 +73,7 @@ def tasks_of(first: int, count: int) -> list[dict[str, Any]]:
 
 
 def go_on(replica: Replica, live: list[str], rng: random.Random) -> None:
-    """Make the state of whoever made a change the newest one, before anybody else looks."""
+    """Make some changes; each replica then has the newest state before another one reads it."""
     for _ in range(rng.randrange(3)):
         if rng.random() < 0.5:
             replica.select()

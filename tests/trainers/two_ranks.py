@@ -60,8 +60,8 @@ def main(url: str, folder: Path) -> None:
     (folder / f"rank-{rank}.json").write_text(json.dumps(first | {"scored_again": scored}))
     client.close()
     torch.distributed.barrier()
-    # Not by returning: torch 2.13 may then hang for ever. Whoever holds gloo's group last joins its thread with the GIL
-    # in hand, and the thread wants the GIL to let go of a tensor.
+    # Not by returning: torch 2.13 may then hang for ever. The last reference to gloo's group joins its thread while
+    # it holds the GIL, and the thread needs the GIL to release a tensor.
     os._exit(0)
 
 

@@ -153,7 +153,7 @@ async def test_64_callers_on_20_runs_each_get_their_own_receipt(world: World):
         await world.assert_is_a_replay(run)
 
 
-async def test_each_caller_gets_a_state_with_its_own_entry_whoever_asks_after_it(world: World):
+async def test_each_caller_gets_a_state_with_its_own_entry_when_others_ask_after_it(world: World):
     await some_reports(world, 3)
     run, catch_up = await world.opened(), world.beside().parts.catch_up
     assert (await catch_up.newest(run)).state.seq == 3
@@ -227,7 +227,7 @@ async def test_folding_a_run_that_was_deleted_meanwhile_says_so(world: World):
             await call
 
 
-async def test_tasks_appended_meanwhile_are_folded_by_whoever_opened_the_run_before(world: World):
+async def test_tasks_appended_meanwhile_are_folded_by_a_process_that_opened_the_run_before(world: World):
     await world.put_run("default", belief="bots")
     before = await world.opened()
     await world.state()

@@ -1,4 +1,4 @@
-"""What is counted of runs by tag, once whoever folds, and how often what was asked for was in memory."""
+"""Counts of runs by tag, once however many processes fold, and how often a request was answered from memory."""
 
 import asyncio
 from collections import Counter

@@ -247,7 +247,7 @@ async def test_it_goes_on_whatever_happens(watched: World, monkeypatch: pytest.M
 
     monkeypatch.setattr(type(parts.catch_up), "newest_or_known", faulty)
     await watched.report(outcome("t1"))
-    # Drawing a traceback for people takes a second, and whoever looks pauses for twenty times as long as it took.
+    # Drawing a traceback for people takes a second, and the observer pauses for twenty times as long as it took.
     with capture_logs():
         async with asyncio.timeout(30), observing.in_background():
             while wrong:  # noqa: ASYNC110 - nothing tells when it has looked

@@ -45,6 +45,7 @@ class AfterRun(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Position = TypeVar("Position", AfterName, AfterNumber, AfterTask, AfterRun)
+SortedPosition = TypeVar("SortedPosition", AfterTask, AfterRun)
 
 
 def write_cursor(position: AfterName | AfterNumber | AfterTask | AfterRun) -> str:
@@ -62,10 +63,24 @@ def read_cursor(cursor: str, kind: type[Position]) -> Position:
     try:
         return msgspec.json.decode(base64.b64decode(cursor + padding, altchars=b"-_", validate=True), type=kind)
     except ValueError as error:  # from base64, UTF-8 or msgspec
-        raise broken_cursor() from error
+        raise _broken_cursor() from error
 
 
-def broken_cursor() -> InvalidInputError:
+def read_sorted_cursor(cursor: str | None, kind: type[SortedPosition], sort: str) -> SortedPosition | None:
+    """Return the position of a cursor in a list in this order; None for the first page.
+
+    Raises:
+        InvalidInputError: it is not a cursor of this kind of list, or of another order.
+    """
+    if cursor is None:
+        return None
+    position = read_cursor(cursor, kind)
+    if position.sort != sort:
+        raise _broken_cursor()
+    return position
+
+
+def _broken_cursor() -> InvalidInputError:
     """Return the error for an invalid cursor."""
     flaw = Flaw(("query", "cursor"), "not a cursor of this list; leave it out for the first page")
     return InvalidInputError("invalid cursor", (flaw,))

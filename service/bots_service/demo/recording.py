@@ -66,7 +66,7 @@ class Recording:
     def roll_out(self, step: int, *, rollouts: int, seed: int) -> NDArray[np.int64]:
         """Return [N] how many of so many rollouts each problem would solve at a step.
 
-        They depend on nothing else: whoever selects a problem at that step sees the same.
+        They depend on nothing else: every strategy that selects a problem at that step sees the same.
         """
         rng = np.random.default_rng([seed, step])
         return rng.binomial(rollouts, self.success_probabilities(step))

@@ -81,7 +81,7 @@ In Redis; Q is another replica:
 | Redis was away                    | none    | OUTDATED   | stale    | shared      |
 | Q published while cut off         | none    | SUPERSEDED | stale    | shared      |
 
-In the memory of the only process nobody else changes anything, so nothing is ever stale:
+In the memory of the only process no other process changes anything, so nothing is ever stale:
 
 | event                             | newest  | publish  | acquire  | next ticket |
 |-----------------------------------|---------|----------|----------|-------------|

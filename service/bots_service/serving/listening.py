@@ -76,10 +76,11 @@ def is_guarded(settings: Settings) -> bool:
 
 
 def let_nobody_in(listener: socket.socket) -> None:
-    """Make the kernel ignore whoever wants to connect from now on; those whom it has let in can still be accepted.
+    """Make the kernel ignore new connections from now on; those that it has completed can still be accepted.
 
-    Without this, who connects between our last accept and our close would be let in and then reset. They ask the
-    kernel once more, and it refuses them then: nothing that they sent is lost. Linux only; elsewhere that gap stays.
+    Without this, a connection made between our last accept and our close would be completed and then reset. Now its
+    client asks the kernel once more and is refused, so nothing that it sent is lost. Linux only; elsewhere that gap
+    stays.
     """
     instructions = ctypes.create_string_buffer(DROP_ALL)
     with contextlib.suppress(OSError):

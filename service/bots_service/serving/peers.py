@@ -1,4 +1,4 @@
-"""Workers of one service tell each other what they counted, so that whoever is asked for metrics tells all."""
+"""Workers of one service exchange their counts, so that any of them can answer for all metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ ASK_S = 1.0  # a worker that says nothing for so long is left out: it hangs, or 
 class Peers:
     """One worker among several.
 
-    folder: where their sockets lie; nobody else may enter it.
+    folder: where their sockets lie; only this user may enter it.
     number: which worker this is, 0 to count - 1.
     """
 
@@ -29,7 +29,7 @@ class Peers:
 
     @asynccontextmanager
     async def telling(self, own: Callable[[], bytes]) -> AsyncIterator[None]:
-        """Tell whoever connects what this worker counted."""
+        """Send this worker's counts to each connection."""
 
         async def tell(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(own())

@@ -263,7 +263,7 @@ class DrainingServer(uvicorn.Server):
             connection.cut_if_stuck(now)
 
     async def _stop_accepting(self, listeners: Sequence[socket.socket]) -> None:
-        """Close the listeners, but serve whoever the kernel has let in already: closing would reset them."""
+        """Close the listeners, but serve the connections that the kernel has completed: closing would reset them."""
         let_in = []
         for listener in listeners:
             if self._supervisor is None:  # otherwise others still use the same socket

@@ -40,7 +40,7 @@ _processes = multiprocessing.get_context("spawn")
 
 @dataclass
 class Worker:
-    """The place of one worker, whoever fills it.
+    """The place of one worker; successive processes fill it.
 
     peers: the other places, seen from there.
     deaths: in a row, none of them after a proven life.

@@ -22,8 +22,8 @@ from bots_service.wiring import build_app
 # Threads for draws and large folds. They hold the interpreter's lock most of the time, so more would only pass it to
 # and fro; a second one, so that a draw over ten million tasks holds up nobody's small one.
 THREADS = 2
-# Longer than clients and proxies keep an idle connection (httpx 5 s, nginx and AWS's balancers 60 s): whoever closes
-# first may close just as the other sends a request, and only the client can know that it does not.
+# Longer than clients and proxies keep an idle connection (httpx 5 s, nginx and AWS's balancers 60 s): the
+# side that closes first may do so just as the other sends a request, and only the client knows that it sends none.
 KEEP_ALIVE_S = 75
 
 
@@ -59,7 +59,7 @@ def work(
         log_config=None,
         access_log=False,
         backlog=BACKLOG,
-        lifespan="off",  # `run` opens the stores itself, so that what goes wrong is raised to whoever called
+        lifespan="off",  # `run` opens the stores itself, so that its caller gets the errors
         server_header=False,
         proxy_headers=False,  # nothing here asks where a request came from
         timeout_keep_alive=KEEP_ALIVE_S,

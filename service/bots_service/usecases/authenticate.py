@@ -33,7 +33,7 @@ _NO_DIGEST = digest_of("")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request.
+    """The sender of a request.
 
     key: id of the key; None where no keys guard the service.
     name, expires_at: the key's, in seconds since 1970, UTC; None where it has none.

@@ -172,8 +172,8 @@ class LeaseGroup:
 class ReadLeases:
     """Tasks in flight, by when their leases end.
 
-    Whoever keeps the leases ends them by a clock of its own, Redis by that of its machine. It is asked how long each
-    still lasts, so that a time given here is as right as this machine's clock, whatever that one says.
+    The store that keeps the leases ends them by its own clock (Redis by that of its machine). So the store is asked
+    how long each still lasts, and a time given here is as right as this machine's clock.
     """
 
     open_runs: OpenRuns

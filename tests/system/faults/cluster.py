@@ -14,7 +14,7 @@ from tests.servers import PostgresServer, RedisServer, Server
 from tests.serving import ServiceProcess
 from tests.system.faults.faulty_proxy import FaultyProxy
 
-STARTS = 30  # a start that meets a fault ends; whoever runs services starts them again
+STARTS = 30  # a start that meets a fault ends; an orchestrator would start the service again
 
 
 class Cluster:

@@ -86,7 +86,7 @@ def test_everything_is_there_again_soon_after_all_was_killed(tmp_path: Path, cap
             found = {name: client.run("pool", name).seq for name in seqs}
     measured = f"{RUNS} runs of {TASKS} tasks: ready after {ready_s:.1f} s, all answered after {answered_s:.1f} s"
     with capsys.disabled():
-        print(f"\n{measured}")  # noqa: T201 - a measurement is for whoever looks
+        print(f"\n{measured}")  # noqa: T201 - a measurement, for people
     assert ready_s < READY_S
     # The last report of each worker may have been written without its sender learning of it.
     lost = {name: (seq, found[name]) for name, seq in seqs.items() if found[name] not in (seq, seq + 1)}

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bots_service.api.cursors import AfterRun, broken_cursor, read_cursor, write_cursor
+from bots_service.api.cursors import AfterRun, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import EVERY, RUN, documented
@@ -136,12 +136,8 @@ async def overview_query(
     Raises:
         InvalidInputError: the cursor is broken, or of another order.
     """
-    after = None
-    if cursor is not None:
-        last = read_cursor(cursor, AfterRun)
-        if last.sort != sort:
-            raise broken_cursor()
-        after = Place(last.missing, last.value, last.dataset, last.run)
+    last = read_sorted_cursor(cursor, AfterRun, sort)
+    after = None if last is None else Place(last.missing, last.value, last.dataset, last.run)
     return OverviewQuery(search, dataset, status, sort, after, limit)
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from bots_service.api.cursors import AfterTask, broken_cursor, read_cursor, write_cursor
+from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import EVERY, RUN, documented
@@ -159,12 +159,8 @@ async def task_query(
     Raises:
         InvalidInputError: the cursor is broken, or of another order.
     """
-    after = None
-    if cursor is not None:
-        last = read_cursor(cursor, AfterTask)
-        if last.sort != sort:
-            raise broken_cursor()
-        after = (last.value, last.index)
+    last = read_sorted_cursor(cursor, AfterTask, sort)
+    after = None if last is None else (last.value, last.index)
     return TaskQuery(tuple(ids), tag, search, segment, sort, after, limit)
 
 

@@ -1,7 +1,7 @@
 """What a kind of belief provides to the rest of the service. `kinds.py` lists the kinds.
 
 A belief owns everything that is particular to its kind: how evidence changes it, the distribution of each task's
-success probability, its bytes, its size, and what an import may contain. Nobody else looks inside.
+success probability, its bytes, its size, and what an import may contain. No other module looks inside.
 """
 
 from collections.abc import Mapping

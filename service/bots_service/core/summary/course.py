@@ -1,7 +1,7 @@
 """The course of a run: all that its summary needs of its closed steps, in a few kilobytes.
 
-A course grows: read from the beginning or continued where it stood, it is the same. So whoever watches many runs reads
-only the steps that closed since.
+A course continued from where it stood equals one read from the beginning. So the overview of many runs reads only
+the steps that closed since its last answer.
 """
 
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Floats, frozen
 
-RECENT = 50  # steps; fewer are too noisy to see where a run stands
-TREND = 40  # points at most, the newest included: a sparkline shows no more
+RECENT = 50  # steps; fewer are too noisy to show a run's present level
+TREND = 40  # points at most, the newest included: as many as a sparkline can show
 TIMED = 21  # steps whose times are kept: the gaps between them say how long a step usually takes
 
 

@@ -11,7 +11,7 @@ from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.state import NOTHING_OPEN
 
-MOST_TAGS_LISTED = 100  # those with most tasks: more rows nobody reads
+MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from bots_service.core.summary.tags import GroupCounts
 
 RunStatus = Literal["new", "running", "stalled", "idle"]
 RUNNING_GAPS, RUNNING_S = 3, 60.0  # an evaluation or a checkpoint now and then takes as long as a step or two
-OVERDUE_GAPS, OVERDUE_S = 20, 3600.0  # after that nobody waits for the next step: the run has ended, or was stopped
+OVERDUE_GAPS, OVERDUE_S = 20, 3600.0  # after that no trainer waits for the next step: the run has ended, or was stopped
 
 
 def is_overdue(since_s: float | None, usual_gap_s: float) -> bool:

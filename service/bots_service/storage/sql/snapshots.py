@@ -1,4 +1,4 @@
-"""Stored states in SQL. The bytes carry a checksum of their own: whoever decodes them learns of damage."""
+"""Stored states in SQL. The bytes carry their own checksum, so that decoding detects damage."""
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 

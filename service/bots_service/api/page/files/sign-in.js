@@ -49,7 +49,7 @@ function help() {
     element(
       "p",
       {},
-      "Ask whoever runs this service. With an administrator's key in BOTS_API_KEY, this makes one that may read everything:",
+      "Ask your administrator for a key. Administrators: with your own key in BOTS_API_KEY, this command creates one that can read every dataset:",
     ),
     copyable(
       `bots keys create my-browser --scope read --dataset '*' --url ${home}`,

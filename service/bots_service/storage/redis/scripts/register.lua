@@ -1,5 +1,5 @@
--- Notes that the run is new, so none of its leases were lost, whoever asked for it before. ARGV: a generation and its
--- first revision, in case that one must begin; an ordinal, which is not used; seconds that an idle run is kept.
+-- Notes that the run is new, so none of its leases were lost, even if a replica asked for it before. ARGV: a generation
+-- and its first revision, in case that one must begin; an ordinal, which is not used; seconds that an idle run is kept.
 local run = read_header()
 if not run.valid then
   begin_generation(run, ARGV[1], ARGV[2], 0, ARGV[4])
