@@ -57,7 +57,8 @@ class RunSummary:
     effective_task_ratio: over the last 50 steps; None if they reported nothing.
     trend: this ratio along all steps, the newest last.
     gain: over uniform sampling; None for a run that samples uniformly.
-    verdict: what to think of it; None in an overview.
+    leased: number of tasks in flight; None in an overview.
+    verdict: a judgement with advice; None in an overview.
     """
 
     dataset: str
@@ -76,6 +77,7 @@ class RunSummary:
     effective_task_ratio: float | None = None
     trend: tuple[float | None, ...] = ()
     gain: Gain | None = None
+    leased: int | None = None
     verdict: RunVerdict | None = None
 
 

@@ -46,6 +46,13 @@ async def test_a_run_of_few_steps_is_starting(http):
     assert (found["kind"], found["reason"]) == ("starting", "9 steps have closed; a verdict needs 10.")
 
 
+async def test_a_summary_counts_the_tasks_in_flight(http):
+    await plain_dataset(http)
+    assert (await summary(http))["leased"] == 0
+    await select(http, 5)
+    assert (await summary(http))["leased"] == 5
+
+
 async def test_a_run_whose_tasks_teach_is_healthy(http):
     await plain_dataset(http)
     await play(http, 12)

@@ -56,6 +56,15 @@ def group(reports: int, first: int, last: int, undone: str = "") -> str:
     return f"{reports} reports {about}{undone}"
 
 
+def test_tasks_in_flight_are_counted_while_the_journal_stands_still(visit: Visit, service: ServiceProcess):
+    page = visit.drawn()
+    fact = page.locator(".facts dd", has_text="tasks").first
+    expect(fact).to_have_text("0 tasks")
+    httpx.post(f"{service.url}/select", json={"dataset": "guru", "count": 3}).raise_for_status()
+    expect(fact).to_have_text("3 tasks")
+    page.get_by_role("table", name="Selections in flight").wait_for()
+
+
 def test_runs_of_reports_are_one_line_and_what_stands_out_has_its_own(visit: Visit, service: ServiceProcess):
     page = visit.page
     page.locator(".entry[data-kind=rewind]").wait_for()
@@ -85,9 +94,11 @@ def test_runs_of_reports_are_one_line_and_what_stands_out_has_its_own(visit: Vis
 def test_a_line_of_reports_opens_to_each_of_them(visit: Visit):
     page = visit.page
     page.locator(".entry summary").first.click()
-    rows = page.locator(".entry").first.get_by_role("row").all_inner_texts()[1:]
+    rows = page.locator(".entry").first.get_by_role("row")
     steps = range(BEFORE + AFTER, BEFORE + AFTER - 50, -1)
-    assert [row.split("\t")[1:5] for row in rows] == [[f"{step}", "2", "1", "16"] for step in steps]
+    expect(rows).to_have_count(1 + len(steps))
+    shown = [row.split("\t")[1:5] for row in rows.all_inner_texts()[1:]]
+    assert shown == [[f"{step}", "2", "1", "16"] for step in steps]
 
 
 def test_a_kind_of_entries_is_shown_alone(visit: Visit):

@@ -9,7 +9,7 @@ from tests.usecases.world import POOL, World, outcome
 
 async def verdict_on(world: World, run: str) -> tuple[str, str]:
     found = await world.use.judge_run(POOL, run)
-    return found[1].kind, found[1].reason
+    return found.verdict.kind, found.verdict.reason
 
 
 async def test_what_is_kept_of_runs_is_bounded_and_a_run_that_left_is_judged_the_same(

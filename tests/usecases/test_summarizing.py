@@ -72,8 +72,7 @@ class Summarizing:
         self.repaired.append((dataset, run))
         if self.cannot_repair:
             raise StorageUnavailableError("the database did not answer")
-        opened = await self.world.parts.open_runs(dataset, run)
-        await self.world.parts.catch_up.repair_receipts(opened)
+        await self.world.parts.repair_receipts(dataset, run)
 
     async def overview(self, **query: Any) -> OverviewPage:
         return await self.use(EVERYONE, OverviewQuery(**{"sort": "name", **query}))

@@ -58,7 +58,7 @@ class Engine:
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
         self.comparing = Comparing(self.journal, replay, self.open_runs)
         self.run_courses = RunCourses(
-            self.courses, self.live, self._repair_receipts, CompareWithUniform(self.courses), now=clock
+            self.courses, self.live, self.repair_receipts, CompareWithUniform(self.courses), now=clock
         )
         self.step_evidence = ReadStepEvidence(self.journal, self.courses)
         self.notify_replicas = NotifyReplicas(self.runs, self.states)
@@ -66,6 +66,6 @@ class Engine:
             self.journal, self.catch_up, self.open_runs, self.at_work, is_needed=hot.is_shared
         )
 
-    async def _repair_receipts(self, dataset: str, run: str) -> None:
+    async def repair_receipts(self, dataset: str, run: str) -> None:
         """Store the receipts of a run that a crash left out."""
         await self.open_runs.using(dataset, run, self.catch_up.repair_receipts)

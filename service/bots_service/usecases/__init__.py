@@ -86,7 +86,7 @@ class UseCases:
         self.read_calibration = ReadCalibration(e.open_runs, e.catch_up, e.journal)
         self.read_journal = ReadJournal(e.open_runs, e.catch_up, e.journal)
         self.summarize_runs = SummarizeRuns(e.datasets, e.run_courses, e.leases)
-        self.judge_run = JudgeRun(e.open_runs, e.catch_up, e.journal, e.step_evidence, self.summarize_runs)
+        self.judge_run = JudgeRun(e.open_runs, e.catch_up, e.journal, e.leases, e.step_evidence, self.summarize_runs)
         self.read_tags = ReadTags(e.open_runs, e.catch_up, e.step_evidence)
         self.compare_beliefs = CompareBeliefs(e.open_runs, e.catch_up, e.comparing)
         self.read_leases = ReadLeases(e.open_runs, e.catch_up, e.leases)

@@ -17,6 +17,7 @@ from bots_service.core.summary.verdict import EASY, HARD, RunFacts, RunProgress,
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.step_evidence import ReadStepEvidence
+from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import StoredReceipt
 from bots_service.usecases.observe_runs import rollouts_of
@@ -29,26 +30,37 @@ KEPT = 64  # runs; an open page asks every 2 s, and most of the time the journal
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A run's summary, the number of its tasks in flight, and the verdict."""
+
+    summed: SummedRun
+    leased: int
+    verdict: RunVerdict
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeRun:
     """Summarize a run and judge it. What follows from its journal is computed once, and kept for the last runs."""
 
     open_runs: OpenRuns
     catch_up: CatchUp
     journal: Journal
+    leases: Leases
     step_evidence: ReadStepEvidence
     summarize: SummarizeRuns
     clock: Callable[[], float] = time.time
     _known: OrderedDict[str, tuple[tuple[int, int, int, int], RunFacts]] = field(default_factory=OrderedDict)
 
-    async def __call__(self, dataset: str, run: str) -> tuple[SummedRun, RunVerdict]:
-        """Return the run's summary, and the verdict.
+    async def __call__(self, dataset: str, run: str) -> JudgedRun:
+        """Return the run's summary with a verdict.
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
         """
         facts = await self.open_runs.using(dataset, run, self._facts)
         summed = await self.summarize.one(dataset, run)
-        return summed, verdict_on(progress_of(summed, self.clock()), facts)
+        leased = await self.leases.leased(summed.known.row)
+        return JudgedRun(summed, len(leased), verdict_on(progress_of(summed, self.clock()), facts))
 
     async def _facts(self, opened: OpenRun) -> RunFacts:
         """Return what follows from the journal."""

@@ -91,7 +91,7 @@ class RunSummary(Struct, frozen=True):
 
 
 class RunSummaryWithVerdict(RunSummary, frozen=True):
-    """How a run goes, and what to think of it.
+    """How a run goes, how many tasks are in flight, and a verdict.
 
     belief: the kind of its belief.
     strategy: the present strategy of its selections.
@@ -103,9 +103,11 @@ class RunSummaryWithVerdict(RunSummary, frozen=True):
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
+    leased: number of tasks in flight.
     verdict: the most urgent that fits.
     """
 
+    leased: int
     verdict: RunVerdict
 
 
@@ -162,6 +164,7 @@ EXAMPLE = RunSummary(
 )
 EXAMPLE_WITH_VERDICT = RunSummaryWithVerdict(
     **structs.asdict(EXAMPLE),
+    leased=64,
     verdict=RunVerdict("healthy", "69 % of the tasks of the last 12 steps were effective.", "There is nothing to do."),
 )
 EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 2, 0, 0, 1536, 897, 12288.0)
@@ -191,6 +194,6 @@ async def read_overview(request: Request, query: Annotated[OverviewQuery, Depend
 @allowed(Scope.READ)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
-    summed, verdict = await use_cases_of(request).judge_run(dataset, run)
-    summary = structs.asdict(RunSummary.from_summed(summed))
-    return json_response(RunSummaryWithVerdict(**summary, verdict=verdict))
+    judged = await use_cases_of(request).judge_run(dataset, run)
+    summary = structs.asdict(RunSummary.from_summed(judged.summed))
+    return json_response(RunSummaryWithVerdict(**summary, leased=judged.leased, verdict=judged.verdict))

@@ -7,22 +7,23 @@ import { bars, course, fact, pointsDelta, tile } from "./tiles.js";
 
 const WITHIN = `vs the ${RECENT} steps before`;
 
-/** Return the numbers: {nodes, show, add}. */
+/** Return the numbers: {nodes, show}. */
 export function runNumbers() {
   const tiles = element("dl", { class: "tiles wide" }, waiting());
   const facts = element("dl", { class: "facts wide" });
 
-  /** Show what a summary tells; `add` completes it. */
-  function show(summary) {
-    if (facts.childElementCount === 0) fill(tiles, tilesOf(summary, null));
-  }
+  let known = "";
+  let shown = null;
 
-  /** Show all. found: {run, row, points, calibration}. */
-  function add(summary, found) {
+  /** Show a summary, and what completes it. found: {run, row, points, calibration}; null until it is there. */
+  function show(summary, found) {
+    const version = JSON.stringify(summary);
+    if (version === known && found === shown) return;
+    [known, shown] = [version, found];
     fill(tiles, tilesOf(summary, found));
-    fill(facts, factsOf(summary, found));
+    if (found) fill(facts, factsOf(summary, found));
   }
-  return { nodes: [tiles, facts], show, add };
+  return { nodes: [tiles, facts], show };
 }
 
 /** Stand in for numbers that are under way, as large as they are. */
@@ -71,7 +72,7 @@ function metTile(found) {
   });
 }
 
-function factsOf({ step, strategy, belief, last_step_at: at }, { run, row, points, calibration }) {
+function factsOf({ step, strategy, belief, leased, last_step_at: at }, { run, row, points, calibration }) {
   return [
     fact("Step", count(step)),
     at && fact("Last step", ago(at)),
@@ -86,7 +87,7 @@ function factsOf({ step, strategy, belief, last_step_at: at }, { run, row, point
       decimal(calibrationError(calibration)),
       `of predicted success rates, last ${count(calibration.steps)} steps`,
     ),
-    fact("In flight", `${count(run.leased)} tasks`),
+    fact("In flight", `${count(leased)} tasks`),
     run.pending ? fact("Open step", `${count(run.pending)} tasks`) : null,
     run.epoch ? fact("Rewound", `${count(run.epoch)} ${run.epoch === 1 ? "time" : "times"}`) : null,
   ];

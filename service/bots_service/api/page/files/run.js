@@ -34,22 +34,25 @@ export function showRun(dataset, run, caller) {
     advice: element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true }),
   };
   const node = layout(dataset, run, parts);
+  let found = null;
   let shown = "";
   let changedAt = 0;
 
   async function refresh() {
     const summary = await get([...path, "summary"]);
     parts.verdict.show(summary.verdict);
-    parts.numbers.show(summary);
+    parts.numbers.show(summary, found);
     tellTimes(node);
     const version = `${summary.epoch}.${summary.seq}.${summary.created_at}`;
     if (version !== shown) changedAt = Date.now();
-    else if (Date.now() - changedAt > SETTLED_MS) return;
-    const found = await all(path, summary);
-    parts.numbers.add(summary, found);
-    parts.charts.draw(summary, found);
-    show(parts, found);
-    await Promise.all([parts.tasks.refresh(found.run), parts.doings.refresh(found.run)]);
+    if (Date.now() - changedAt <= SETTLED_MS) {
+      found = await all(path, summary);
+      parts.numbers.show(summary, found);
+      parts.charts.draw(summary, found);
+      show(parts, found);
+      await parts.tasks.refresh(found.run);
+    }
+    await parts.doings.refresh({ ...found.run, leased: summary.leased });
     shown = version;
   }
   const trail = [
