@@ -90,9 +90,12 @@ def wait_for_runs(service: ServiceProcess, done: Event) -> None:
 
 
 def opened(visit: Visit, view: str) -> None:
-    """Open a view, and wait until its charts are drawn."""
-    visit.open(view)
-    visit.drawn()
+    """Open a view, and wait until it is complete, with its charts if it has any."""
+    page = visit.open(view)
+    page.locator("main h1").wait_for()
+    page.wait_for_load_state("networkidle")
+    if page.locator("figure.chart").count():
+        visit.drawn()
 
 
 def photograph(visit: Visit) -> Image.Image:
