@@ -69,11 +69,11 @@ class Visit:
         head, *rows = csv.reader(saved.value.path().read_text("utf-8").splitlines())
         return {name: [float(row[place]) if row[place] else None for row in rows] for place, name in enumerate(head)}
 
-    def keep(self, name: str) -> Path:
-        """Keep how the page looks as build output."""
+    def keep(self, name: str, *, whole: bool = True) -> Path:
+        """Keep how the page looks as build output. whole: also below the window's edge, where no drawer reaches."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
-        self.page.screenshot(path=path, full_page=True)
+        self.page.screenshot(path=path, full_page=whole)
         return path
 
     def barriers(self) -> list[str]:

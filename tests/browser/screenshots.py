@@ -41,7 +41,7 @@ README = {"run": f"datasets/{DATASET}/runs/{BOTS}", "dataset": f"datasets/{DATAS
 README_SIZE = (1320, 1010)
 
 FRAMES = 24
-BETWEEN_FRAMES_S = 2.0
+BETWEEN_FRAMES_S = 1.0
 FRAME_MS = 500
 LAST_FRAME_MS = 3000
 ANIMATION_SIZE = (1200, 760)
@@ -85,7 +85,7 @@ def wait_for_runs(service: ServiceProcess, done: Event) -> None:
     """Return once all runs of the replay have closed a step."""
     while not done.wait(0.1):
         runs = httpx.get(f"{service.url}/overview").raise_for_status().json()["runs"]
-        if len(runs) == len(RUNS) and all(run["step"] for run in runs):
+        if sum(run["step"] > 0 for run in runs) == len(RUNS):  # the dataset's run `default` is not used
             return
 
 
@@ -118,7 +118,7 @@ def photograph_all(browser: Browser, url: str, name: str, view: str, look: Look 
         for scheme in SCHEMES:
             with visiting(browser, url, size=pixels, scheme=scheme, refused={401, 404}) as visit:
                 look(visit, view)
-                visit.keep(f"{name}-{size}-{scheme}")
+                visit.keep(f"{name}-{size}-{scheme}", whole=name != "task")
     print(f"  {name}")
 
 

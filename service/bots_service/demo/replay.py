@@ -109,7 +109,7 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
         replay.dataset,
         recording.tasks(),
         reference_models=REFERENCE_MODELS,
-        description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), made by `bots demo`",
+        description="Problems of a recorded GRPO run (One-Shot-RLVR, Apache-2.0), created by bots demo",
     )
     for label, course in replay.courses.items():
         settings: GivenSettings = {**RUNS[label], "seed": plan.seed}

@@ -20,20 +20,20 @@ export function comparisonTable(compared, baseline) {
   const other = compared.find(({ name }) => name === baseline);
   const columns = [
     { name: "Run" },
-    ...settings.map(({ name }) => ({ name: heading(name) })),
-    number("Steps"),
     number("Effective task ratio"),
     number("Difference"),
     number("vs uniform"),
     number(`Last ${RECENT} steps`),
+    number("Steps"),
     number("Effective tasks"),
     number("Rollouts"),
     number("Calibration error"),
+    ...settings.map(({ name }) => ({ name: heading(name) })),
   ];
   const rows = compared.map((one, place) => [
     runName(one, baseline),
-    ...settings.map(({ values }) => written(values[place])),
     ...numbers(one, other),
+    ...settings.map(({ values }) => written(values[place])),
   ]);
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Comparison of runs" };
   return element("div", region, table("Comparison of runs", columns, rows));
@@ -51,11 +51,11 @@ const runName = ({ name, place, run }, baseline) =>
 function numbers({ summary, points, calibration }, other) {
   const { reported, effective, rollouts, gain } = summary;
   return [
-    count(summary.step),
     percent(reported ? effective / reported : null),
     differenceCell(other === undefined || summary.run === other.name ? null : ratioDifference(points, other.points)),
     gainCell(gain),
     percent(summary.effective_task_ratio),
+    count(summary.step),
     count(effective),
     count(rollouts),
     decimal(calibrationError(calibration)),

@@ -39,7 +39,8 @@ export function comparisonCharts() {
     if (range === null) return;
     const y = { name: "capability", format: (value) => decimal(value, 2), range };
     const words = "The axis leaves out the outermost values: few steps of few tasks can throw an estimate far off.";
-    capability.draw({ x: STEPS, y, series: lines(steps, capabilities), words });
+    const series = lines(steps, capabilities).filter((line) => line.y.some((value) => value !== null));
+    capability.draw({ x: STEPS, y, series, words });
   }
   return { nodes: [ratios.node, found.node, capability.node], draw };
 }
