@@ -539,6 +539,8 @@ class ClientMethods(BaseClient):
         exclude: Iterable[str] | None = None,
         first: Iterable[str] | None = None,
         uniform_share: float | None = None,
+        min_mean: float | None = None,
+        max_mean: float | None = None,
         idempotency_key: str | None = None,
         deadline_s: float | None = None,
     ) -> Selection:
@@ -553,6 +555,9 @@ class ClientMethods(BaseClient):
             exclude: task IDs never to select.
             first: task IDs to select before any others, in flight or not, such as those in flight at a crash.
             uniform_share: share of tasks selected uniformly at random, in [0, 1].
+            min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
+                None: no bound.
+            max_mean: the same for tasks with a larger one.
             idempotency_key: the same key returns the same tasks; None: a new key.
             deadline_s: for the whole call with its retries; None: the client's.
 
@@ -570,6 +575,8 @@ class ClientMethods(BaseClient):
                 exclude=exclude,
                 first=first,
                 uniform_share=uniform_share,
+                min_mean=min_mean,
+                max_mean=max_mean,
                 idempotency_key=idempotency_key,
                 deadline_s=deadline_s,
             )

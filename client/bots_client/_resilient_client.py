@@ -14,7 +14,7 @@ from bots_client._errors import BotsClientError, InvalidRequestError
 from bots_client._inputs import Outcome
 from bots_client._models import Lease, Receipt, Selection
 from bots_client._resilience.health import Health
-from bots_client._resilience.local_state import ClientOptions, ProcessState
+from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
 from bots_client._resilience.spool import spool_folder
 from bots_client._retry import Deadline
 
@@ -141,6 +141,8 @@ class ResilientClient:
         exclude: Sequence[str] = (),
         first: Sequence[str] = (),
         uniform_share: float | None = None,
+        min_mean: float | None = None,
+        max_mean: float | None = None,
         idempotency_key: str | None = None,
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
@@ -157,34 +159,43 @@ class ResilientClient:
             exclude: task ids never to select.
             first: task ids to select before any others, in flight or not.
             uniform_share: share of tasks selected uniformly at random, in [0, 1].
+            min_mean: tasks with a smaller expected success probability are selected only where too few others are
+                free; None: no bound; ignored while the service is away.
+            max_mean: the same for tasks with a larger one.
             idempotency_key: the same key returns the same tasks, unless the service is away.
         """
         refuse_single_str(ids=ids, exclude=exclude, first=first)
+        local_run = self._state.run(dataset, run)
+        call = step_calls.select(
+            dataset,
+            count,
+            run=run,
+            tags=tags,
+            quotas=quotas,
+            exclude=local_run.excluded(exclude) or None,
+            first=first or None,
+            uniform_share=uniform_share,
+            min_mean=min_mean,
+            max_mean=max_mean,
+            idempotency_key=idempotency_key,
+        )
+        selection = self._selected(call, local_run, ids)
+        return local_run.choose(count, ids, exclude, first) if selection is None else selection
+
+    def _selected(self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str]) -> Selection | None:
+        """Return the service's selection; None while it is away."""
         state = self._state
-        local_run = state.run(dataset, run)
         state.counters.add(selects=1)
-        selection = None
         with state.counters.timed("select_seconds"):
             try:
-                call = step_calls.select(
-                    dataset,
-                    count,
-                    run=run,
-                    tags=tags,
-                    quotas=quotas,
-                    exclude=local_run.excluded(exclude) or None,
-                    first=first or None,
-                    uniform_share=uniform_share,
-                    idempotency_key=idempotency_key,
-                )
                 if self._raises:
                     return state.connection.ask(call, self._select_deadline_s)
-                selection = local_run.select(call, ids, Deadline(self._select_deadline_s, time.monotonic))
+                return local_run.select(call, ids, Deadline(self._select_deadline_s, time.monotonic))
             except BotsClientError as error:
                 if self._raises:
                     raise
                 state.connection.log_once(error)
-            return local_run.choose(count, ids, exclude, first) if selection is None else selection
+                return None
 
     def report(
         self,

@@ -43,6 +43,9 @@ class Selector:
         tags: only tasks with one of these tags.
         quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
         uniform_share: share of tasks selected uniformly at random, in [0, 1].
+        min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
+            None: no bound.
+        max_mean: the same for tasks with a larger one.
         rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
         share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
@@ -60,6 +63,8 @@ class Selector:
         tags: Iterable[str] | None = None,
         quotas: Mapping[str, float] | None = None,
         uniform_share: float | None = None,
+        min_mean: float | None = None,
+        max_mean: float | None = None,
         rank: int | None = None,
         share: Share = single_process,
     ) -> None:
@@ -75,6 +80,8 @@ class Selector:
             "tags": None if tags is None else checked_strings(tags, "tags"),
             "quotas": quotas,
             "uniform_share": uniform_share,
+            "min_mean": min_mean,
+            "max_mean": max_mean,
             "exclude": (),
         }
         self._share = share

@@ -47,6 +47,20 @@ async def test_tags_quotas_and_exclude_are_kept(http):
     assert len(chosen["tasks"]) == 4  # 1.0 is all of them, 1 would be one of them
 
 
+async def test_bounds_of_the_expected_success_probability_are_kept_while_enough_tasks_are_free(http):
+    await make_dataset(http)
+    await report(
+        http, *({"task": f"task-{number}", "successes": 16 * (number % 2), "trials": 16} for number in range(10))
+    )
+    hard = await select(http, 4, max_mean=0.3)
+    assert all(task["mean"] <= 0.3 for task in hard["tasks"])
+    easy = await select(http, 4, min_mean=0.7)
+    assert all(task["mean"] >= 0.7 for task in easy["tasks"])
+    rest = await select(http, 4, min_mean=0.7)  # of which one is left
+    assert sum(task["mean"] >= 0.7 for task in rest["tasks"]) == 1
+    assert rest["reused"] == 0
+
+
 async def test_a_strategy_without_draws_answers_null_for_them(http):
     await make_dataset(http)
     await http.patch(RUN, json={"strategy": "mean"})

@@ -139,6 +139,7 @@ def requests(draw, about):
         tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))),
         quotas=quotas,
         uniform_share=draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
+        **draw(st.sampled_from([{}, {}, {"min_mean": 0.3}, {"max_mean": 0.6}, {"min_mean": 0.2, "max_mean": 0.7}])),
     )
 
 

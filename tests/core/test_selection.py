@@ -1,6 +1,7 @@
 """A selection keeps every promise of its request, and Thompson's is the dense draw."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.selection import NamedTasks, select_tasks, tag_quotas
-from bots_service.core.run_settings import RunSettings
+from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.errors import PoolTooSmallError
 from tests.core.journals import replay, report_of
 from tests.core.like_dense import always_windows
@@ -51,6 +52,11 @@ def selected(request, leased=NONE, exclude=NONE, first=NONE, about=POOL, of=BELI
     return select_tasks(of, about, request, context or context_of(), named=named, leased=leased)
 
 
+def is_inside(of, about, task, request):
+    """Whether a task lies within the request's bounds, asked of the belief for this task alone."""
+    return request.min_mean <= float(of.distributions(about, tasks(task)).mean[0]) <= request.max_mean
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_selection_keeps_every_promise(data):
@@ -75,6 +81,9 @@ def test_a_selection_keeps_every_promise(data):
     if not any(request.quotas.values()):
         free = len(set(allowed) - set(leased.tolist()))
         assert got.reused == max(0, request.count - free)
+    if not any(request.quotas.values()):
+        inside = {task for task in set(allowed) - set(leased.tolist()) if is_inside(of, about, task, request)}
+        assert len(set(chosen) & inside) == min(len(inside), request.count)
     drawn = int((~np.isnan(got.draws)).sum())
     by_chance = round(request.count * request.uniform_share)
     expected = request.count - by_chance if run.strategy == "thompson" else 0
@@ -235,3 +244,27 @@ def test_tasks_wanted_first_count_towards_the_quotas():
     crowded = selected(a_request(4, quotas={"code": 3}), first=tasks(0, 1, 2)).tasks.tolist()
     assert crowded[:3] == [0, 1, 2]
     assert crowded[3] in code
+
+
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
+def test_tasks_outside_the_bounds_come_once_the_others_are_used_up_and_before_those_in_flight(strategy):
+    bounds = {"min_mean": 0.4, "max_mean": 0.55}
+    inside = [task for task in candidates(POOL) if is_inside(BELIEF, POOL, task, a_request(1, **bounds))]
+    outside = sorted(set(candidates(POOL)) - set(inside))
+    assert min(len(inside), len(outside)) > 4
+    context, leased = context_of(strategy=strategy), tasks(*inside[:2])
+    some = selected(a_request(len(inside) - 2, **bounds), leased=leased, context=context)
+    assert sorted(some.tasks.tolist()) == inside[2:]
+    more = selected(a_request(len(inside) + 1, **bounds), leased=leased, context=context)
+    assert set(inside[2:]) < set(more.tasks.tolist()) <= set(inside[2:]) | set(outside)
+    assert (len(set(more.tasks.tolist()) & set(outside)), more.reused) == (3, 0)
+    every = selected(a_request(len(candidates(POOL)), **bounds), leased=leased, context=context)
+    assert (sorted(every.tasks.tolist()), every.reused) == (candidates(POOL), 2)
+
+
+def test_bounds_bind_the_uniform_share_and_not_the_tasks_wanted_first():
+    request = a_request(6, uniform_share=1.0, max_mean=0.3)
+    first = tasks(13)  # with a mean of 40 / 84
+    got = selected(request, first=first).tasks.tolist()
+    assert got[0] == 13
+    assert all(is_inside(BELIEF, POOL, task, request) for task in got[1:])

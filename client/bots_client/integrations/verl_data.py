@@ -23,6 +23,7 @@ class Wanted:
     url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
     tags: only tasks with one of these tags.
     uniform_share: share of tasks selected uniformly at random, in [0, 1].
+    min_mean, max_mean: bounds of a task's expected success probability, kept while enough tasks are free.
     prompts_per_step: of one training step; None: data.train_batch_size.
     """
 
@@ -33,6 +34,8 @@ class Wanted:
     url: str | None = None
     tags: tuple[str, ...] | None = None
     uniform_share: float | None = None
+    min_mean: float | None = None
+    max_mean: float | None = None
     prompts_per_step: int | None = None
 
     @property
@@ -52,6 +55,8 @@ class Wanted:
             ids=ids,
             tags=self.tags,
             uniform_share=self.uniform_share,
+            min_mean=self.min_mean,
+            max_mean=self.max_mean,
             rank=0,
         )
         selector.register()

@@ -21,6 +21,14 @@ Key = Annotated[
     ),
 ]
 
+MinMean = Annotated[
+    float | None,
+    typer.Option(help="Smallest expected success probability, while enough tasks are free.", min=0, max=1),
+]
+MaxMean = Annotated[
+    float | None, typer.Option(help="Largest expected success probability, while enough tasks are free.", min=0, max=1)
+]
+
 
 def select(
     dataset: Dataset,
@@ -38,6 +46,8 @@ def select(
     uniform_share: Annotated[
         float | None, typer.Option(help="Share of tasks selected uniformly at random.", min=0, max=1)
     ] = None,
+    min_mean: MinMean = None,
+    max_mean: MaxMean = None,
     key: Key = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -53,6 +63,8 @@ def select(
             quotas=quotas or None,
             exclude=exclude,
             uniform_share=uniform_share,
+            min_mean=min_mean,
+            max_mean=max_mean,
             idempotency_key=key,
         )
     show(selection, lambda: readable(selection), as_json=as_json)

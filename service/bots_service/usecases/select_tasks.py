@@ -48,7 +48,7 @@ class SelectTasks:
 
         Raises:
             UnknownDatasetError, UnknownRunError: a name is not known.
-            InvalidSelectionError: a tag or an excluded task is unknown, or the quotas exceed the count.
+            InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
             PoolTooSmallError: the pool has fewer such tasks.
             KeyReusedError: the key came with another request before.
         """
@@ -152,7 +152,7 @@ async def _drawn(
 
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
-    if not pool.is_grouped or request.tags or request.quotas or len(pool.retired):
+    if not pool.is_grouped or request.tags or request.quotas or request.bounds_means or len(pool.retired):
         return False
     if state.settings.strategy not in ("thompson", "pass", "spaced"):
         return False
@@ -224,7 +224,7 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     """Return the tasks that the request names, once it is possible for this dataset.
 
     Raises:
-        InvalidSelectionError: a tag or a task is unknown, or the quotas exceed the count.
+        InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
     """
     known = dataset.pool.tags
     flaws = [
@@ -238,6 +238,10 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     if not fit(request.quotas, request.count):
         asked = f"{wanted_in_all(request.quotas, request.count):g}"
         flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {request.count}"))
+    if request.min_mean > request.max_mean:
+        flaws.append(
+            Flaw(("body", "min_mean"), f"{request.min_mean:g} is larger than max_mean, {request.max_mean:g}; swap them")
+        )
     wanted = tuple(dict.fromkeys(request.first))
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):

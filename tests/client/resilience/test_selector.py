@@ -122,6 +122,17 @@ def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
     assert "no such tag" in selector.client.health.last_error
 
 
+def test_bounds_of_the_expected_success_probability_are_passed_on(selector, connect, service):
+    train(selector, 1, rewards=(0,) * 16)
+    means = {task: mean for task, (mean, _) in belief_in(selector).items()}
+    hard = sorted(means, key=lambda task: means[task])[:4]
+    bound = (max(means[task] for task in hard) + min(means[task] for task in means.keys() - hard)) / 2
+    below = Selector(connect(service), selector.dataset, ids=IDS, max_mean=bound)
+    above = Selector(connect(service), selector.dataset, ids=IDS, min_mean=bound)
+    assert set(below.next(4).ids) == set(hard)
+    assert not set(above.next(36).ids) & set(hard)
+
+
 @pytest.mark.parametrize(
     ("ids", "message"),
     [([], "empty"), (["a", "b", "a"], "'a' twice"), (["a", 3], "3, which is not a str")],

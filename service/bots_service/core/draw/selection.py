@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from bots_service.core.arrays import Floats, Tasks, contained, united, without
+from bots_service.core.arrays import Flags, Floats, Tasks, contained, united, without
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
-from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
+from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.strategies import STRATEGIES, uniform
 from bots_service.core.pool import Pool
@@ -20,6 +20,7 @@ from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
 
 Share = Annotated[float, Meta(gt=0, le=1)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Quotas = Mapping[str, int | float]  # an int is a number of tasks, a float in (0, 1] a share of the selection
 
@@ -35,6 +36,8 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     first: tasks to select before any others, in flight or not; excluded or retired tasks, and tasks without the tags,
         are skipped.
     uniform_share: share of the other tasks that is selected uniformly at random.
+    min_mean, max_mean: tasks with an expected success probability outside these bounds are selected only where too few
+        others are free, so that a bound never stops a training job. Tasks in `first` are not bound.
     """
 
     dataset: Name
@@ -44,7 +47,14 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
     exclude: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
     first: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
-    uniform_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    uniform_share: Probability = 0.0
+    min_mean: Probability = 0.0
+    max_mean: Probability = 1.0
+
+    @property
+    def bounds_means(self) -> bool:
+        """Whether the request has a bound that a task could lie outside of."""
+        return self.min_mean > 0.0 or self.max_mean < 1.0
 
 
 SLACK = 1e-6  # shares may add up to this much more than 1, because of rounding
@@ -133,8 +143,8 @@ def select_tasks(
     """Return exactly `request.count` distinct tasks.
 
     Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. The same
-    holds for tasks that cool down, which come before leased ones; the uniform share knows no cooldown. Quotas are
-    filled in order; each ignores those after it.
+    holds for tasks that cool down or lie outside the request's bounds, which come before leased ones; the uniform share
+    knows no cooldown. Quotas are filled in order; each ignores those after it.
 
     Args:
         belief: the run's belief.
@@ -154,8 +164,11 @@ def select_tasks(
     chosen = [undrawn(first)]
     reused = len(first) - len(without(united(first), in_flight))
     unavailable, quotas = united(unavailable, first), quotas_left(quotas, pool, first, request.count - len(first))
+    outside = outside_bounds(belief, pool, request)
     for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share):
-        results, again = fill_quota(belief, pool, request, quota, context, unavailable=unavailable, leased=in_flight)
+        results, again = fill_quota(
+            belief, pool, request, quota, context, unavailable=unavailable, leased=in_flight, outside=outside
+        )
         unavailable = united(unavailable, *(one.tasks for one in results))
         chosen += results
         reused += again
@@ -204,12 +217,14 @@ def fill_quota(
     *,
     unavailable: Tasks,
     leased: Tasks,
+    outside: Tasks,
 ) -> tuple[list[StrategyResult], int]:
     """Select the tasks of one quota; return the results and how many of their tasks are leased.
 
     Args:
         unavailable: sorted tasks that are excluded or already selected.
         leased: sorted tasks in flight.
+        outside: sorted tasks outside the request's bounds.
     """
     part = pool.part(request.tags, quota.tag)
     unavailable = part.keep(unavailable)
@@ -221,34 +236,47 @@ def fill_quota(
     by_strategy = min(quota.count - quota.uniform_count, free)
     uniform_count = min(quota.uniform_count, free - by_strategy)
     again = quota.count - by_strategy - uniform_count
-    chosen: list[StrategyResult] = []
+    strategy, chosen = STRATEGIES[context.settings.strategy], list[StrategyResult]()
     if by_strategy:
-        chosen += by_cooldown(Eligible(pool, belief, part, excluded), by_strategy, context)
+        avoided = united(cooling_tasks(context), outside)
+        chosen += avoiding(avoided, strategy, Eligible(pool, belief, part, excluded), by_strategy, context)
     if uniform_count:
         excluded = united(excluded, *(one.tasks for one in chosen))
-        chosen.append(uniform(Eligible(pool, belief, part, excluded), uniform_count, context))
+        chosen += avoiding(outside, uniform, Eligible(pool, belief, part, excluded), uniform_count, context)
     if again:
-        strategy = STRATEGIES[context.settings.strategy]
         chosen.append(strategy(Eligible(pool, belief, pool.listed(leased_here), NO_TASKS), again, context))
     return chosen, again
 
 
-def by_cooldown(eligible: Eligible, count: int, context: DrawContext) -> list[StrategyResult]:
-    """Select `count` tasks by the run's strategy, and those that cool down only where there are too few others."""
-    strategy = STRATEGIES[context.settings.strategy]
-    cooling = cooling_tasks(context)
-    cooling = without(eligible.part.keep(cooling), eligible.excluded)
-    if not len(cooling):
+def avoiding(
+    avoided: Tasks, strategy: Strategy, eligible: Eligible, count: int, context: DrawContext
+) -> list[StrategyResult]:
+    """Select `count` tasks by a strategy, and the avoided ones only where there are too few others."""
+    avoided = without(eligible.part.keep(avoided), eligible.excluded)
+    if not len(avoided):
         return [strategy(eligible, count, context)]
-    rest = max(count - (len(eligible) - len(cooling)), 0)
+    rest = max(count - (len(eligible) - len(avoided)), 0)
     chosen: list[StrategyResult] = []
     if rest < count:
-        others = replace(eligible, excluded=united(eligible.excluded, cooling))
+        others = replace(eligible, excluded=united(eligible.excluded, avoided))
         chosen.append(strategy(others, count - rest, context))
     if rest:
-        listed = eligible.pool.listed(cooling)
+        listed = eligible.pool.listed(avoided)
         chosen.append(strategy(replace(eligible, part=listed, excluded=NO_TASKS), rest, context))
     return chosen
+
+
+def outside_bounds(belief: Belief, pool: Pool, request: SelectRequest) -> Tasks:
+    """Return, sorted, the tasks with an expected success probability outside the request's bounds."""
+    if not request.bounds_means:
+        return NO_TASKS
+
+    def is_outside(means: Floats) -> Flags:
+        return (means < request.min_mean) | (means > request.max_mean)
+
+    found = is_outside(belief.profile_distributions(pool).mean)[pool.profile_of]
+    found[belief.own_tasks] = is_outside(belief.own_distributions(pool).mean)
+    return np.flatnonzero(found).astype(np.int32)
 
 
 def cooling_tasks(context: DrawContext) -> Tasks:
