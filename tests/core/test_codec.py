@@ -17,10 +17,9 @@ from bots_service.core.codec import FORMAT, decode_state, encode_state, pack, un
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import OpenStep, RunState
 from bots_service.errors import DamagedStateError
+from tests.core.blocks import Columns, packed, stored_types
 from tests.core.journals import Story, pool_of, replay, report_of, stories
 from tests.core.pools import bots_belief
-
-Columns = dict[str, tuple[str, np.ndarray]]
 
 
 def a_state(kind: str) -> RunState:
@@ -118,14 +117,14 @@ def tracker_header_and_arrays(state: RunState) -> tuple[str, Columns]:
 def attempt_arrays(attempts: Attempts) -> Columns:
     settled, recent = attempts.settled, attempts.recent
     return {
-        "attempts_settled_rollouts": ("<f8", settled.rollouts),
-        "attempts_settled_successes": ("<f8", settled.successes),
-        "attempts_recent_rollouts": ("<f8", recent.rollouts),
-        "attempts_recent_successes": ("<f8", recent.successes),
         "attempts_settled_tasks": ("<i4", settled.tasks),
         "attempts_settled_visits": ("<i4", settled.visits),
+        "attempts_settled_rollouts": ("<f8", settled.rollouts),
+        "attempts_settled_successes": ("<f8", settled.successes),
         "attempts_settled_last_step": ("<i4", settled.last_step),
         "attempts_recent_tasks": ("<i4", recent.tasks),
+        "attempts_recent_rollouts": ("<f8", recent.rollouts),
+        "attempts_recent_successes": ("<f8", recent.successes),
         "attempts_recent_step": ("<i4", recent.step),
     }
 
@@ -143,31 +142,36 @@ def open_arrays(waiting: OpenStep) -> Columns:
 BELIEFS = {"bots": bots_header_and_arrays, "tracker": tracker_header_and_arrays}
 
 
+def columns_of(kind: str, state: RunState) -> tuple[str, Columns]:
+    """The header of the belief, and the arrays of the state, in the order in which the modules name them."""
+    header, arrays = BELIEFS[kind](state)
+    return header, arrays | attempt_arrays(state.attempts) | open_arrays(state.open_step)
+
+
 def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
     state = a_state(kind)
-    header, arrays = BELIEFS[kind](state)
-    arrays |= attempt_arrays(state.attempts) | open_arrays(state.open_step)
-    # Those with the larger numbers come first: their types end in how many bytes a number takes.
-    arrays = dict(sorted(arrays.items(), key=lambda named: -int(named[1][0][-1])))
+    header, columns = columns_of(kind, state)
     settings_text = json.dumps(state.settings.as_dict(), separators=(",", ":"))
-    text = (
+    scalars = (
         f'{{"epoch":0,"seq":3,"step":2,"settings":{settings_text},'
         '"totals":{"reported":3,"effective":3,"all_solved":0,"none_solved":0,"rollouts":10.0,"successes":4.5,'
         '"late":0,"expired":0,"distinct":3},'
         f'"belief":{header},"walks":{{"first_turn":{state.walks.first_turn},"walks":[],"finished":0}},'
-        '"open_late":2,"open_expired":0,"arrays":{'
-        + ",".join(
-            f'"{name}":{json.dumps([type_, *a.shape], separators=(",", ":"))}' for name, (type_, a) in arrays.items()
-        )
-        + "}}"
-    ).encode()
-    while (4 + 2 + 4 + len(text)) % 8:
-        text += b" "
-    letters = {"<f8": "d", "<i4": "i", "<u8": "Q", "|b1": "?"}
-    body = b"BOTS" + struct.pack("<H", 1) + struct.pack("<I", len(text)) + text
-    for type_, array in arrays.values():
-        body += struct.pack(f"<{array.size}{letters[type_]}", *array.ravel().tolist())
-    assert body + struct.pack("<I", zlib.crc32(body)) == blob
+        '"open_late":2,"open_expired":0'
+    )
+    assert packed(scalars, columns) == blob
+
+
+def test_counts_and_steps_of_many_tasks_take_a_byte_each(kind):
+    count = 1100  # so many that they are settled
+    pool = pool_of(*[(0.25, 0.75)] * count)
+    state = replay(pool, [report_of(*((task, 3.0, 13.0) for task in range(count)))], settings_from({"belief": kind}))
+    blob = encode_state(state)
+    header, _ = unpack(blob)
+    assert packed(json.dumps(header, separators=(",", ":"))[:-1], columns_of(kind, state)[1]) == blob
+    narrow = {name for name, stored in stored_types(blob).items() if stored == "|u1"}
+    assert narrow >= {f"attempts_settled_{name}" for name in ("visits", "rollouts", "successes", "last_step")}
+    assert encode_state(decode_state(blob)) == blob
 
 
 @pytest.mark.parametrize("digits", range(8))
@@ -228,17 +232,17 @@ def test_an_unknown_format_is_named():
         b'{"arrays":7}',
         b'{"arrays":{"a":7}}',
         b'{"arrays":{"a":[]}}',
-        b'{"arrays":{"a":["<f8",-1]}}',
-        b'{"arrays":{"a":["<f8","2"]}}',
-        b'{"arrays":{"a":["<f8",null]}}',
-        b'{"arrays":{"a":["<f8",1.0]}}',
-        b'{"arrays":{"a":["<f8",1e300]}}',
-        b'{"arrays":{"a":["<f8",9]}}',
-        b'{"arrays":{"a":["|O",1]}}',
-        b'{"arrays":{"a":[["<f8"],1]}}',
-        b'{"arrays":{"a":["<f8",%d]}}' % 10**30,
-        b'{"arrays":{"a":["<f8",0,%d]}}' % 10**30,
-        b'{"arrays":{"a":["<f8",%s0]}}' % (b"0," * 99),
+        b'{"arrays":{"a":["<f8","<f8",-1]}}',
+        b'{"arrays":{"a":["<f8","<f8","2"]}}',
+        b'{"arrays":{"a":["<f8","<f8",null]}}',
+        b'{"arrays":{"a":["<f8","<f8",1.0]}}',
+        b'{"arrays":{"a":["<f8","<f8",1e300]}}',
+        b'{"arrays":{"a":["<f8","<f8",9]}}',
+        b'{"arrays":{"a":["|O","|O",1]}}',
+        b'{"arrays":{"a":[["<f8"],["<f8"],1]}}',
+        b'{"arrays":{"a":["<f8","<f8",%d]}}' % 10**30,
+        b'{"arrays":{"a":["<f8","<f8",0,%d]}}' % 10**30,
+        b'{"arrays":{"a":["<f8","<f8",%s0]}}' % (b"0," * 99),
         b'{"arrays":{}}',
         b"[" * 100_000,
         b"1" * 10_000,

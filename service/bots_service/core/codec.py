@@ -2,10 +2,15 @@
 
     magic "BOTS" | format version u16 | header length u32 | header JSON | arrays, one after the other | CRC-32 u32
 
-The header holds the scalars, those of the belief under "belief", and name, type and shape of each array. JSON writes
-floats so that they read back exactly. Spaces end the header, so that the arrays begin at a multiple of 8 bytes and can
-be used where they lie; those with the larger numbers come first. The belief names and checks its own arrays; those of
-the attempts begin with "attempts_", those of the open step with "open_".
+The header holds the scalars, those of the belief under "belief", and of each array its name, the type in which it is
+given back, the type in which it is stored, and its shape. JSON writes floats so that they read back exactly.
+
+The second type is narrower where all numbers are whole and few bytes hold them, as most counts and steps are. All other
+arrays can be used where they lie: spaces end the header, so that the arrays begin at a multiple of 8 bytes, and those
+whose numbers are stored in more bytes come first.
+
+The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of the open step with
+"open_".
 """
 
 import json
@@ -16,6 +21,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bots_service.core import attempts
 from bots_service.core.arrays import frozen
@@ -31,7 +37,12 @@ FORMAT = 1
 _MAGIC = b"BOTS"
 _HEAD = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")
-_TYPES = ("<f8", "<i4", "<u8", "|b1")
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_LARGEST = 65_535
+_NARROW = {"|u1": 255, "<u2": _LARGEST}  # narrower types, and the largest number that each holds
+_BITS = {"<f8": "<u8", "<i4": "<u4", "<u8": "<u8"}  # types that are narrowed, and those that show their bits
+_STORED = {kind: (kind, *_NARROW) for kind in _BITS} | {"|b1": ("|b1",)}  # how each type may be stored
+_FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
 _OTHERS = ("attempts_", "open_")  # begin the names of the arrays that are not the belief's
 
@@ -59,8 +70,7 @@ def encode_state(state: RunState) -> bytes:
         "open_effective": evidence.effective,
     }
     tried = attempts.encoded(state.attempts)
-    largest_first = sorted({**arrays, **tried, **open_arrays}.items(), key=lambda named: -named[1].itemsize)
-    return pack(head, dict(largest_first))
+    return pack(head, {**arrays, **tried, **open_arrays})
 
 
 def decode_state(blob: bytes) -> RunState:
@@ -115,24 +125,52 @@ def _totals(values: dict[str, Any]) -> Totals:
 
 
 def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
-    """Return header and arrays as one checksummed block."""
-    types = {name: _little_endian(array.dtype) for name, array in arrays.items()}
-    shapes = {name: [types[name].str, *array.shape] for name, array in arrays.items()}
-    head = json.dumps({**header, "arrays": shapes}, separators=(",", ":"), allow_nan=False).encode()
+    """Return header and arrays as one checksummed block; equal ones give equal bytes."""
+    stored = sorted(((name, _stored(array)) for name, array in arrays.items()), key=lambda named: -named[1].itemsize)
+    entries = {name: [_name(arrays[name].dtype), _name(one.dtype), *arrays[name].shape] for name, one in stored}
+    head = _JSON.encode({**header, "arrays": entries}).encode()
     head += b" " * (-(_HEAD.size + len(head)) % _ALIGNED)
-    parts = [_HEAD.pack(_MAGIC, FORMAT, len(head)), head]
-    parts += [array.astype(types[name], copy=False).tobytes() for name, array in arrays.items()]
-    body = b"".join(parts)
-    return body + _CRC.pack(zlib.crc32(body))
+    parts: list[bytes | memoryview] = [_HEAD.pack(_MAGIC, FORMAT, len(head)), head]
+    parts += [one.data for _, one in stored]
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return b"".join([*parts, _CRC.pack(crc)])
 
 
 @cache
-def _little_endian(kind: np.dtype[Any]) -> np.dtype[Any]:
-    return kind.newbyteorder("<")
+def _name(kind: np.dtype[Any]) -> str:
+    return kind.newbyteorder("<").str
+
+
+def _stored(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the same numbers, little-endian, in the narrowest type that holds each of them bit for bit."""
+    name = _name(array.dtype)
+    array = np.asarray(array, name, order="C")
+    # Sorted numbers, and fractions, mostly show at their ends that they are too large, or not whole.
+    if name not in _BITS or array.size < _FEW or not (_may_narrow(array.item(0)) and _may_narrow(array.item(-1))):
+        return array
+    # Bits sort as numbers do, and those of what no narrower type holds come last: -0.0, negative ones, infinity, NaN.
+    most = np.maximum.reduce(array.view(_BITS[name]), axis=None)
+    for kind, largest in _limits(name):
+        if most <= largest:
+            narrow = array.astype(kind)
+            return array if array.dtype.kind == "f" and np.count_nonzero(narrow != array) else narrow
+    return array
+
+
+def _may_narrow(number: float) -> bool:
+    return 0 <= number <= _LARGEST and number == int(number)
+
+
+@cache
+def _limits(name: str) -> list[tuple[np.dtype[Any], int]]:
+    """Return the narrower types, and the bits that the largest number of each has in the type of this name."""
+    return [(np.dtype(kind), int(np.array(most, name).view(_BITS[name]))) for kind, most in _NARROW.items()]
 
 
 def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a block; the arrays are read-only views of it.
+    """Return the header and the arrays of a block; the arrays are read-only, and views of it unless it narrows them.
 
     Raises:
         DamagedStateError: the bytes don't match their checksum, or the format is unknown.
@@ -149,11 +187,11 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:
     try:
         header = json.loads(blob[_HEAD.size : head_end])
         arrays, end = {}, head_end
-        for name, (kind, *shape) in header.pop("arrays").items():
-            if kind not in _TYPES or any(size < 0 for size in shape):
-                raise ValueError(f"array {name} of type {kind!r} and shape {shape}")
-            array = np.frombuffer(blob, kind, count=math.prod(shape), offset=end).reshape(shape)
-            arrays[name], end = frozen(array), end + array.nbytes
+        for name, (kind, stored, *shape) in header.pop("arrays").items():
+            if stored not in _STORED[kind] or any(size < 0 for size in shape):
+                raise ValueError(f"array {name} of type {kind!r}, stored as {stored!r}, and shape {shape}")
+            array = np.frombuffer(blob, stored, count=math.prod(shape), offset=end).reshape(shape)
+            arrays[name], end = frozen(array if stored == kind else array.astype(kind)), end + array.nbytes
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise DamagedStateError(f"the header can't be read: {error}") from error
     if end != len(blob) - _CRC.size:
