@@ -1,0 +1,119 @@
+"""examples/clusters: a job with a service of its own goes on from its export, and the other files fit the service."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from bots_service.ports.keys import Scope
+from tests.cli.running import clean_environment
+from tests.deploy.files import ROOT, resources
+
+FOLDER = ROOT / "examples" / "clusters"
+SCRIPT = FOLDER / "with_service.sh"
+ENDS_WITHIN_S = 60
+# Trains so many steps on the dataset that the script names, says at which step the run is, and stays for a while.
+TRAINER = """
+import os, sys, time
+from bots_client import Client, Outcome, Task
+name, steps, stays_s = os.environ["BOTS_DATASET"], int(sys.argv[1]), float(sys.argv[2])
+with Client() as bots:
+    if name not in [dataset.name for dataset in bots.datasets()]:
+        bots.create_dataset(name, [Task(f"t{number}") for number in range(20)])
+    for _ in range(steps):
+        selection = bots.select(name, 4)
+        receipt = bots.report(name, [Outcome.rewards(task, [1, 0]) for task in selection.ids], selection=selection)
+    print("at step", receipt.step, flush=True)
+    time.sleep(stays_s)
+    sys.exit(int(sys.argv[3]))
+"""
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(TRAINER, "utf-8")
+    return path
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a job: a node's disk, and a folder that outlives it."""
+    for folder in ("node", "kept"):
+        (tmp_path / folder).mkdir()
+    bin_folder = str(Path(sys.executable).parent)
+    yield clean_environment(
+        PATH=f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        SLURM_TMPDIR=str(tmp_path / "node"),
+        SLURM_SUBMIT_DIR=str(tmp_path / "kept"),
+        BOTS_DATASET="guru",
+    )
+    assert list((tmp_path / "node").iterdir()) == []  # the service ended, and took its data along
+
+
+def job(trainer: Path, environment: dict[str, str], *arguments: object) -> subprocess.Popen[str]:
+    """Start a job that trains with these arguments."""
+    command = ["bash", str(SCRIPT), sys.executable, str(trainer), *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, cwd=trainer.parent, stdout=subprocess.PIPE, text=True)
+
+
+def test_the_next_job_goes_on_from_what_the_last_one_kept(trainer: Path, environment: dict[str, str]):
+    first = job(trainer, environment, 3, 0, 0)
+    assert "at step 3" in first.communicate(timeout=ENDS_WITHIN_S)[0]
+    second = job(trainer, environment, 2, 0, 7)
+    assert "at step 5" in second.communicate(timeout=ENDS_WITHIN_S)[0]
+    assert (first.returncode, second.returncode) == (0, 7)  # the trainer's own
+
+
+def test_a_job_that_is_to_end_keeps_what_it_learned(trainer: Path, environment: dict[str, str]):
+    ended = job(trainer, environment, 3, 600, 0)
+    assert ended.stdout is not None
+    while "at step 3" not in ended.stdout.readline():
+        assert ended.poll() is None
+    ended.send_signal(signal.SIGTERM)
+    ended.communicate(timeout=ENDS_WITHIN_S)
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert "at step 4" in job(trainer, environment, 1, 0, 0).communicate(timeout=ENDS_WITHIN_S)[0]
+
+
+def test_it_is_kept_now_and_then_for_a_node_that_is_lost(trainer: Path, environment: dict[str, str], tmp_path: Path):
+    running = job(trainer, {**environment, "BOTS_KEEP_EVERY_S": "0.2"}, 3, 600, 0)
+    end = time.monotonic() + ENDS_WITHIN_S
+    while not (tmp_path / "kept" / "guru.botsbackup").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert (tmp_path / "kept" / "guru.botsbackup").exists()
+    assert running.poll() is None
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=ENDS_WITHIN_S)
+
+
+def test_the_kubernetes_job_follows_its_schema_and_reaches_the_service():
+    found = yaml.safe_load((FOLDER / "job.yaml").read_text("utf-8"))
+    kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    values = {one["name"]: one.get("value") for one in container["env"]}
+    service = resources()["Service"]
+    assert values["BOTS_URL"] == f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+    assert {"BOTS_API_KEY", "BOTS_SPOOL"} < values.keys()
+
+
+def test_the_skypilot_task_runs_the_script_with_what_it_reads():
+    task = yaml.safe_load((FOLDER / "skypilot.yaml").read_text("utf-8"))
+    assert task["run"].split()[:2] == ["bash", str(SCRIPT.relative_to(ROOT))]
+    script = SCRIPT.read_text("utf-8")
+    assert all(f"${{{name}:" in script for name in task["envs"])
+    (mounted,) = task["file_mounts"]
+    assert Path(task["envs"]["BOTS_KEPT"]).parent == Path(mounted)
+
+
+def test_the_page_names_scopes_that_there_are():
+    page = (ROOT / "docs/clusters.md").read_text("utf-8")
+    named = {words.split()[0] for words in page.split("--scope ")[1:]}
+    assert named <= {scope.value for scope in Scope}
