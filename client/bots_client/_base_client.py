@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx
 
 from bots_client._call import Call, Pages, Reply
-from bots_client._config import headers_of, is_loopback, url_of
+from bots_client._config import headers_of, is_loopback, trust_of, url_of
 from bots_client._errors import ServiceError, UnreachableError
 from bots_client._exchange import Exchange
 from bots_client._retry import Retries
@@ -45,6 +45,7 @@ class BaseClient:
             headers=headers_of(api_key, headers),
             transport=transport,
             trust_env=not is_loopback(self.url),
+            verify=trust_of(self.url),
         )
 
     def __repr__(self) -> str:
@@ -150,6 +151,7 @@ class BaseAsyncClient:
             headers=headers_of(api_key, headers),
             transport=transport,
             trust_env=not is_loopback(self.url),
+            verify=trust_of(self.url),
         )
 
     def __repr__(self) -> str:

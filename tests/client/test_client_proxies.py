@@ -1,8 +1,10 @@
-"""Proxies that the environment names are for other machines."""
+"""Proxies that the environment names are for other machines, and so are certificates."""
+
+import ssl
 
 import pytest
 
-from bots_client._config import is_loopback
+from bots_client._config import is_loopback, trust_of
 from tests.client.answers import VERSION
 from tests.client.scripted_server import answer
 
@@ -26,3 +28,15 @@ def test_a_service_on_this_machine_is_asked_directly(serve, connect, monkeypatch
 )
 def test_only_loopback_goes_without_the_environments_proxies(url, wanted):
     assert is_loopback(url) is not wanted
+
+
+def test_only_plain_http_on_loopback_goes_without_the_known_authorities():
+    spared = trust_of("http://127.0.0.1:8000")
+    assert isinstance(spared, ssl.SSLContext)
+    assert (spared.verify_mode, spared.check_hostname, spared.cert_store_stats()["x509_ca"]) == (
+        ssl.CERT_REQUIRED,
+        True,
+        0,
+    )
+    for url in ("https://127.0.0.1:8000", "http://10.0.0.7:8000", "https://bots.example"):
+        assert trust_of(url) is True

@@ -16,6 +16,7 @@ from typing import Self
 import httpx
 
 from tests.docs.blocks import Block
+from tests.serving import NO_AUTHORITIES
 
 ENDS_S = 60.0
 READY_S = 900.0  # `make serve` in a fresh clone installs first
@@ -110,7 +111,7 @@ class Reader:
         address, give_up = block.ready_at.replace(SHOWN_URL, self._url), time.monotonic() + READY_S
         while time.monotonic() < give_up and other.poll() is None:
             try:
-                if httpx.get(address, timeout=5).is_success:
+                if httpx.get(address, timeout=5, verify=NO_AUTHORITIES).is_success:
                     return
             except httpx.TransportError:
                 pass

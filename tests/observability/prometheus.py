@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
-from tests.serving import free_port
+from tests.serving import NO_AUTHORITIES, free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "prometheus"
@@ -112,7 +112,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> 
     give_up = time.monotonic() + SOON_S
     while process.poll() is None and time.monotonic() < give_up:
         try:
-            if httpx.get(f"{url}/-/ready", timeout=1).status_code == 200:
+            if httpx.get(f"{url}/-/ready", timeout=1, verify=NO_AUTHORITIES).status_code == 200:
                 return
         except httpx.TransportError:
             pass
