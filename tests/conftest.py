@@ -2,10 +2,9 @@
 
 Of these there is one of each a pytest process, started when asked for.
 
-BOTS_TEST_PROFILE is `default`, `ci` (the same examples each time) or `thorough`.
+BOTS_TEST_PROFILE is `default`, `ci` (fewer examples, the same each time) or `thorough`.
 """
 
-import os
 import signal
 from collections.abc import Generator, Iterator
 from types import FrameType
@@ -16,15 +15,14 @@ from hypothesis.internal.conjecture import providers
 
 from bots_service.storage.sql.migrate import upgrade
 from tests.servers import PostgresServer, RedisServer, running
-from tests.sizes import SOAK
+from tests.sizes import PROFILE, SOAK, examples
 
 SOAK_TIMEOUT_S = 7200.0  # the faults give up by themselves after an hour
 
 # On a busy machine a slow example says nothing about the code, nor does one that is drawn slowly.
 settings.register_profile("default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
+settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, max_examples=examples(100))
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2000)
-PROFILE = os.environ.get("BOTS_TEST_PROFILE", "default")
 settings.load_profile(PROFILE)
 if PROFILE == "ci":
     # Hypothesis also draws numbers that stand in our modules, of those imported so far: which they are depends on the

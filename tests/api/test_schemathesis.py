@@ -21,7 +21,8 @@ from bots_service.settings import Settings
 from bots_service.wiring import build_app
 from tests.api.keyed import OPERATOR, bearer
 from tests.api.pools import MODELS, solved, tasks
-from tests.serving import ServiceProcess, running_service
+from tests.serving import NO_AUTHORITIES, ServiceProcess, running_service
+from tests.sizes import examples
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 DOCUMENT = schemathesis.openapi.from_dict(build_app(Settings.model_validate({})).openapi())
@@ -30,7 +31,7 @@ OPERATIONS = {found.ok().label: found.ok() for found in DOCUMENT.get_all_operati
 
 AIMED = {"dataset": "guru", "run": "default", "task": "task-1", "key_id": "0" * 16}
 LONGEST_URL = 65_000  # beyond 64 KiB the HTTP parser itself refuses, in plain text, before any of our code runs
-EXAMPLES = int(os.environ.get("BOTS_TEST_FUZZ_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("BOTS_TEST_FUZZ_EXAMPLES", examples(15)))
 
 
 def parameter_names(label: str, where: str) -> set[str]:
@@ -62,11 +63,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 @pytest.fixture
 def aim(service: ServiceProcess) -> None:
     """Make sure that datasets exist which the examples can hit, and that one run has some history."""
-    for name in ("guru", "0"):
-        pool = {"reference_models": MODELS, "tasks": tasks(20)}
-        httpx.put(f"{service.url}/datasets/{name}", json=pool, headers=bearer(OPERATOR))
-    evidence = {"dataset": "guru", "outcomes": [solved(1)]}
-    httpx.post(f"{service.url}/report", json=evidence, headers=bearer(OPERATOR)).raise_for_status()
+    with httpx.Client(base_url=service.url, headers=bearer(OPERATOR), verify=NO_AUTHORITIES) as http:
+        for name in ("guru", "0"):
+            http.put(f"/datasets/{name}", json={"reference_models": MODELS, "tasks": tasks(20)})
+        http.post("/report", json={"dataset": "guru", "outcomes": [solved(1)]}).raise_for_status()
 
 
 @pytest.mark.parametrize(("label", "mode", "address"), list(variants()))

@@ -28,6 +28,7 @@ from tests.core.journals import (
     some_settings,
     stories,
 )
+from tests.sizes import examples
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
 ALL = np.arange(len(POOL), dtype=np.int32)
@@ -132,7 +133,7 @@ def test_an_entry_that_does_not_follow_is_refused(seq, chosen):
         advance(state, Entry(seq, 0, POOL.profiles, report_of()), POOL)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(some_settings, pools(), st.data())
 def test_all_that_is_said_stays_finite_and_within_its_range(chosen, pool, data):
     # The most rollouts that one outcome may carry, solved and failed in turn, late ones too, and steps without any.

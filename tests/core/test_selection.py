@@ -32,6 +32,7 @@ from tests.core.pools import (
     some_tasks,
     tasks,
 )
+from tests.sizes import examples
 
 NONE = tasks()
 POOL = pool(
@@ -57,7 +58,7 @@ def is_inside(of, about, task, request):
     return request.min_mean <= float(of.distributions(about, tasks(task)).mean[0]) <= request.max_mean
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_a_selection_keeps_every_promise(data):
     about = data.draw(pools())
@@ -90,7 +91,7 @@ def test_a_selection_keeps_every_promise(data):
     assert drawn >= expected if got.reused else drawn == expected
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_the_same_seed_gives_the_same_selection(data):
     about = data.draw(pools())

@@ -13,11 +13,12 @@ from bots_service.core.summary.course import TIMED, StepSums
 from bots_service.core.summary.gain import StepRange
 from bots_service.ports.courses import CoursePart, RunHead, SeqRange, WantedCourse, WantedSums
 from bots_service.ports.records import NewEntry, RunRow
+from tests.sizes import examples
 from tests.storage import made
 from tests.storage.made import Stores
 
 # Each example makes runs of its own, so the database may be shared by all.
-many = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 actions = st.lists(
     st.tuples(st.sampled_from(["close", "close", "part", "change", "rewind"]), st.integers(0, 99)), max_size=30
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bots_service.core.entries import Fork, Rewind
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.records import CurvePoint, NewEntry, Parent, RunRow, StoredReceipt
+from tests.sizes import examples
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -157,7 +158,7 @@ actions = st.lists(
     st.tuples(st.sampled_from(["close", "close", "close", "part", "rewind"]), st.integers(0, 20)), max_size=25
 )
 # Each example makes runs of its own, so the database may be shared by all.
-many = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class LineageContract:

@@ -13,6 +13,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.errors import UnknownRunError
 from bots_service.ports.history import StoredOutlook
 from bots_service.ports.records import NewEntry, Parent, RunRow
+from tests.sizes import examples
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -70,7 +71,7 @@ actions = st.lists(
     max_size=30,
 )
 # Each example makes runs of its own, so the database may be shared by all.
-many = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class OutlooksContract:
