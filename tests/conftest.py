@@ -7,6 +7,7 @@ BOTS_TEST_PROFILE is `default`, `ci` (fewer examples, the same each time) or `th
 
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -17,6 +18,8 @@ from bots_service.storage.sql.migrate import upgrade
 from tests.servers import PostgresServer, RedisServer, running
 from tests.sizes import PROFILE, SOAK, examples
 
+# Their plain tests reach every branch of what `make test` wants covered.
+COVERING = [Path(__file__).parent / folder for folder in ("api", "core", "usecases")]
 SOAK_TIMEOUT_S = 7200.0  # the faults give up by themselves after an hour
 
 # On a busy machine a slow example says nothing about the code, nor does one that is drawn slowly.
@@ -50,6 +53,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give the long tests their time."""
     if SOAK and config.option.timeout is None:
         config.option.timeout = SOAK_TIMEOUT_S
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Trace only the tests that are to reach every branch: a traced one takes up to twice the processor time.
+
+    Random ones are not among them: what they reach is a matter of luck.
+    """
+    if not config.pluginmanager.hasplugin("_cov"):
+        return
+    for item in items:
+        is_random = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if is_random or not any(map(item.path.is_relative_to, COVERING)):
+            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -193,6 +193,12 @@ def test_cut_bytes_are_refused(blob, data):
         decode_state(blob[: data.draw(st.integers(0, len(blob) - 1))])
 
 
+@pytest.mark.parametrize("size", [0, 4, 13])
+def test_fewer_bytes_than_any_state_has_are_refused(size):
+    with pytest.raises(DamagedStateError, match=f"^{size} bytes are too few"):
+        decode_state(BLOB[:size])
+
+
 @given(st.data(), st.integers(1, 255))
 def test_a_changed_byte_is_refused(blob, data, change):
     changed = bytearray(blob)

@@ -56,6 +56,11 @@ def test_a_tag_needs_thirty_tasks_and_one_task_without_it():
     assert choose_offset_tags(of_tag, np.zeros(100, np.int32)) == ("of 99", "of 30")
 
 
+def test_of_tags_that_the_same_tasks_carry_the_first_by_name_is_chosen():
+    of_tag = {tag: tasks(*range(first, first + 40)) for tag, first in (("b", 0), ("a", 0), ("c", 1))}
+    assert choose_offset_tags(of_tag, np.zeros(99, np.int32)) == ("a", "c")
+
+
 def test_sixteen_tags_are_chosen_at_most():
     of_tag = {f"{tag:02}": tasks(*range(tag, tag + 30)) for tag in range(20)}
     assert choose_offset_tags(of_tag, np.zeros(60, np.int32)) == tuple(f"{tag:02}" for tag in range(16))

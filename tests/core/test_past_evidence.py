@@ -78,6 +78,10 @@ def test_what_is_left_of_an_age_is_a_power(forgetting, age):
     assert shares_kept(kept, np.array([age]))[0] == pytest.approx(kept**age, rel=1e-9, abs=1e-300)
 
 
+def test_nothing_is_left_of_any_age_where_all_is_forgotten():
+    assert shares_kept(0.0, np.array([0.0, 0.5, 1.0])).tolist() == [1.0, 0.0, 0.0]
+
+
 # --- laws of every kind ----------------------------------------------------------------------------------------------
 
 

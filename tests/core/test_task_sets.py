@@ -24,6 +24,11 @@ def test_tasks_in_any_order_are_united(several):
     assert got.tolist() == sorted(set().union(*several))
 
 
+def test_no_sets_together_have_no_tasks():
+    got = united()
+    assert (got.dtype, got.tolist()) == (tasks().dtype, [])
+
+
 @given(LISTS)
 def test_each_task_has_one_first_place(some):
     places = first_places(tasks(*some)).tolist()
