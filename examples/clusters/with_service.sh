@@ -3,7 +3,7 @@
 #
 # SQLite refuses network file systems, so the service's data is on the node. An export on a shared disk outlives the
 # node: it is written every ten minutes, and when training ends or Slurm is about to end the job. The next job, or the
-# same one after a requeue, goes on from it. Slurm sets SLURM_*; elsewhere (SkyPilot, a plain shell) nothing needs them.
+# same one after a requeue, continues from it. Slurm sets SLURM_*; elsewhere (SkyPilot, a plain shell) nothing needs them.
 #
 #   BOTS_DATASET       name of the dataset that your trainer uses (required)
 #   BOTS_KEPT          the export (DATASET.botsbackup where you submit the job)
