@@ -247,6 +247,9 @@ class GivenSettings(TypedDict, total=False):
     tasks_per_step: int | None
     reward_range: tuple[float, float]
     lease_seconds: float
+    mix: Mapping[str, float | Sequence[tuple[int, float]]]
+    mix_floor: float
+    mix_balance: str
 
 
 def plain(number: SupportsFloat, *, of: str = "") -> int | float:

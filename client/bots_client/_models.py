@@ -11,7 +11,8 @@ from typing import ClassVar
 from bots_client._history_models import Coverage
 from bots_client._tables import Table
 
-Setting = int | float | str | tuple[float, ...] | None
+Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
+Setting = int | float | str | tuple[float, ...] | Mix | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +129,10 @@ class Settings:
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
     lease_seconds: how long a selected task is excluded from other selections, unless it is reported.
+    mix: the weight of each tag, or its weights by step as (step, weight), linear in between; empty: no mix.
+    mix_floor: the least share of each of these tags.
+    mix_balance: what the weights share out: tasks, effective (tasks), or learning (weight times how often a tag
+        teaches).
     """
 
     belief: str = "tracker"
@@ -145,6 +150,9 @@ class Settings:
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = 3600.0
+    mix: Mix = field(default_factory=dict)
+    mix_floor: float = 0.0
+    mix_balance: str = "tasks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +193,22 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MixShare:
+    """One tag of a run's mix.
+
+    share: the share of the tasks that it is owed now.
+    owed: tasks that its share came to so far; given: tasks reported that count for it.
+    effective_task_ratio: how often a task of it was effective, recent ones counting most.
+    """
+
+    tag: str
+    share: float
+    owed: float = 0.0
+    given: int = 0
+    effective_task_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One belief about one dataset, for one model in training.
 
@@ -197,6 +221,7 @@ class Run:
     degraded: other replicas may have a newer state and more tasks in flight.
     coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
+    mix: the tags of the run's mix; empty without one.
     """
 
     dataset: str
@@ -214,6 +239,7 @@ class Run:
     totals: Totals = field(default_factory=Totals)
     coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
+    mix: tuple[MixShare, ...] = ()
     forked_from: Fork | None = None
     created_at: datetime | None = None
 

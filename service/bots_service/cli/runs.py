@@ -10,17 +10,36 @@ import typer
 from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
 from bots_service.cli.help import Commands
 from bots_service.cli.output import confirm, count, moment, number, percent, plain, sheet, show, table, task_count
+from bots_service.core.mix import MixBalance
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Fork as Parent
-    from bots_client import Run
+    from bots_client import MixShare, Run
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+LeaseSeconds = Annotated[
+    float | None,
+    typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
+]
+MixOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help='Weight of a tag; repeat for each. "math=0:3,1000:1" is a schedule by step; "none" ends the mix.',
+        metavar="TAG=WEIGHT",
+    ),
+]
+MixFloor = Annotated[float | None, typer.Option(help="Least share of each tag of the mix.")]
+Balance = Annotated[
+    MixBalance | None,
+    typer.Option(help="What the mix shares out: tasks, effective tasks, or by how much each tag teaches."),
+]
 
 
 def _settings(
@@ -58,10 +77,10 @@ def _settings(
     reward_range: Annotated[
         tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.", metavar="LOW HIGH")
     ] = None,
-    lease_seconds: Annotated[
-        float | None,
-        typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
-    ] = None,
+    lease_seconds: LeaseSeconds = None,
+    mix: MixOption = None,
+    mix_floor: MixFloor = None,
+    mix_balance: Balance = None,
 ) -> None:
     """Declare one option per setting; never called."""
 
@@ -79,12 +98,31 @@ def with_settings(command: Callable[P, R]) -> Callable[P, R]:
     def parsed(*args: P.args, **kwargs: P.kwargs) -> R:
         given = {name: value for name, value in kwargs.items() if name not in options or value is not None}
         given |= {name: None for name in _NONE_AT_0 if given.get(name) == 0}
+        if "mix" in given:
+            given["mix"] = mix_of(given["mix"])  # type: ignore[arg-type]  # as declared above
         return command(*args, **given)  # type: ignore[arg-type]  # the same names, fewer of them
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept]
     parsed.__signature__ = own.replace(parameters=[*keyword_only, *options.values()])  # type: ignore[attr-defined]
     parsed.__annotations__ = {**command.__annotations__, **_settings.__annotations__}
     return parsed
+
+
+def mix_of(options: list[str]) -> dict[str, float | list[tuple[int, float]]]:
+    """Return the mix that options such as "math=3" or "math=0:3,1000:1" describe; "none" is an empty one."""
+    if options == ["none"]:
+        return {}
+    mix: dict[str, float | list[tuple[int, float]]] = {}
+    for option in options:
+        tag, _, weight = option.rpartition("=")
+        try:
+            points = [point.split(":") for point in weight.split(",")]
+            mix[tag] = float(weight) if ":" not in weight else [(int(step), float(at)) for step, at in points]
+        except ValueError:
+            tag = ""
+        if not tag:
+            raise typer.BadParameter(f"{option!r} is not like math=3 or math=0:3,1000:1", param_hint="--mix")
+    return mix
 
 
 Settings = Any  # what `**settings` holds: names of `bots_client.GivenSettings` with their values
@@ -260,14 +298,25 @@ def described(run: "Run") -> "RenderableType":
 def settings_of(run: "Run") -> dict[str, str]:
     """Return the settings that the run's kind of belief has as labelled text."""
     return {
-        name.replace("_", " "): " ".join(map(str, value))
-        if isinstance(value, list)
-        else "-"
-        if value is None
-        else str(value)
+        name.replace("_", " "): written(value)
         for name, value in plain(run.settings).items()
         if value is not None or name in _NONE_AT_0  # others are None if the kind of belief doesn't have them
     }
+
+
+def written(value: Any) -> str:
+    """Format the value of a setting; "-" if there is none."""
+    if isinstance(value, dict):
+        return ", ".join(f"{tag} {weight_of(weight)}" for tag, weight in value.items()) or "-"
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "-" if value is None else str(value)
+
+
+def weight_of(weight: Any) -> str:
+    """Format the weight of a tag, or its schedule, such as "3 at step 0, 1 at step 1000"."""
+    points = weight if isinstance(weight, list) else [(None, weight)]
+    return ", ".join(f"{at:g}" if step is None else f"{at:g} at step {step}" for step, at in points)
 
 
 def state_of(run: "Run") -> dict[str, str]:
@@ -285,8 +334,14 @@ def state_of(run: "Run") -> dict[str, str]:
         "per task": f"{number(run.rollouts_per_task)} rollouts",
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
+        **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
     }
+
+
+def mixed(tag: "MixShare") -> str:
+    """Describe a tag of a mix, such as "math 75% (owed 24.0, given 24)"."""
+    return f"{tag.tag} {percent(tag.share)} (owed {number(tag.owed, 1)}, given {count(tag.given)})"
 
 
 def _beginning(fork: "Parent") -> str:

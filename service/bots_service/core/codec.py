@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core import attempts
+from bots_service.core import attempts, mix_account
 from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
@@ -59,6 +59,7 @@ def encode_state(state: RunState) -> bytes:
         "totals": {name: getattr(state.totals, name) for name in Totals.__slots__},
         "belief": header,
         "walks": state.walks.encoded(),
+        "mix": mix_account.encoded(state.mix),
         "open_late": waiting.late,
         "open_expired": waiting.expired,
     }
@@ -95,6 +96,7 @@ def decode_state(blob: bytes) -> RunState:
             walks=Walks.decoded(header["walks"]),
             open_step=_open_step(header, others),
             totals=_totals(header["totals"]),
+            mix=mix_account.decoded(header["mix"]),
         )
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSettingsError) as error:
         raise DamagedStateError(f"the state does not hold together: {error}") from error

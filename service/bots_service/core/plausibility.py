@@ -7,6 +7,7 @@ from bots_service.core.belief.capability import LARGEST_CAPABILITY
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, are_within, is_within
 from bots_service.core.evidence import MAX_TRIALS, Evidence
+from bots_service.core.mix_account import is_possible_account
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 
@@ -84,6 +85,7 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
             successes=totals.successes,
         )
         and state.walks.are_possible(size.tasks)
+        and is_possible_account(state.mix)
         and is_possible_evidence(waiting.evidence, tasks=size.tasks)
         and are_within(waiting.made_at, max(0, state.step - state.belief.longest_lag), state.step)
     )

@@ -16,11 +16,13 @@ from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
 from bots_service.core.receipt import MetricTags, metric_tags
 
-# Parts of a pool that are kept ready: one for each set of tags that selections ask for. A part takes 1 byte a task of
-# the pool and 8 bytes a task of its own (5 more per own task once shuffled), so a pool of 1e7 keeps below 1 GB.
-PARTS_KEPT = 16
+# Parts of a pool that are kept ready: one for each set of tags that selections ask for, and for each tag of a mix. A
+# part takes 1 byte a task of the pool and 8 bytes a task of its own (5 more per own task once shuffled): for a pool of
+# 1e7 and a mix of 32 tags about half a GB.
+PARTS_KEPT = 48
 REFERENCE_TRIALS = 16.0  # a pass rate counts as that of so many rollouts, with half a success and a failure more
 WHOLE = 0  # the key of the part that holds all tasks
+NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
 PASSES_KEPT = 2  # a shuffle looks at the present pass and the next
 
 
@@ -188,8 +190,13 @@ class Pool:
         """Whether `metric_tags` is computed; otherwise the first caller waits for a pass over all tasks."""
         return not self.tags or "metric_tags" in vars(self)
 
-    def part(self, tags: tuple[str, ...] = (), also: str | None = None) -> Part:
+    def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.
+
+        Args:
+            tags: any of these.
+            also: and this one.
+            but: and none of these.
 
         Kept for the next call: grouping a million tasks again for each selection would be too slow.
 
@@ -198,9 +205,9 @@ class Pool:
         """
         if unknown := sorted({*tags, *([] if also is None else [also])} - self.tags.keys()):
             raise ValueError(f"no task is tagged {unknown}")
-        if not tags and also is None and not len(self.retired):
+        if not tags and also is None and not but and not len(self.retired):
             return self._whole
-        return self._parts(tuple(sorted(set(tags))), also)
+        return self._parts(tuple(sorted(set(tags))), also, but)
 
     def listed(self, tasks: Tasks) -> Part:
         """Return the given tasks as a part, which is not kept.
@@ -218,7 +225,7 @@ class Pool:
         return Part(self.references, self.members, None, key=WHOLE)
 
     @cached_property
-    def _parts(self) -> Callable[[tuple[str, ...], str | None], Part]:
+    def _parts(self) -> Callable[[tuple[str, ...], str | None, tuple[str, ...]], Part]:
         # From a copy of the pool without this cache: a cycle would keep old versions in memory for long.
         return lru_cache(maxsize=PARTS_KEPT)(partial(_build_part, replace(self)))
 
@@ -285,7 +292,7 @@ def _first_rows(ranks: Counts) -> Counts:
     return firsts
 
 
-def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None) -> Part:
+def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None, but: tuple[str, ...]) -> Part:
     included = np.full(len(pool), not tags)
     for tag in tags:
         included[pool.tags[tag]] = True
@@ -293,9 +300,12 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None) -> Part:
         carries = np.zeros(len(pool), bool)
         carries[pool.tags[also]] = True
         included &= carries
-    is_whole = not tags and also is None
+    for tag in but:
+        included[pool.tags.get(tag, NO_TASKS)] = False
+    is_whole = not tags and also is None and not but
     carriers = None if is_whole else frozen(np.flatnonzero(included).astype(np.int32))
-    key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}") % 2**32
+    without = [f"but {tag}" for tag in but]
+    key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}", *without) % 2**32
     included[pool.retired] = False
     tasks = np.flatnonzero(included).astype(np.int32)
     members = group_by_profile(tasks, pool.profile_of, pool.profiles)

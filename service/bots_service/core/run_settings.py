@@ -4,9 +4,10 @@ New runs get the tracker and `pass` (docs/decisions/0046); belief "bots" has the
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from bots_service.core.mix import BALANCES, Mix, MixBalance, read_mix
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
@@ -43,6 +44,11 @@ class RunSettings:
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
     lease_seconds: how long a selected task is kept from other selections.
+    mix: the weight of each tag, or its weights by step: selections keep to their ratios, exactly over time; empty: no
+        tag is owed anything. A task that carries several of the tags counts for the first in alphabetical order.
+    mix_floor: the least share of each of these tags, in [0, 1 / tags].
+    mix_balance: what the weights are shares of: "tasks", or "effective" ones; with "learning" a tag's share follows its
+        weight times how often its tasks are effective.
     """
 
     belief: str = "tracker"
@@ -60,6 +66,9 @@ class RunSettings:
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = LEASE_S
+    mix: Mix = field(default_factory=dict)
+    mix_floor: float = 0.0
+    mix_balance: MixBalance = "tasks"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
@@ -102,12 +111,15 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
         flaw = _flaw_of(name, value)
         if flaw:
             flaws.append(Flaw((name,), flaw))
+    if not flaws and (flaw := _too_high_floor(merged)):
+        flaws.append(Flaw(("mix_floor",), flaw))
     if flaws:
         raise InvalidSettingsError("invalid settings", tuple(flaws))
     if base is None and "strategy" not in given:
         merged["strategy"] = _default_strategy(merged["belief"])
     for pair in ("prior", "reward_range"):
         merged[pair] = (float(merged[pair][0]), float(merged[pair][1]))
+    merged["mix"] = read_mix(merged["mix"])
     for number in _RANGES:
         merged[number] = None if merged[number] is None else float(merged[number])
     return RunSettings(**merged)
@@ -140,11 +152,12 @@ _RANGES: dict[str, tuple[float, float]] = {
     "capability_momentum": (0.0, 1.0),
     "temperature": (1e-6, 1e3),
     "lease_seconds": (1.0, LONGEST_LEASE_S),
+    "mix_floor": (0.0, 1.0),
 }
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
 _INTEGERS = {"cooldown": (0, 10**6), "seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
-_CHOICES = {"strategy": get_args(StrategyName), "capability": get_args(CapabilityRule)}
+_CHOICES = {"strategy": get_args(StrategyName), "capability": get_args(CapabilityRule), "mix_balance": BALANCES}
 _OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 
 
@@ -160,6 +173,8 @@ def _flaw_of(name: str, value: Any) -> str | None:
         return _not_one_of(_CHOICES[name], value)
     if name in _INTEGERS:
         return _not_a_count(name, value)
+    if name == "mix":
+        return _not_a_mix(value)
     return _not_a_pair(name, value)
 
 
@@ -180,6 +195,13 @@ def _unread_by(belief: str) -> dict[str, str]:
     return {name: other for other, kind in kinds.items() for name in kind.own_settings if name not in read}
 
 
+def _too_high_floor(values: dict[str, Any]) -> str | None:
+    tags, floor = len(values["mix"]), values["mix_floor"]
+    return (
+        None if tags * floor <= 1 else f"{floor:g} for each of {tags} tags is more than 1 in all; at most {1 / tags:g}"
+    )
+
+
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:
     return None if value in names else not_a_choice(value, names)
 
@@ -193,6 +215,14 @@ def _not_a_count(name: str, value: Any) -> str | None:
     low, high = _INTEGERS[name]
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     return None if is_integer and low <= value <= high else f"{value!r} is not a whole number in [{low}, {high}]"
+
+
+def _not_a_mix(value: Any) -> str | None:
+    try:
+        read_mix(value)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _not_a_pair(name: str, value: Any) -> str | None:

@@ -16,6 +16,7 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
+from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, settings_from
@@ -129,6 +130,7 @@ class RunState:
     attempts: how often the closed steps tried each task.
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
+    mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
     """
 
     epoch: int
@@ -140,6 +142,7 @@ class RunState:
     walks: Walks
     open_step: OpenStep
     totals: Totals
+    mix: MixAccount
 
     @property
     def rollouts_per_task(self) -> float | None:
@@ -172,7 +175,7 @@ class RunState:
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), NOTHING_OPEN, Totals())
+    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), NOTHING_OPEN, Totals(), ())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -238,12 +241,13 @@ def _holding(state: RunState, report: Report) -> OpenStep:
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
     open_step, walks = _holding(before, report), _walks_after(before.walks, report)
+    mix = after_report(before.settings, before.mix, pool, report.evidence, step=before.step)
     belief = before.belief.extended(pool, entry.profiles)
     whole = open_step.whole()
     step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
     late, expired = open_step.late - before.open_step.late, open_step.expired - before.open_step.expired
     if not _closes(before.settings, report.close, pending=len(whole)):
-        state = replace(before, seq=entry.seq, belief=belief, walks=walks, open_step=open_step)
+        state = replace(before, seq=entry.seq, belief=belief, walks=walks, open_step=open_step, mix=mix)
         return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks)
     predicted = belief.distributions(pool, whole.tasks).mean
     totals = before.totals.plus(step_tally, open_step, new_tasks)
@@ -258,6 +262,7 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         walks=walks,
         open_step=NOTHING_OPEN,
         totals=totals,
+        mix=mix,
     )
     brier, log_loss = prediction_error(predicted, whole)
     return closed, _receipt(

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from bots_service.core.arrays import Floats
 from bots_service.core.coverage import Coverage
+from bots_service.core.mix_account import MixAccount
 from bots_service.core.receipt import BINS, Receipt, TagSums
 from bots_service.retention import IDLE_SERIES_S
 
@@ -210,6 +211,8 @@ class RunSeries:
     visits_per_met_task: Annotated[Gauge, "Visits of each task that these steps reported, on average."]
     passes: Annotated[Gauge, "Passes over the pool, the present one as a part of one."]
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
+    mix_owed_tasks: Annotated[Gauge, "Reported tasks that the share of a tag of the mix came to.", "tag"]
+    mix_given_tasks: Annotated[Gauge, "Reported tasks that count for a tag of the mix.", "tag"]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
     journal_entries: Annotated[Gauge, "Entries of the journal, from where it begins."]
     journal_bytes: Annotated[Gauge, "About how large they are in SQL, by the newest of them."]
@@ -244,6 +247,15 @@ class RunSeries:
             value = getattr(found, name)
             getattr(self, name).set(math.nan if value is None else value)
         self.passes.set(math.nan if found.passes_done is None else found.passes_done + (found.pass_share or 0.0))
+
+    def set_mix(self, account: MixAccount) -> None:
+        """Set what each tag of the run's mix was owed and given, and remove the series of tags that left it."""
+        dataset, run = self.names
+        for gauge in (self.mix_owed_tasks, self.mix_given_tasks):
+            gauge.remove_by_labels({"dataset": dataset, "run": run})
+        for one in account:
+            self.mix_owed_tasks.labels(dataset, run, one.tag).set(one.owed)
+            self.mix_given_tasks.labels(dataset, run, one.tag).set(one.given)
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""

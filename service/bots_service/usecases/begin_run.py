@@ -15,7 +15,7 @@ from bots_service.engine.replay import PAGE
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import OpenDataset, Parent
-from bots_service.usecases.change_run import require_fixed
+from bots_service.usecases.change_run import require_fixed, require_known_tags
 
 Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
 
@@ -68,6 +68,13 @@ class BeginRun:
             UnknownRunError, UnknownStepError: the other run, or its step.
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
         """
+        begin, start = await self._begun(opened, origin, values)
+        require_known_tags(begin.settings, opened.pool)
+        return begin, start
+
+    async def _begun(
+        self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]
+    ) -> tuple[RunState, Start | None]:
         if origin is None:
             return fresh_state(settings_asked(values), opened.pool), None
         run = await self.open_runs(opened.row.name, origin.run)

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bots_service.core.entries import Rewind, SettingsChange
+from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_asked
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
-from bots_service.errors import BusyError, InvalidSettingsError, StaleEpochError
+from bots_service.errors import BusyError, Flaw, InvalidSettingsError, StaleEpochError
 from bots_service.ports.catalog import Answers
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
@@ -40,7 +41,8 @@ class ChangeSettings:
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
-            InvalidSettingsError: a setting is out of range, or belief or prior would change.
+            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
+                prior would change.
             KeyReusedError: the key came with another request before.
         """
         return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, idempotency_key))
@@ -49,7 +51,11 @@ class ChangeSettings:
         self, run: OpenRun, values: dict[str, Any], idempotency_key: IdempotencyKey | None
     ) -> ChangeRunResult:
         state = (await self.catch_up.current(run)).state
-        require_fixed(settings_asked(values, base=state.settings), state.settings)
+        settings = settings_asked(values, base=state.settings)
+        require_fixed(settings, state.settings)
+        if "mix" in values:  # another replica may have appended the first tasks with a tag
+            fresh = await self.open_runs.fresh(run.dataset.row.name, run.row.name)
+            require_known_tags(settings, fresh.dataset.pool)
         new_entry = NewEntry(SettingsChange(values), run.dataset.pool.profiles, idempotency_key=idempotency_key)
         appended = await self.journal.append(run.row, new_entry)
         await self.catch_up.through(run, appended.entry.seq)
@@ -62,6 +68,13 @@ def require_fixed(settings: RunSettings, base: RunSettings) -> None:
     flaws = fixed_flaws(settings, base)
     if flaws:
         raise InvalidSettingsError("these settings can't be changed", flaws)
+
+
+def require_known_tags(settings: RunSettings, pool: Pool) -> None:
+    """Raise InvalidSettingsError if the mix names a tag that no task carries."""
+    flaws = tuple(Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
+    if flaws:
+        raise InvalidSettingsError("these settings can't be used with this dataset", flaws)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Self
 
 from bots_service.core.coverage import Coverage, coverage
+from bots_service.core.mix_account import MixShare, mix_shares
 from bots_service.core.outlook import advice
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, Totals
@@ -50,6 +51,7 @@ class RunDescription:
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
     coverage: how its visits spread over the pool.
     advice: what to know about the run, in sentences.
+    mix: the tags of its mix; empty without one.
     """
 
     dataset: str
@@ -67,6 +69,7 @@ class RunDescription:
     degraded: bool
     coverage: Coverage
     advice: tuple[str, ...]
+    mix: tuple[MixShare, ...]
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
@@ -87,6 +90,7 @@ class RunDescription:
             degraded=degraded,
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
+            mix=mix_shares(state.settings, state.mix, state.step),
         )
 
 

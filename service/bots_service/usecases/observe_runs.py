@@ -84,6 +84,7 @@ class LookAtRun:
         version = (run.row.uid, state.epoch, state.seq)
         if seen.shown != version:
             series.set_strategy(state.settings.strategy)
+            series.set_mix(state.mix)
             await self._expect(run, state, seen)
             seen.shown = version
         if now - seen.measured >= MEASURED_EVERY_S:

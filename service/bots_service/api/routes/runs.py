@@ -2,10 +2,10 @@
 
 from datetime import datetime
 from types import NoneType
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,10 +17,12 @@ from bots_service.api.openapi import answers_with, reads
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
+from bots_service.api.run_settings import SettingsInUse, SettingsRequest
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.checks import Name
 from bots_service.core.coverage import Coverage
-from bots_service.core.run_settings import CapabilityRule, RunSettings, StrategyName
+from bots_service.core.mix_account import MixShare
+from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import Totals
 from bots_service.errors import (
     Flaw,
@@ -38,38 +40,6 @@ from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import PutRunResult
 
 router = guarded_router(tags=["runs"])
-
-
-class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a run; those left out stay as they are."""
-
-    belief: str | UnsetType = UNSET
-    forgetting: float | UnsetType = UNSET
-    implicit_weight: float | UnsetType = UNSET
-    rollouts_per_task: float | UnsetType | None = UNSET
-    target: float | UnsetType = UNSET
-    prior: tuple[float, float] | UnsetType = UNSET
-    capability: CapabilityRule | UnsetType = UNSET
-    capability_momentum: float | UnsetType = UNSET
-    strategy: StrategyName | UnsetType = UNSET
-    temperature: float | UnsetType = UNSET
-    cooldown: int | UnsetType = UNSET
-    seed: int | UnsetType = UNSET
-    tasks_per_step: int | UnsetType | None = UNSET
-    reward_range: tuple[float, float] | UnsetType = UNSET
-    lease_seconds: float | UnsetType = UNSET
-
-    def given(self) -> dict[str, Any]:
-        """Return the settings that were not left out."""
-        return {
-            name: value
-            for name, value in structs.asdict(self).items()
-            if name in SettingsRequest.__struct_fields__ and value is not UNSET
-        }
-
-
-class SettingsInUse(SettingsRequest, frozen=True):
-    """The settings of a run. Those that its kind of belief doesn't have are left out: see docs/api.md."""
 
 
 class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,6 +126,7 @@ class Run(Struct, frozen=True):
     totals: sums over all closed steps.
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
+    mix: the tags of the run's mix, by name; empty without one.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     """
 
@@ -174,6 +145,7 @@ class Run(Struct, frozen=True):
     totals: Totals
     coverage: Coverage
     advice: tuple[str, ...]
+    mix: tuple[MixShare, ...]
     forked_from: Parent | None
     created_at: datetime
 
@@ -196,6 +168,7 @@ class Run(Struct, frozen=True):
             totals=run.totals,
             coverage=run.coverage,
             advice=run.advice,
+            mix=run.mix,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
         )
@@ -257,6 +230,7 @@ EXAMPLE = Run(
     ),
     coverage=EXAMPLE_COVERAGE,
     advice=(),
+    mix=(),
     forked_from=None,
     created_at=EXAMPLE_TIME,
 )

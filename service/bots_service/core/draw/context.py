@@ -8,6 +8,7 @@ import numpy as np
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.draw.eligible import Eligible
+from bots_service.core.mix_account import MixAccount
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings
 from bots_service.core.walks import Walk, Walks
 
@@ -23,6 +24,7 @@ class DrawContext:
     group_size: how many rollouts to expect of a selected task (m).
     step: how many steps closed.
     attempts: what these steps reported.
+    mix: what the tags of the run's mix were owed and given.
     """
 
     settings: RunSettings
@@ -32,6 +34,7 @@ class DrawContext:
     group_size: float = TYPICAL_ROLLOUTS
     step: int = 0
     attempts: Attempts = field(default_factory=no_attempts)
+    mix: MixAccount = ()
 
 
 @dataclass(frozen=True, slots=True)

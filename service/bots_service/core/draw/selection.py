@@ -13,8 +13,10 @@ from bots_service.core.belief.protocol import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
 from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
+from bots_service.core.draw.mixing import deal
 from bots_service.core.draw.strategies import STRATEGIES, uniform
-from bots_service.core.pool import Pool
+from bots_service.core.mix_account import account_of, counts_by_tag, shares_now
+from bots_service.core.pool import Part, Pool
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
@@ -130,11 +132,19 @@ class DrawnTasks:
 
 @dataclass(frozen=True, slots=True)
 class TagQuota:
-    """A number of tasks with a tag (None: any), of which `uniform_count` are selected uniformly at random."""
+    """A number of tasks with a tag (None: any), of which `uniform_count` are selected uniformly at random.
+
+    but: tags that the tasks must not carry.
+    """
 
     tag: str | None
     count: int
     uniform_count: int
+    but: tuple[str, ...] = ()
+
+    def part(self, pool: Pool, request: SelectRequest) -> Part:
+        """Return the tasks that can fill the quota, unless they are excluded."""
+        return pool.part(request.tags, self.tag, self.but)
 
 
 def select_tasks(
@@ -164,8 +174,9 @@ def select_tasks(
     chosen = [undrawn(first)]
     reused = len(first) - len(without(united(first), in_flight))
     unavailable, quotas = united(unavailable, first), quotas_left(quotas, pool, first, request.count - len(first))
+    mixed = mix_quotas(pool, request, quotas, context, first=first, unavailable=unavailable, leased=in_flight)
     outside = outside_bounds(belief, pool, request)
-    for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share):
+    for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share, mixed):
         results, again = fill_quota(
             belief, pool, request, quota, context, unavailable=unavailable, leased=in_flight, outside=outside
         )
@@ -196,15 +207,66 @@ def quotas_left(quotas: dict[str, int], pool: Pool, first: Tasks, room: int) -> 
     return left
 
 
-def tag_quotas(quotas: Mapping[str, int], count: int, uniform_share: float) -> Iterator[TagQuota]:
-    """Yield the quotas, then the rest of `count` tasks; round(count * uniform_share) uniform ones spread evenly."""
-    rest = count - sum(quotas.values())
+def mix_quotas(
+    pool: Pool,
+    request: SelectRequest,
+    quotas: Mapping[str, int],
+    context: DrawContext,
+    *,
+    first: Tasks,
+    unavailable: Tasks,
+    leased: Tasks,
+) -> dict[str, int]:
+    """Return how many tasks of each tag of the run's mix to select, besides the quotas; empty without a mix.
+
+    Args:
+        pool: the tasks.
+        request: its tags limit what is free.
+        quotas: of the request, in tasks; they count for the mix.
+        context: settings and account of the run.
+        first: tasks that are selected already; they count for the mix.
+        unavailable: sorted tasks that are excluded or already selected.
+        leased: sorted tasks in flight.
+    """
+    mix = context.settings.mix
+    count = request.count - len(first) - sum(quotas.values())
+    if not mix or not count:
+        return {}
+    taken, free = united(unavailable, leased), dict.fromkeys(mix, 0)
+    for tag in mix.keys() & pool.tags.keys():  # another replica may know tags that came with tasks appended just now
+        part = pool.part(request.tags, tag, before(tag, mix))
+        free[tag] = max(len(part) - len(part.keep(taken)) - quotas.get(tag, 0), 0)
+    in_flight = counts_by_tag(pool, mix, united(leased, first))
+    return deal(
+        count,
+        shares=shares_now(context.settings, context.mix, context.step),
+        owed={tag: one.missing for tag, one in account_of(mix, context.mix).items()},
+        in_flight={tag: in_flight[tag] + quotas.get(tag, 0) for tag in mix},
+        free=free,
+    )
+
+
+def before(tag: str, mix: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the tags of the mix that come before this one: a task counts for the first that it carries."""
+    return tuple(other for other in mix if other < tag)
+
+
+def tag_quotas(
+    quotas: Mapping[str, int], count: int, uniform_share: float, mixed: Mapping[str, int] | None = None
+) -> Iterator[TagQuota]:
+    """Yield the quotas, then those of the mix, then the rest of `count` tasks.
+
+    round(count * uniform_share) uniform ones are spread evenly.
+    """
+    mixed = mixed or {}
+    rest = count - sum(quotas.values()) - sum(mixed.values())
     through = uniform_before = 0
-    for tag, wanted in [*quotas.items(), (None, rest)]:
+    of_mix = [(tag, wanted, before(tag, mixed)) for tag, wanted in mixed.items()]
+    for tag, wanted, but in [*((tag, wanted, ()) for tag, wanted in quotas.items()), *of_mix, (None, rest, ())]:
         through += wanted
         uniform_through = round(through * uniform_share)
         if wanted:
-            yield TagQuota(tag, wanted, uniform_through - uniform_before)
+            yield TagQuota(tag, wanted, uniform_through - uniform_before, but)
         uniform_before = uniform_through
 
 
@@ -226,7 +288,7 @@ def fill_quota(
         leased: sorted tasks in flight.
         outside: sorted tasks outside the request's bounds.
     """
-    part = pool.part(request.tags, quota.tag)
+    part = quota.part(pool, request)
     unavailable = part.keep(unavailable)
     leased_here = without(part.keep(leased), unavailable)
     free = len(part) - len(unavailable) - len(leased_here)

@@ -8,6 +8,7 @@ import { ratioDifference } from "./differences.js";
 import { element, table } from "./dom.js";
 import { UNKNOWN, count, decimal, factor, percent } from "./format.js";
 import { RECENT, calibrationError } from "./series.js";
+import { written } from "./settings.js";
 
 const number = (name) => ({ name, number: true });
 const heading = (setting) => (setting[0].toUpperCase() + setting.slice(1)).replaceAll("_", " ");
@@ -33,7 +34,7 @@ export function comparisonTable(compared, baseline) {
   const rows = compared.map((one, place) => [
     runName(one, baseline),
     ...numbers(one, other),
-    ...settings.map(({ values }) => written(values[place])),
+    ...settings.map(({ name, values }) => (values[place] === null ? UNKNOWN : written(name, values[place]))),
   ]);
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Comparison of runs" };
   return element("div", region, table("Comparison of runs", columns, rows));
@@ -80,11 +81,6 @@ function gainCell(gain) {
   if (gain === null || gain.factor === null) return UNKNOWN;
   const how = gain.source === "measured" ? "measured" : "estimate";
   return element("span", { class: "difference" }, factor(gain.factor), element("span", { class: "soft" }, how));
-}
-
-function written(value) {
-  if (value === null) return UNKNOWN;
-  return Array.isArray(value) ? value.join(", ") : String(value);
 }
 
 /** Return what the best of some runs gained over uniform sampling, in words; only what was measured counts. */

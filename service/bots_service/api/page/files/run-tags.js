@@ -27,30 +27,36 @@ export function tagsPanel() {
     body,
   );
 
-  /** found: the answer of /tags. */
-  function show({ first_step: first, last_step: last, tags }) {
+  /** found: the answer of /tags; mix: the tags of the run's mix. */
+  function show({ first_step: first, last_step: last, tags }, mix) {
     node.hidden = !tags.length;
     const sorted = tags.toSorted((one, other) => other.reported - one.reported || other.tasks - one.tasks);
+    const owed = Object.fromEntries(mix.map(({ tag, share }) => [tag, share]));
+    const ticks = mix.length
+      ? "the share that the mix owes the tag, for other tags their share of the pool"
+      : "the tag's share of the pool";
     fill(
       about,
-      `Steps ${count(first)} to ${count(last)}. The tick on a bar: the tag's share of the pool, or the mean reward in as many steps before.`,
+      `Steps ${count(first)} to ${count(last)}. The tick on a bar: ${ticks}; or the mean reward in as many steps before.`,
     );
-    fill(body, tagsTable("Numbers by tag", sorted.slice(0, SHOWN)), more(sorted.slice(SHOWN)));
+    fill(body, tagsTable("Numbers by tag", sorted.slice(0, SHOWN), owed), more(sorted.slice(SHOWN), owed));
   }
   return { node, show };
 }
 
-function more(tags) {
+function more(tags, owed) {
   if (!tags.length) return null;
   const title = `${count(tags.length)} more tags`;
-  return element("details", {}, element("summary", {}, title), tagsTable(title, tags));
+  return element("details", {}, element("summary", {}, title), tagsTable(title, tags, owed));
 }
 
-function tagsTable(caption, tags) {
+function tagsTable(caption, tags, owed) {
   const rows = tags.map((tag) => [
     element("span", { class: "tag" }, tag.tag),
     count(tag.tasks),
-    bar(tag.selected_share, tag.pool_share, "of the pool"),
+    tag.tag in owed
+      ? bar(tag.selected_share, owed[tag.tag], "owed by the mix")
+      : bar(tag.selected_share, tag.pool_share, "of the pool"),
     bar(tag.effective_task_ratio, null, ""),
     bar(tag.mean_pass_rate, tag.earlier_mean_pass_rate, "before"),
     count(tag.rollouts),

@@ -93,7 +93,7 @@ async function all(path, { gain }) {
 }
 
 function show({ tags, acts, beliefs, advice }, found) {
-  tags.show(found.tags);
+  tags.show(found.tags, found.run.mix);
   acts.refresh(found.run);
   beliefs.refresh(found.run);
   advice.hidden = !found.run.advice.length;

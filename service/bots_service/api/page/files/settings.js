@@ -25,6 +25,9 @@ export const SETTINGS = {
     meaning: "share of earlier evidence of the capability that each step keeps",
     only: BOTS,
   },
+  mix: { usual: {}, meaning: "weight of each tag among the selected tasks", none: "no mix" },
+  mix_floor: { usual: 0, meaning: "least share of each tag of the mix" },
+  mix_balance: { usual: "tasks", meaning: "what the weights of the mix share out" },
   reward_range: { usual: [0, 1], meaning: "rewards that count as 0 and as 1" },
   lease_seconds: { usual: 3600, meaning: "how long a selected task is reserved, in seconds" },
   seed: { usual: 0, meaning: "random seed" },
@@ -85,5 +88,13 @@ function list(pairs) {
 /** Return a setting's value in words. */
 export function written(name, value) {
   if (value === null) return SETTINGS[name]?.none ?? "none";
+  if (name === "mix") return weights(value) || SETTINGS.mix.none;
   return Array.isArray(value) ? value.join(", ") : String(value);
 }
+
+/** Return the weights of a mix in words: "code 1; math 3 at step 0, 1 at step 1000". */
+const weights = (mix) =>
+  Object.entries(mix)
+    .map(([tag, weight]) => `${tag} ${Array.isArray(weight) ? weight.map(atStep).join(", ") : weight}`)
+    .join("; ");
+const atStep = ([step, weight]) => `${weight} at step ${step}`;

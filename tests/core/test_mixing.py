@@ -1,0 +1,194 @@
+"""Mixing by tag: at any count, no tag's tasks differ from its share of all by a whole one."""
+
+import math
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bots_service.core.draw.mixing import deal
+from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
+from bots_service.core.mix import Mix
+from bots_service.core.mix_account import MixAccount, MixedTag, counts_by_tag
+from bots_service.core.pool import Pool
+from bots_service.core.run_settings import StrategyName, settings_from
+from bots_service.core.state import fresh_state
+from bots_service.errors import PoolTooSmallError
+from tests.core.pools import context_of
+from tests.sizes import examples
+
+PLENTY = 10**6
+WEIGHTS = st.lists(st.sampled_from([0.01, 1.0, 1.0, 2.5, 10.0]) | st.floats(0.01, 100.0), min_size=1, max_size=32)
+COUNTS = st.lists(st.sampled_from([1, 1, 1, 2, 7, 32, 300]), max_size=60)
+
+
+def shares_of(weights):
+    total = math.fsum(weights)
+    return {f"tag {number:02}": weight / total for number, weight in enumerate(weights)}
+
+
+def dealt(count, shares, *, owed=None, in_flight=None, free=None):
+    return deal(
+        count,
+        shares=shares,
+        owed=owed or dict.fromkeys(shares, 0.0),
+        in_flight=in_flight or dict.fromkeys(shares, 0),
+        free=free or dict.fromkeys(shares, PLENTY),
+    )
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(WEIGHTS, COUNTS, st.randoms(use_true_random=False))
+def test_no_tag_ever_differs_from_its_share_by_a_whole_task(weights, counts, random):
+    shares = shares_of(weights)
+    reported, in_flight, flying = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0), []
+    for count in counts:
+        total = sum(reported.values())
+        owed = {tag: share * total - reported[tag] for tag, share in shares.items()}
+        chosen = dealt(count, shares, owed=owed, in_flight=in_flight)
+        assert sum(chosen.values()) == count
+        flying.append(chosen)
+        in_flight = {tag: in_flight[tag] + chosen[tag] for tag in shares}
+        every = sum(reported.values()) + sum(in_flight.values())
+        # Tijdeman's bound, which is the best possible.
+        bound = 1 - 1 / max(2 * len(shares) - 2, 1)
+        assert all(abs(share * every - reported[tag] - in_flight[tag]) <= bound + 1e-6 for tag, share in shares.items())
+        while flying and random.random() < 0.5:  # selections are reported in any order
+            back = flying.pop(random.randrange(len(flying)))
+            for tag in shares:
+                reported[tag], in_flight[tag] = reported[tag] + back[tag], in_flight[tag] - back[tag]
+
+
+def test_the_bound_holds_where_the_largest_difference_first_breaks_it():
+    shares = shares_of([5.0] * 4 + [1.0] * 2 + [0.05] * 20)
+    given_so_far = dict.fromkeys(shares, 0)
+    for number in range(1, 600):
+        owed = {tag: share * (number - 1) - given_so_far[tag] for tag, share in shares.items()}
+        (tag,) = (tag for tag, count in dealt(1, shares, owed=owed).items() if count)
+        given_so_far[tag] += 1
+        assert max(abs(share * number - given_so_far[tag]) for tag, share in shares.items()) < 1
+    # What makes this a test: the obvious rule is off by more than a task at some point.
+    assert worst_of_largest_first(shares, 600) > 1.5
+
+
+def worst_of_largest_first(shares, tasks):
+    given_so_far, worst = dict.fromkeys(shares, 0), 0.0
+    for number in range(1, tasks):
+        given_so_far[max(shares, key=lambda tag: shares[tag] * number - given_so_far[tag])] += 1
+        worst = max(worst, *(abs(share * number - given_so_far[tag]) for tag, share in shares.items()))
+    return worst
+
+
+@given(WEIGHTS, st.integers(1, 400), st.data())
+def test_as_many_as_are_wanted_or_free_are_dealt(weights, count, data):
+    shares = shares_of(weights)
+    free = {tag: data.draw(st.integers(0, 30)) for tag in shares}
+    owed = {tag: data.draw(st.floats(-20, 20)) for tag in shares}
+    chosen = dealt(count, shares, owed=owed, free=free)
+    assert sum(chosen.values()) == min(count, sum(free.values()))
+    assert all(0 <= chosen[tag] <= free[tag] for tag in shares)
+
+
+def test_a_tag_without_free_tasks_leaves_its_turns_and_the_others_keep_their_ratios():
+    shares = {"code": 0.5, "lang": 0.1, "math": 0.4}
+    given_so_far = dict.fromkeys(shares, 0)
+    for _ in range(100):
+        owed = {tag: share * sum(given_so_far.values()) - given_so_far[tag] for tag, share in shares.items()}
+        chosen = dealt(1, shares, owed=owed, free={"code": 0, "lang": PLENTY, "math": PLENTY})
+        given_so_far = {tag: given_so_far[tag] + chosen[tag] for tag in shares}
+    assert given_so_far == {"code": 0, "lang": 20, "math": 80}
+    # It makes up for them as soon as it has some.
+    owed = {tag: share * 100 - given_so_far[tag] for tag, share in shares.items()}
+    assert dealt(50, shares, owed=owed)["code"] == 50
+
+
+def test_a_share_of_nothing_gets_nothing_unless_nothing_else_is_free():
+    shares = {"code": 0.0, "math": 1.0}
+    assert dealt(40, shares) == {"code": 0, "math": 40}
+    assert dealt(40, shares, free={"code": 50, "math": 10}) == {"code": 30, "math": 10}
+
+
+# --- in a selection --------------------------------------------------------------------------------------------------
+
+TAGS = {"code": range(0, 60), "math": range(50, 150), "lang": range(150, 180), "other": range(180, 200)}
+POOL = Pool.of_tasks(
+    np.random.default_rng(1).integers(0, 17, (200, 2)) / 16,
+    {tag: np.array(tasks, np.int32) for tag, tasks in TAGS.items()},
+)
+NONE = np.empty(0, np.int32)
+
+
+def select(count, mix: Mix, account: MixAccount = (), *, leased=NONE, first=NONE, exclude=NONE, pool=POOL, **request):
+    run = settings_from({"mix": mix, "strategy": request.pop("strategy", "pass"), **request.pop("settings", {})})
+    context = replace(context_of(), settings=run, mix=account)
+    asked, named = SelectRequest("pool", count, **request), NamedTasks(np.sort(exclude), first)
+    drawn = select_tasks(fresh_state(run, pool).belief, pool, asked, context, named=named, leased=leased)
+    return drawn, counts_by_tag(pool, run.mix, drawn.tasks)
+
+
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
+@pytest.mark.parametrize("uniform_share", [0.0, 0.25, 1.0])
+def test_every_strategy_keeps_to_the_mix(strategy: StrategyName, uniform_share):
+    drawn, counts = select(20, {"math": 3, "code": 1}, strategy=strategy, uniform_share=uniform_share)
+    assert counts == {"code": 5, "math": 15}
+    assert len(set(drawn.tasks.tolist())) == 20
+    assert drawn.reused == 0
+
+
+def test_tasks_in_flight_count_and_are_not_selected():
+    leased = np.arange(60, 68, dtype=np.int32)  # of math
+    drawn, counts = select(8, {"math": 1, "code": 1}, leased=leased)
+    assert counts == {"code": 8, "math": 0}
+    assert not set(drawn.tasks.tolist()) & set(leased.tolist())
+
+
+def test_what_was_owed_comes_first():
+    account = (MixedTag("code", 6.0, 2, 2.0, 1.0), MixedTag("math", 6.0, 10, 10.0, 5.0))
+    _, counts = select(4, {"math": 1, "code": 1}, account)
+    assert counts == {"code": 4, "math": 0}
+
+
+def test_first_tasks_and_quotas_count_for_the_mix():
+    _, counts = select(10, {"math": 1, "code": 1}, first=np.arange(60, 63, dtype=np.int32), quotas={"math": 2})
+    assert counts == {"code": 5, "math": 5}
+
+
+def test_the_tags_of_a_request_come_before_the_mix():
+    drawn, counts = select(10, {"math": 1, "code": 1}, tags=("math",))
+    assert set(drawn.tasks.tolist()) <= set(TAGS["math"])
+    # Ten of the tasks with the tag math carry code, too, and count for that.
+    assert counts == {"code": 5, "math": 5}
+    _, counts = select(10, {"math": 1, "code": 1}, tags=("lang",))
+    assert counts == {"code": 0, "math": 0}
+
+
+def test_excluded_tasks_leave_the_others_and_the_pool_is_used_up_before_tasks_in_flight():
+    drawn, counts = select(64, {"lang": 1, "other": 1}, exclude=np.arange(155, 180, dtype=np.int32))
+    assert counts == {"lang": 5, "other": 20}
+    assert drawn.reused == 0
+    leased = np.arange(150, 200, dtype=np.int32)
+    drawn, counts = select(64, {"lang": 1, "other": 1}, leased=leased)
+    assert (drawn.reused, counts) == (0, {"lang": 0, "other": 0})
+
+
+def test_a_pool_that_is_too_small_is_refused_as_without_a_mix():
+    with pytest.raises(PoolTooSmallError):
+        select(201, {"math": 1, "code": 1})
+    with pytest.raises(PoolTooSmallError):
+        select(31, {"math": 1, "code": 1}, tags=("lang",))
+
+
+def test_a_tag_that_another_replica_has_just_appended_waits():
+    older = replace(POOL, tags={tag: tasks for tag, tasks in POOL.tags.items() if tag != "code"})
+    _, counts = select(12, {"math": 3, "code": 1}, pool=older)
+    assert counts == {"code": 0, "math": 12}
+
+
+def test_retired_tasks_are_not_dealt():
+    retired = replace(POOL, retired=np.arange(150, 178, dtype=np.int32))
+    drawn, counts = select(20, {"lang": 1, "math": 1}, pool=retired)
+    assert counts == {"lang": 2, "math": 18}
+    assert not set(drawn.tasks.tolist()) & set(range(150, 178))
