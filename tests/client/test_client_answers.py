@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bots_client import Coverage, Fork, PoolChange, ServiceError, Totals
+from bots_client import Coverage, Fork, MixShare, PoolChange, ServiceError, Totals
 from tests.client.answers import BELIEF, DATASET, HISTORY_STEP, LEASES, RECEIPT, RUN, SELECTION, SNAPSHOT, page
 from tests.client.scripted_server import answer
 
@@ -31,6 +31,14 @@ def test_a_run_is_read_in_full(serve, connect):
     assert (run.epoch, run.step, run.seq, run.pending, run.leased) == (1, 12, 14, 2, 3)
     assert run.degraded is True
     assert run.created_at - timedelta(seconds=0.5) == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_mix_is_read_with_numbers_and_schedules(serve, connect):
+    shares = [{"tag": "math", "share": 0.75, "owed": 7.5, "given": 8, "effective_task_ratio": 0.5}]
+    mix = {"code": 1, "math": [[0, 3], [1000, 1.5]]}
+    run = connect(serve(answer({**RUN, "settings": {**RUN["settings"], "mix": mix}, "mix": shares}))).run("guru")
+    assert run.settings.mix == {"code": 1.0, "math": ((0, 3.0), (1000, 1.5))}
+    assert run.mix == (MixShare(tag="math", share=0.75, owed=7.5, given=8, effective_task_ratio=0.5),)
 
 
 def test_a_selection_and_a_receipt_are_read_in_full(serve, connect):

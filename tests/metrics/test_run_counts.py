@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from bots_service.core.mix_account import MixedTag
 from bots_service.core.receipt import BINS, Receipt, TagSums, calibration, tally
 from bots_service.metrics.exposition import exposition
 from bots_service.metrics.run_series import LABELS, MOST_RUNS, SAYS, CountedRuns, RunCounts
@@ -119,3 +120,19 @@ def test_runs_that_share_their_series_have_none_by_tag(registry: CollectorRegist
         training.reported("pool", f"run-{number}", step, duplicate=False, degraded=False)
     own = {(f"run-{number}", f"tag-{number}"): 1.0 for number in range(MOST_RUNS)}
     assert tags(registry, "reported_tasks") == own
+
+
+def test_a_mix_shows_what_its_tags_were_owed_and_given_and_tags_that_left_it_are_gone(registry: CollectorRegistry):
+    series = TrainingMetrics(registry).runs(*NAMES)
+
+    def shown(metric: str) -> dict[str, float]:
+        (family,) = [family for family in registry.collect() if family.name == f"bots_mix_{metric}_tasks"]
+        return {sample.labels["tag"]: sample.value for sample in family.samples}
+
+    series.set_mix((MixedTag("code", 2.5, 2), MixedTag("math", 7.5, 8)))
+    assert shown("owed") == {"code": 2.5, "math": 7.5}
+    assert shown("given") == {"code": 2, "math": 8}
+    series.set_mix((MixedTag("math", 8.5, 9),))
+    assert shown("owed") == {"math": 8.5}
+    series.set_mix(())
+    assert shown("given") == {}

@@ -1,6 +1,7 @@
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -74,6 +75,17 @@ def asked(selector):
 
 def now(selector):
     return selector.client.direct.run(selector.dataset)
+
+
+def test_a_run_with_a_mix_trains_on_tags_in_its_ratio(url, tmp_path, train):
+    tagged = [replace(task, tags=["odd" if number % 2 else "even"]) for number, task in enumerate(tiny.TASKS)]
+    with Client(url) as direct:
+        direct.create_dataset("a-mix", tagged)
+        direct.create_run("a-mix", "mixed", mix={"odd": 3, "even": 1})
+    with ResilientClient(url, spool=tmp_path / "spool") as client:
+        train(Selector(client, "a-mix", "mixed", ids=tiny.IDS, share=from_rank_zero))
+        mix = client.direct.run("a-mix", "mixed").mix
+    assert [(one.tag, one.given) for one in mix] == [("even", 2), ("odd", 6)]
 
 
 def test_training_reports_each_group_once_and_closes_a_step_per_generation_batch(selector, train):
