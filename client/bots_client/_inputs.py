@@ -243,6 +243,7 @@ class GivenSettings(TypedDict, total=False):
     strategy: str
     temperature: float
     cooldown: int
+    min_effective: float
     seed: int
     tasks_per_step: int | None
     reward_range: tuple[float, float]

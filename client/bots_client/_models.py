@@ -125,6 +125,7 @@ class Settings:
     strategy: thompson, pass, mean, softmax, uniform, shuffle, easy_to_hard or spaced.
     temperature: tau of the softmax strategy.
     cooldown: for how many steps thompson, mean and softmax avoid a reported task.
+    min_effective: tried tasks that are effective with a smaller probability are left out while others are free.
     seed: random seed of the selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
@@ -146,6 +147,7 @@ class Settings:
     strategy: str = "pass"
     temperature: float = 0.05
     cooldown: int = 0
+    min_effective: float = 0.0
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -209,6 +211,19 @@ class MixShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resting:
+    """The tasks that a run leaves out, by `min_effective`.
+
+    solved: expected to be solved by all rollouts; unsolved: by none.
+    expected_wrong: how many of them would be effective if they were selected now.
+    """
+
+    solved: int = 0
+    unsolved: int = 0
+    expected_wrong: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One belief about one dataset, for one model in training.
 
@@ -222,6 +237,7 @@ class Run:
     coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
+    resting: the tasks that the run leaves out.
     """
 
     dataset: str
@@ -240,6 +256,7 @@ class Run:
     coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
+    resting: Resting = field(default_factory=Resting)
     forked_from: Fork | None = None
     created_at: datetime | None = None
 

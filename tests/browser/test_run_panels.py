@@ -192,3 +192,19 @@ def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(
         title = f"25.0 %; owed by the mix: {100 * share:.1f} %"
         expect(row.locator(".measure").first).to_have_attribute("title", title)
         assert not visit.barriers()
+
+
+def test_tasks_that_rest_are_counted_below_the_segments(browser: Browser, service: ServiceProcess):
+    with httpx.Client(base_url=service.url, timeout=30) as http:
+        http.put("/datasets/guru/runs/resting", json={"min_effective": 0.9}).raise_for_status()
+        outcomes = [{"task": "t0", "successes": 8, "trials": 8}, {"task": "t1", "successes": 0, "trials": 8}]
+        for _ in range(4):
+            http.post("/report", json={"dataset": "guru", "run": "resting", "outcomes": outcomes}).raise_for_status()
+        found = http.get("/datasets/guru/runs/resting").json()["resting"]
+    assert (found["solved"], found["unsolved"]) == (1, 1)
+    with visiting(browser, service.url) as visit:
+        page = visit.open("datasets/guru/runs/resting")
+        tasks = page.get_by_role("region", name="Tasks")
+        told = f"1 solved and 1 never solved tasks, of which {found['expected_wrong']:.1f} are expected"
+        expect(tasks.get_by_text(told)).to_be_visible()
+        assert not visit.barriers()

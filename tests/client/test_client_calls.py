@@ -34,6 +34,7 @@ from tests.client.scripted_server import answer, problem
 
 NOWHERE = "http://127.0.0.1:1"
 RUN_PATH = "/datasets/guru/runs/r1"
+MIX = {"a": 1, "b": [(0, 3), (9, 1)]}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TASK = Task("math-17", [0.25, None], ["math"])
 TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["math"]}
@@ -111,15 +112,7 @@ CALLS = [
         RUN,
     ),
     ("update_run", ("guru", "r1"), {"target": 0.6}, "PATCH", RUN_PATH, {"target": 0.6}, RUN),
-    (
-        "update_run",
-        ("guru", "r1"),
-        {"mix": {"code": 1, "math": [(0, 3), (1000, 1.5)]}, "mix_floor": 0.1},
-        "PATCH",
-        RUN_PATH,
-        {"mix": {"code": 1, "math": [[0, 3], [1000, 1.5]]}, "mix_floor": 0.1},
-        RUN,
-    ),
+    ("update_run", ("guru", "r1"), {"mix": MIX}, "PATCH", RUN_PATH, {"mix": {"a": 1, "b": [[0, 3], [9, 1]]}}, RUN),
     ("run", ("guru",), {}, "GET", "/datasets/guru/runs/default", None, RUN),
     ("runs", ("guru",), {"limit": 5}, "GET", "/datasets/guru/runs?limit=5", None, page("runs", RUN)),
     ("delete_run", ("guru", "r1"), {}, "DELETE", RUN_PATH, None, None),

@@ -25,6 +25,7 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     strategy: StrategyName | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
     cooldown: int | UnsetType = UNSET
+    min_effective: float | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     tasks_per_step: int | UnsetType | None = UNSET
     reward_range: tuple[float, float] | UnsetType = UNSET

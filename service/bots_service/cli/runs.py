@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Fork as Parent
-    from bots_client import MixShare, Run
+    from bots_client import MixShare, Resting, Run
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+MinEffective = Annotated[
+    float | None,
+    typer.Option(help="Leave out tried tasks that are effective with a smaller probability; 0: none."),
+]
+TasksPerStep = Annotated[
+    int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
+]
 LeaseSeconds = Annotated[
     float | None,
     typer.Option(help="Lease in seconds: a selected task is not selected again until it expires or is reported."),
@@ -70,10 +77,9 @@ def _settings(
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
     cooldown: Annotated[int | None, typer.Option(help="Steps for which a reported task is avoided; 0: none.")] = None,
+    min_effective: MinEffective = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    tasks_per_step: Annotated[
-        int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
-    ] = None,
+    tasks_per_step: TasksPerStep = None,
     reward_range: Annotated[
         tuple[float, float] | None, typer.Option(help="Lowest and highest possible reward.", metavar="LOW HIGH")
     ] = None,
@@ -334,9 +340,18 @@ def state_of(run: "Run") -> dict[str, str]:
         "per task": f"{number(run.rollouts_per_task)} rollouts",
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
+        **({"resting": rest} if (rest := rested(run.resting)) else {}),
         **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
     }
+
+
+def rested(resting: "Resting") -> str:
+    """Describe which tasks are left out; empty if none is."""
+    if not resting.solved + resting.unsolved:
+        return ""
+    wrong = number(resting.expected_wrong, 1)
+    return f"{count(resting.solved)} solved, {count(resting.unsolved)} never solved; {wrong} expected to be effective"
 
 
 def mixed(tag: "MixShare") -> str:

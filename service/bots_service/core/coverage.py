@@ -38,7 +38,7 @@ class Coverage:
     visits_per_met_task: how often the last W steps reported each task that they reported, on average, taking them for
         as large as all steps are on average; None where `unmet_share` is.
     passes_done, pass_share: how often the strategy walked through the pool, and how far the present walk has come;
-        None for a strategy that does not walk.
+        None for a strategy that does not walk, and with a mix, whose tags have a pass each.
     narrow: whether few tasks take most visits.
     reason: why it is narrow, and what to do about it; None where it is not.
     """
@@ -127,6 +127,8 @@ def _walked(state: RunState, size: int, available: int) -> tuple[int | None, flo
         available: tasks that are not retired.
     """
     strategy = state.settings.strategy
+    if strategy == "pass" and state.settings.mix:  # each tag has a pass of its own
+        return None, None
     if strategy == "pass":
         return state.walks.done(size)
     if strategy not in IN_ORDER or not available:

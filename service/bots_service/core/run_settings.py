@@ -40,6 +40,8 @@ class RunSettings:
     temperature: tau of the softmax strategy, > 0.
     cooldown: the strategies "thompson", "mean" and "softmax" choose a task that was reported in the last so many closed
         steps only where too few others are free; 0: no step.
+    min_effective: tried tasks that are effective with a smaller probability are chosen only where too few others are
+        free, or by the uniform share; in [0, 1].
     seed: of every draw; the same seed, journal and calls give the same selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
@@ -62,6 +64,7 @@ class RunSettings:
     strategy: StrategyName = "pass"
     temperature: float = 0.05
     cooldown: int = 0
+    min_effective: float = 0.0
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -153,6 +156,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (1e-6, 1e3),
     "lease_seconds": (1.0, LONGEST_LEASE_S),
     "mix_floor": (0.0, 1.0),
+    "min_effective": (0.0, 1.0),
 }
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9

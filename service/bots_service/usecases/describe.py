@@ -9,6 +9,7 @@ from typing import Self
 from bots_service.core.coverage import Coverage, coverage
 from bots_service.core.mix_account import MixShare, mix_shares
 from bots_service.core.outlook import advice
+from bots_service.core.resting import Resting, resting
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import RunState, Totals
 from bots_service.engine.catch_up import CatchUp
@@ -52,6 +53,7 @@ class RunDescription:
     coverage: how its visits spread over the pool.
     advice: what to know about the run, in sentences.
     mix: the tags of its mix; empty without one.
+    resting: the tasks that it leaves out by `min_effective`.
     """
 
     dataset: str
@@ -70,6 +72,7 @@ class RunDescription:
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
+    resting: Resting
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
@@ -91,6 +94,7 @@ class RunDescription:
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
             mix=mix_shares(state.settings, state.mix, state.step),
+            resting=resting(state.belief, run.dataset.pool, state.settings, state.group_size),
         )
 
 

@@ -154,7 +154,11 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
     if not pool.is_grouped or request.tags or request.quotas or request.bounds_means or len(pool.retired):
         return False
-    if state.settings.mix or state.settings.strategy not in ("thompson", "pass", "spaced"):
+    if (
+        state.settings.mix
+        or state.settings.min_effective
+        or state.settings.strategy not in ("thompson", "pass", "spaced")
+    ):
         return False
     looked_at = len(leased) + QUICK_PER_WANTED * request.count
     if looked_at > QUICK_NUMBERS:

@@ -22,6 +22,7 @@ from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.checks import Name
 from bots_service.core.coverage import Coverage
 from bots_service.core.mix_account import MixShare
+from bots_service.core.resting import Resting
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import Totals
 from bots_service.errors import (
@@ -127,6 +128,7 @@ class Run(Struct, frozen=True):
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
+    resting: the tasks that the run leaves out, by `min_effective`.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     """
 
@@ -146,6 +148,7 @@ class Run(Struct, frozen=True):
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
+    resting: Resting
     forked_from: Parent | None
     created_at: datetime
 
@@ -169,6 +172,7 @@ class Run(Struct, frozen=True):
             coverage=run.coverage,
             advice=run.advice,
             mix=run.mix,
+            resting=run.resting,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
         )
@@ -231,6 +235,7 @@ EXAMPLE = Run(
     coverage=EXAMPLE_COVERAGE,
     advice=(),
     mix=(),
+    resting=Resting(),
     forked_from=None,
     created_at=EXAMPLE_TIME,
 )

@@ -17,6 +17,7 @@ from bots_service.core.draw.mixing import deal
 from bots_service.core.draw.strategies import STRATEGIES, uniform
 from bots_service.core.mix_account import account_of, counts_by_tag, shares_now
 from bots_service.core.pool import Part, Pool
+from bots_service.core.resting import resting_tasks
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
@@ -153,8 +154,8 @@ def select_tasks(
     """Return exactly `request.count` distinct tasks.
 
     Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. The same
-    holds for tasks that cool down or lie outside the request's bounds, which come before leased ones; the uniform share
-    knows no cooldown. Quotas are filled in order; each ignores those after it.
+    holds for tasks that cool down, rest, or lie outside the request's bounds, which come before leased ones; the
+    uniform share knows neither cooldown nor rest. Quotas are filled in order; each ignores those after it.
 
     Args:
         belief: the run's belief.
@@ -300,7 +301,8 @@ def fill_quota(
     again = quota.count - by_strategy - uniform_count
     strategy, chosen = STRATEGIES[context.settings.strategy], list[StrategyResult]()
     if by_strategy:
-        avoided = united(cooling_tasks(context), outside)
+        resting = resting_tasks(belief, pool, context.settings, context.group_size)
+        avoided = united(cooling_tasks(context), resting, outside)
         chosen += avoiding(avoided, strategy, Eligible(pool, belief, part, excluded), by_strategy, context)
     if uniform_count:
         excluded = united(excluded, *(one.tasks for one in chosen))

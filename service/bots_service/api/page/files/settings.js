@@ -15,6 +15,7 @@ export const SETTINGS = {
     meaning: "steps for which a reported task is avoided",
     only: { strategy: ["thompson", "mean", "softmax"] },
   },
+  min_effective: { usual: 0, meaning: "leaves out tried tasks that are effective with a smaller probability" },
   temperature: { usual: 0.05, meaning: "higher selects more evenly", only: { strategy: ["softmax"] } },
   forgetting: { usual: 0.1, meaning: "share of the old evidence that each step forgets", only: BOTS },
   implicit_weight: { usual: 0.1, meaning: "weight of what other tasks' outcomes imply", only: BOTS },
