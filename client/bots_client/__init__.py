@@ -82,6 +82,7 @@ from bots_client._selector import Selector
 from bots_client._summary_models import Gain, Overview, OverviewTotals, RunSummary, RunVerdict, TagComparison, TagSums
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
+from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 __all__ = [
     "ApiKey",
@@ -102,6 +103,7 @@ __all__ = [
     "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
+    "EffectiveGroups",
     "ErrorDifference",
     "FieldError",
     "ForbiddenError",
@@ -137,6 +139,7 @@ __all__ = [
     "ResilientClient",
     "Resting",
     "Retries",
+    "RolloutsBudget",
     "Run",
     "RunSummary",
     "RunVerdict",

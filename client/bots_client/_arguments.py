@@ -85,3 +85,14 @@ def refuse_single_str(**lists: Iterable[str]) -> None:
     for name, values in lists.items():
         if isinstance(values, str):
             raise wrong_type(name, "a list of str", values, write=f"[{values!r}]")
+
+
+def require_size(count: Any, want_effective: Any) -> None:
+    """Check that a selection says how many tasks it is for, in one of both ways.
+
+    Raises:
+        TypeError: neither count nor want_effective is given, or both.
+    """
+    if (count is None) == (want_effective is None):
+        given = "neither" if count is None else "both"
+        raise TypeError(f"select: pass either count or want_effective, got {given}")

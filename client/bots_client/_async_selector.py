@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat, TypeVar
 from bots_client._arguments import wrong_type
 from bots_client._models import Receipt, Selection
 from bots_client._selector import Selector
+from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 T = TypeVar("T")
 
@@ -63,15 +64,27 @@ class AsyncSelector:
         """
         await self._call(self.selector.register)
 
-    async def next(self, count: int, *, key: str | None = None) -> Selection:
-        """Return the tasks to train on next.
+    async def next(
+        self,
+        count: int | None = None,
+        *,
+        rollouts_budget: int | RolloutsBudget | None = None,
+        want_effective: int | EffectiveGroups | None = None,
+        key: str | None = None,
+    ) -> Selection:
+        """Return the tasks to train on next; see `Selector.next`.
 
         Args:
-            count: number of tasks.
+            count: number of tasks; leave it out with want_effective.
+            rollouts_budget: number of rollouts of all tasks together.
+            want_effective: number of effective groups.
             key: Idempotency-Key; after a cancelled call the same key returns the same tasks.
         """
-        undo = self.selector.give_back if key is None else None
-        return await self._call(lambda: self.selector.next(count, key=key), undo)
+
+        def ask() -> Selection:
+            return self.selector.next(count, rollouts_budget=rollouts_budget, want_effective=want_effective, key=key)
+
+        return await self._call(ask, self.selector.give_back if key is None else None)
 
     def observe(
         self,

@@ -37,6 +37,7 @@ from bots_client._models import (
 )
 from bots_client._summary_models import Overview, RunSummary, TagComparison
 from bots_client._tables import Listing
+from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 
 class ClientMethods(BaseClient):
@@ -531,7 +532,7 @@ class ClientMethods(BaseClient):
     def select(
         self,
         dataset: str,
-        count: int,
+        count: int | None = None,
         *,
         run: str = "default",
         tags: Iterable[str] | None = None,
@@ -541,6 +542,8 @@ class ClientMethods(BaseClient):
         uniform_share: float | None = None,
         min_mean: float | None = None,
         max_mean: float | None = None,
+        rollouts_budget: int | RolloutsBudget | None = None,
+        want_effective: int | EffectiveGroups | None = None,
         idempotency_key: str | None = None,
         deadline_s: float | None = None,
     ) -> Selection:
@@ -548,7 +551,7 @@ class ClientMethods(BaseClient):
 
         Args:
             dataset: name of the dataset.
-            count: number of tasks.
+            count: number of tasks; leave it out with want_effective.
             run: name of the run, whose belief ranks the tasks.
             tags: only tasks with one of these tags.
             quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
@@ -558,12 +561,16 @@ class ClientMethods(BaseClient):
             min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
                 None: no bound.
             max_mean: the same for tasks with a larger one.
+            rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`. A
+                `RolloutsBudget` has bounds for each task.
+            want_effective: select as many tasks as give so many effective groups with probability 0.9. An
+                `EffectiveGroups` has another probability, and a largest number of tasks.
             idempotency_key: the same key returns the same tasks; None: a new key.
             deadline_s: for the whole call with its retries; None: the client's.
 
         Raises:
             InvalidRequestError: an argument is invalid, or fewer tasks are available.
-            TypeError: an argument has the wrong type.
+            TypeError: an argument has the wrong type, or neither count nor want_effective is given, or both.
         """
         return self.send(
             step_calls.select(
@@ -577,6 +584,8 @@ class ClientMethods(BaseClient):
                 uniform_share=uniform_share,
                 min_mean=min_mean,
                 max_mean=max_mean,
+                rollouts_budget=rollouts_budget,
+                want_effective=want_effective,
                 idempotency_key=idempotency_key,
                 deadline_s=deadline_s,
             )

@@ -23,12 +23,14 @@ class SelectedTask:
     mean: expected success probability.
     effective: probability that some of the task's rollouts succeed and some fail.
         Both are None if a `ResilientClient` sampled the task itself.
+    rollouts: number of rollouts to make of it; None if the selection has no budget of rollouts.
     """
 
     id: str
     draw: float | None = None
     mean: float | None = None
     effective: float | None = None
+    rollouts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Selection(Table):
     epoch, step, seq: of the run when the tasks were selected.
     degraded: the tasks may also be in another selection, or the belief may miss acknowledged reports.
     reused: number of tasks that are also in another selection in flight.
+    expected_effective: with `want_effective`, expected number of effective groups.
     """
 
     _rows: ClassVar[str] = "tasks"
@@ -51,6 +54,7 @@ class Selection(Table):
     seq: int = 0
     degraded: bool = False
     reused: int = 0
+    expected_effective: float | None = None
 
     @property
     def ids(self) -> tuple[str, ...]:

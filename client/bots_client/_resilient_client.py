@@ -16,7 +16,9 @@ from bots_client._models import Lease, Receipt, Selection
 from bots_client._resilience.health import Health
 from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
 from bots_client._resilience.spool import spool_folder
+from bots_client._resilience.uniform import count_without_service, with_equal_rollouts
 from bots_client._retry import Deadline
+from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound="ResilientClient")
@@ -132,7 +134,7 @@ class ResilientClient:
     def select(  # noqa: PLR0913 - two that matter, the others by keyword
         self,
         dataset: str,
-        count: int,
+        count: int | None = None,
         *,
         ids: Sequence[str],
         run: str = "default",
@@ -143,13 +145,15 @@ class ResilientClient:
         uniform_share: float | None = None,
         min_mean: float | None = None,
         max_mean: float | None = None,
+        rollouts_budget: int | RolloutsBudget | None = None,
+        want_effective: int | EffectiveGroups | None = None,
         idempotency_key: str | None = None,
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
 
         Args:
             dataset: name of the dataset.
-            count: number of tasks.
+            count: number of tasks; leave it out with want_effective.
             ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
                 are replaced. A ValueError if there are none.
             run: name of the run, whose belief ranks the tasks.
@@ -162,6 +166,12 @@ class ResilientClient:
             min_mean: tasks with a smaller expected success probability are selected only where too few others are
                 free; None: no bound; ignored while the service is away.
             max_mean: the same for tasks with a larger one.
+            rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`. A
+                `RolloutsBudget` has bounds for each task. While the service is away, all tasks have the same number,
+                except that the first have the remainder.
+            want_effective: select as many tasks as give so many effective groups with probability 0.9. An
+                `EffectiveGroups` has another probability, and a largest number of tasks. While the service is away,
+                twice as many tasks as wanted groups.
             idempotency_key: the same key returns the same tasks, unless the service is away.
         """
         refuse_single_str(ids=ids, exclude=exclude, first=first)
@@ -177,10 +187,15 @@ class ResilientClient:
             uniform_share=uniform_share,
             min_mean=min_mean,
             max_mean=max_mean,
+            rollouts_budget=rollouts_budget,
+            want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
         selection = self._selected(call, local_run, ids)
-        return local_run.choose(count, ids, exclude, first) if selection is None else selection
+        if selection is not None:
+            return selection
+        chosen = local_run.choose(count_without_service(count, want_effective), ids, exclude, first)
+        return with_equal_rollouts(chosen, rollouts_budget)
 
     def _selected(self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str]) -> Selection | None:
         """Return the service's selection; None while it is away."""

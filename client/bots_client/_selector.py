@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
 
-from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
+from bots_client._arguments import checked_list, checked_str, checked_strings, require_size, wrong_type
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError
 from bots_client._history_models import HistoryStep
@@ -13,6 +13,7 @@ from bots_client._in_flight import InFlight
 from bots_client._inputs import Outcome, joined
 from bots_client._models import Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
+from bots_client._wishes import EffectiveGroups, RolloutsBudget, groups_of
 
 Share = Callable[[Callable[[], Selection]], Selection]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
@@ -115,19 +116,39 @@ class Selector:
         """Whether rank 0's selections are broadcast to all ranks."""
         return self._share is not single_process
 
-    def next(self, count: int, *, key: str | None = None) -> Selection:
+    def next(
+        self,
+        count: int | None = None,
+        *,
+        rollouts_budget: int | RolloutsBudget | None = None,
+        want_effective: int | EffectiveGroups | None = None,
+        key: str | None = None,
+    ) -> Selection:
         """Return the tasks to train on next.
 
         Args:
-            count: number of tasks.
+            count: number of tasks; leave it out with want_effective.
+            rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`.
+            want_effective: select as many tasks as give so many effective groups with probability 0.9.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
         """
+        require_size(count, want_effective)
+        wish = groups_of(want_effective)
+        at_least = count or 0 if wish is None else wish.groups
 
         def ask() -> Selection:
             # With one key all ranks must send the same request, and only one of them knows the tasks in flight.
-            first = self._in_flight.take_first(count) if key is None else ()
+            first = self._in_flight.take_first(at_least) if key is None else ()
             return self.client.select(
-                self.dataset, count, ids=self.ids, run=self.run, first=first, idempotency_key=key, **self._how
+                self.dataset,
+                count,
+                ids=self.ids,
+                run=self.run,
+                first=first,
+                rollouts_budget=rollouts_budget,
+                want_effective=want_effective,
+                idempotency_key=key,
+                **self._how,
             )
 
         selection = self._share(ask)

@@ -36,9 +36,9 @@ class NotingSelector(Selector):
         super().__init__(client, dataset, run, ids=ids)
         self.believed: dict[str, tuple[float | None, float | None]] = {}
 
-    def next(self, count: int, *, key: str | None = None) -> Selection:
+    def next(self, count: int | None = None, *, key: str | None = None, **wishes: Any) -> Selection:
         """Select tasks."""
-        selection = super().next(count, key=key)
+        selection = super().next(count, key=key, **wishes)
         self.believed.update({task.id: (task.mean, task.effective) for task in selection.tasks})
         return selection
 

@@ -37,6 +37,10 @@ class Uniforms:
     def effective(self, rollouts: float) -> Floats:
         return np.full(self.size, 1 - 2 / (rollouts + 1))  # E[p^m] = E[(1 - p)^m] = 1 / (m + 1)
 
+    def gains(self, most: int) -> Floats:
+        rollouts = np.arange(1, most)
+        return np.tile(2 / ((rollouts + 1) * (rollouts + 2)), (self.size, 1))
+
     def as_beta(self) -> None:
         return None
 

@@ -149,7 +149,7 @@ def test_a_pass_is_drawn_in_a_thread_only_where_it_has_far_to_walk():
     solved = [report_of(*((task, 16.0, 0.0) for task in range(step, size, 100))) for step in range(30)]
     mastered = replay(pool, solved, settings)
     everything = np.arange(0, size, 100, dtype=np.int32)
-    assert mastered.belief.distributions(pool, everything).effective(16.0).mean() < request.count / QUICK_NUMBERS
+    assert mastered.belief.distributions(pool, everything).effective(16.0).mean() < request.task_count / QUICK_NUMBERS
     assert not is_quick(request, mastered, pool, nothing)
 
 

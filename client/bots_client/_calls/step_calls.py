@@ -5,18 +5,19 @@ from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
 
-from bots_client._arguments import checked_number, checked_str, checked_strings, wrong_type
+from bots_client._arguments import checked_number, checked_str, checked_strings, require_size, wrong_type
 from bots_client._call import Call, given, path, written
 from bots_client._decode import into
 from bots_client._inputs import Outcome, quotas_of, wires_of_outcomes
 from bots_client._models import Receipt, Selection
+from bots_client._wishes import EffectiveGroups, RolloutsBudget, wire_of_budget, wire_of_groups
 
 T = TypeVar("T")
 
 
 def select(  # noqa: PLR0913 - two that matter, the others by keyword
     dataset: str,
-    count: int,
+    count: int | None = None,
     *,
     run: str = "default",
     tags: Iterable[str] | None = None,
@@ -26,6 +27,8 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
     uniform_share: float | None = None,
     min_mean: float | None = None,
     max_mean: float | None = None,
+    rollouts_budget: int | RolloutsBudget | None = None,
+    want_effective: int | EffectiveGroups | None = None,
     idempotency_key: str | None = None,
     deadline_s: float | None = None,
 ) -> Call[Selection]:
@@ -33,7 +36,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
 
     Args:
         dataset: name of the dataset.
-        count: number of tasks.
+        count: number of tasks; leave it out with want_effective.
         run: name of the run, whose belief ranks the tasks.
         tags: only tasks with one of these tags.
         quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
@@ -43,17 +46,22 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
             None: no bound.
         max_mean: the same for tasks with a larger one.
+        rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`. A
+            `RolloutsBudget` has bounds for each task.
+        want_effective: select as many tasks as give so many effective groups with probability 0.9. An
+            `EffectiveGroups` has another probability, and a largest number of tasks.
         idempotency_key: the same key returns the same tasks; None: a new key.
         deadline_s: for the whole call with its retries; None: the client's.
 
     Raises:
         InvalidRequestError: an argument is invalid, or fewer tasks are available.
-        TypeError: an argument has the wrong type.
+        TypeError: an argument has the wrong type, or neither count nor want_effective is given, or both.
     """
+    require_size(count, want_effective)
     content = given(
         dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
         run=checked_str(run, "run"),
-        count=checked_number(count, "count"),
+        count=None if count is None else checked_number(count, "count"),
         tags=None if tags is None else checked_strings(tags, "tags"),
         quotas=None if quotas is None else quotas_of(quotas),
         exclude=None if exclude is None else checked_strings(exclude, "exclude"),
@@ -61,6 +69,8 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         uniform_share=uniform_share,
         min_mean=min_mean,
         max_mean=max_mean,
+        **wire_of_budget(rollouts_budget),
+        **wire_of_groups(want_effective),
     )
     call = written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
     return _naming_the_run(call, dataset, run)

@@ -220,9 +220,12 @@ class LocalRun:
                 f" the start to exclude all of them"
             )
         self._connection.counters.add(replaced=len(unknown))
-        known = [task for task in selection.tasks if task.id not in set(unknown)]
+        dropped = set(unknown)
+        known = [task for task in selection.tasks if task.id not in dropped]
         others = self._chosen(len(unknown), ids, selection.ids)
-        return replace(selection, tasks=(*known, *(SelectedTask(id=task) for task in others)))
+        left = [task.rollouts for task in selection.tasks if task.id in dropped]  # of the budget
+        replaced = (SelectedTask(id=task, rollouts=rollouts) for task, rollouts in zip(others, left, strict=True))
+        return replace(selection, tasks=(*known, *replaced))
 
     def _chosen(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> list[str]:
         with self._lock:

@@ -1,7 +1,7 @@
 """`bots select` and `bots report`: one training step by hand."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,44 +30,100 @@ MaxMean = Annotated[
 ]
 
 
+TaskCount = Annotated[
+    int | None,
+    typer.Argument(
+        metavar="COUNT", help="Number of tasks; leave it out with --want-effective.", min=1, show_default=False
+    ),
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only tasks with one of these tags.")]
+Quotas = Annotated[
+    list[str] | None,
+    typer.Option("--quota", help="Number (math=24) or share (math=0.75) of tasks with a tag.", metavar="TAG=COUNT"),
+]
+Excluded = Annotated[list[str] | None, typer.Option(help="Task ID to exclude.", metavar="TASK")]
+UniformShare = Annotated[float | None, typer.Option(help="Share of tasks selected uniformly at random.", min=0, max=1)]
+Budget = Annotated[int | None, typer.Option(help="Rollouts of all tasks together, shared out among them.", min=1)]
+LeastRollouts = Annotated[int | None, typer.Option(help="Of each task, with a budget (2).", min=1)]
+MostRollouts = Annotated[int | None, typer.Option(help="Of each task, with a budget (four times the mean).", min=1)]
+Wanted = Annotated[
+    int | None, typer.Option(help="Select enough tasks for so many effective groups, in place of COUNT.", min=1)
+]
+Confidence = Annotated[
+    float | None, typer.Option(help="With which probability they are enough (0.9).", min=0.5, max=0.999)
+]
+MostTasks = Annotated[
+    int | None, typer.Option(help="The most tasks for --want-effective (eight times as many).", min=1)
+]
+
+
 def select(
     dataset: Dataset,
-    number_of_tasks: Annotated[
-        int, typer.Argument(metavar="COUNT", help="Number of tasks.", min=1, show_default=False)
-    ],
+    number_of_tasks: TaskCount = None,
     *,
     run: RunName = "default",
-    tag: Annotated[list[str] | None, typer.Option(help="Only tasks with one of these tags.")] = None,
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(help="Number (math=24) or share (math=0.75) of tasks with a tag.", metavar="TAG=COUNT"),
-    ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Task ID to exclude.", metavar="TASK")] = None,
-    uniform_share: Annotated[
-        float | None, typer.Option(help="Share of tasks selected uniformly at random.", min=0, max=1)
-    ] = None,
+    tag: Tags = None,
+    quota: Quotas = None,
+    exclude: Excluded = None,
+    uniform_share: UniformShare = None,
     min_mean: MinMean = None,
     max_mean: MaxMean = None,
+    rollouts_budget: Budget = None,
+    min_rollouts: LeastRollouts = None,
+    max_rollouts: MostRollouts = None,
+    want_effective: Wanted = None,
+    confidence: Confidence = None,
+    max_count: MostTasks = None,
     key: Key = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Select the tasks to train on next."""
-    quotas = dict(map(quota_of, quota or ()))
+    budget, wanted = (rollouts_budget, min_rollouts, max_rollouts), (want_effective, confidence, max_count)
+    wishes = wishes_of(number_of_tasks, budget=budget, wanted=wanted)
     with connected(url) as client:
         selection = client.select(
             dataset,
-            number_of_tasks,
             run=run,
             tags=tag,
-            quotas=quotas or None,
+            quotas=dict(map(quota_of, quota)) if quota else None,
             exclude=exclude,
             uniform_share=uniform_share,
             min_mean=min_mean,
             max_mean=max_mean,
             idempotency_key=key,
+            **wishes,
         )
     show(selection, lambda: readable(selection), as_json=as_json)
+
+
+def wishes_of(
+    count: int | None,
+    *,
+    budget: tuple[int | None, int | None, int | None],
+    wanted: tuple[int | None, float | None, int | None],
+) -> dict[str, Any]:
+    """Return the number of tasks, and what was asked of their groups, as arguments of `Client.select`.
+
+    Args:
+        count: number of tasks.
+        budget: rollouts in all, least and most of a task.
+        wanted: effective groups, confidence, largest number of tasks.
+    """
+    from bots_client import EffectiveGroups, RolloutsBudget
+
+    (total, least, most), (groups, confidence, max_count) = budget, wanted
+    if (count is None) == (groups is None):
+        raise typer.BadParameter("pass either COUNT or --want-effective")
+    if total is None and (least, most) != (None, None):
+        raise typer.BadParameter("--min-rollouts and --max-rollouts need --rollouts-budget")
+    if groups is None and (confidence, max_count) != (None, None):
+        raise typer.BadParameter("--confidence and --max-count need --want-effective")
+    return {
+        "count": count,
+        "rollouts_budget": None if total is None else RolloutsBudget(total, least, most),
+        "want_effective": None if groups is None else EffectiveGroups(groups, confidence, max_count),
+    }
 
 
 def report(
@@ -124,10 +180,22 @@ def readable(selection: "Selection") -> "RenderableType":
     """Return a selection as a table."""
     from rich.console import Group
 
-    rows = ((task.id, number(task.draw), number(task.mean), number(task.effective)) for task in selection.tasks)
+    has_rollouts = any(task.rollouts is not None for task in selection.tasks)
+    rows = (
+        (
+            task.id,
+            number(task.draw),
+            number(task.mean),
+            number(task.effective),
+            *([count(task.rollouts)] * has_rollouts),
+        )
+        for task in selection.tasks
+    )
     reused = f"; {count(selection.reused)} of them are also in another selection" if selection.reused else ""
-    line = f"selection {selection.selection_id} at step {count(selection.step)}{reused}"
-    return Group(table("task  >draw  >mean  >effective", rows), line)
+    expected = selection.expected_effective
+    wish = "" if expected is None else f"; {number(expected)} effective groups expected"
+    line = f"selection {selection.selection_id} at step {count(selection.step)}{wish}{reused}"
+    return Group(table("task  >draw  >mean  >effective" + "  >rollouts" * has_rollouts, rows), line)
 
 
 def receipt_text(receipt: "Receipt") -> str:

@@ -7,6 +7,7 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.comparison.refold import still_counting
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind
+from bots_service.core.forecasts import NO_FORECASTS, Forecasts
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import NOTHING_OPEN, RunState, advance, closing_step, fresh_state
@@ -32,11 +33,13 @@ class Refold:
     run: the run's own state there: it says which step a report belongs to, and when a step closes.
     belief: what the other settings make of the same steps.
     settings: those.
+    forecasts: of that belief.
     """
 
     run: RunState
     belief: Belief
     settings: RunSettings
+    forecasts: Forecasts = NO_FORECASTS
 
     @classmethod
     def of(cls, run: RunState, settings: RunSettings, pool: Pool) -> "Refold":
@@ -45,7 +48,7 @@ class Refold:
 
     def with_entries(self, entries: Iterable[Entry], pool: Pool) -> "Refold":
         """Return the fold with more entries; those that a rewind undid are left out."""
-        state, belief = self.run, self.belief
+        state, belief, forecasts = self.run, self.belief, self.forecasts
         for entry in entries:
             body = entry.body
             if isinstance(body, Rewind):  # what it went back to is where the fold stands
@@ -59,12 +62,22 @@ class Refold:
                 belief = belief.with_past(pool, body.aged, self.settings, step=state.step)
             if step is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
+                forecasts = forecasts.with_step(belief.distributions(pool, step.whole.tasks), step.whole)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
                 belief = belief.fold(pool, step, self.settings)
-        return Refold(state, belief, self.settings)
+        return Refold(state, belief, self.settings, forecasts)
 
     def begin(self) -> RunState:
         """Return the state of a new run that continues here under the other settings, with no step open."""
         run, settings = self.run, self.settings
         walks = run.walks if settings.seed == run.settings.seed else run.walks.restarted()
-        return replace(run, epoch=0, seq=0, settings=settings, belief=self.belief, walks=walks, open_step=NOTHING_OPEN)
+        return replace(
+            run,
+            epoch=0,
+            seq=0,
+            settings=settings,
+            belief=self.belief,
+            walks=walks,
+            open_step=NOTHING_OPEN,
+            forecasts=self.forecasts,
+        )

@@ -28,6 +28,7 @@ from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
 from bots_service.core.evidence import Evidence
+from bots_service.core.forecasts import Forecasts
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import OpenStep, RunState, Totals
 from bots_service.core.walks import Walks
@@ -60,6 +61,7 @@ def encode_state(state: RunState) -> bytes:
         "belief": header,
         "walks": state.walks.encoded(),
         "mix": mix_account.encoded(state.mix),
+        "forecasts": state.forecasts.encoded(),
         "open_late": waiting.late,
         "open_expired": waiting.expired,
     }
@@ -97,6 +99,7 @@ def decode_state(blob: bytes) -> RunState:
             open_step=_open_step(header, others),
             totals=_totals(header["totals"]),
             mix=mix_account.decoded(header["mix"]),
+            forecasts=Forecasts.decoded(header["forecasts"]),
         )
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSettingsError) as error:
         raise DamagedStateError(f"the state does not hold together: {error}") from error

@@ -16,6 +16,7 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
+from bots_service.core.forecasts import NO_FORECASTS, Forecasts
 from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
@@ -131,6 +132,7 @@ class RunState:
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
+    forecasts: how many groups the belief expected to be effective, and how many were.
     """
 
     epoch: int
@@ -143,6 +145,7 @@ class RunState:
     open_step: OpenStep
     totals: Totals
     mix: MixAccount
+    forecasts: Forecasts = NO_FORECASTS
 
     @property
     def rollouts_per_task(self) -> float | None:
@@ -249,7 +252,8 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     if not _closes(before.settings, report.close, pending=len(whole)):
         state = replace(before, seq=entry.seq, belief=belief, walks=walks, open_step=open_step, mix=mix)
         return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks)
-    predicted = belief.distributions(pool, whole.tasks).mean
+    believed = belief.distributions(pool, whole.tasks)
+    predicted = believed.mean
     totals = before.totals.plus(step_tally, open_step, new_tasks)
     step = _closing(before, open_step, whole, totals)
     closed = RunState(
@@ -263,6 +267,7 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         open_step=NOTHING_OPEN,
         totals=totals,
         mix=mix,
+        forecasts=before.forecasts.with_step(believed, whole),
     )
     brier, log_loss = prediction_error(predicted, whole)
     return closed, _receipt(

@@ -1,13 +1,23 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bots_service.core.arrays import Tasks, united
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.selection import NamedTasks, SelectRequest, fit, select_tasks, wanted_in_all
+from bots_service.core.draw.enough import USUAL_COUNT, USUAL_DRAWS, count_flaws, counted
+from bots_service.core.draw.group_sizes import budget_flaws, gains_looked_at, sized_groups
+from bots_service.core.draw.selection import (
+    DrawnTasks,
+    NamedTasks,
+    SelectRequest,
+    fit,
+    select_tasks,
+    wanted_in_all,
+)
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -109,7 +119,7 @@ class SelectTasks:
             return LeaseResult(stale=True)  # nobody would refuse the selection, so the state must be asked for
         try:
             named = named_tasks(request, run.dataset)
-            with Span("draw", self.metrics.draw_seconds, count=request.count, seq=state.seq):
+            with Span("draw", self.metrics.draw_seconds, count=request.count or 0, seq=state.seq):
                 selection = await _drawn(request, run, state, ticket, named)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
@@ -160,10 +170,11 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
         or state.settings.strategy not in ("thompson", "pass", "spaced")
     ):
         return False
-    looked_at = len(leased) + QUICK_PER_WANTED * request.count
+    count, draws = (request.count, 1) if request.count else (USUAL_COUNT * (request.want_effective or 1), USUAL_DRAWS)
+    looked_at = len(leased) + draws * QUICK_PER_WANTED * count + gains_looked_at(request)
     if looked_at > QUICK_NUMBERS:
         return False
-    looked_at += _walked(request.count, state, pool) if state.settings.strategy == "pass" else _scored(state, pool)
+    looked_at += draws * (_walked(count, state, pool) if state.settings.strategy == "pass" else _scored(state, pool))
     return looked_at <= QUICK_NUMBERS
 
 
@@ -194,9 +205,20 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     pool = run.dataset.pool
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
-    rng = np.random.default_rng([state.settings.seed, state.epoch, state.seq, ticket.ordinal])
-    drawn = select_tasks(state.belief, pool, request, context_of(state, rng), named=named, leased=leased)
+
+    def select(request: SelectRequest) -> DrawnTasks:
+        context = context_of(state, seeded(state, ticket.ordinal))
+        return select_tasks(state.belief, pool, request, context, named=named, leased=leased)
+
+    if request.want_effective is not None:
+        available = len(pool.part(request.tags)) - len(pool.part(request.tags).keep(named.excluded))
+        request = enough_for(
+            request, state, pool, lambda one: select(one).tasks, available=available, ordinal=ticket.ordinal
+        )
+    drawn = select(request)
     believed = state.belief.distributions(pool, drawn.tasks)
+    rollouts, effective = sized_groups(request, believed, state.group_size)
+    expected = None if request.want_effective is None else float(state.forecasts.corrected(effective).sum())
     return Selection(
         id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
         epoch=state.epoch,
@@ -207,8 +229,44 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         tasks=drawn.tasks,
         draws=drawn.draws,
         means=believed.mean,
-        effective=believed.effective(state.group_size),
+        effective=effective,
+        rollouts=rollouts,
+        expected_effective=expected,
     )
+
+
+def enough_for(
+    request: SelectRequest,
+    state: RunState,
+    pool: Pool,
+    select: Callable[[SelectRequest], Tasks],
+    *,
+    available: int,
+    ordinal: int,
+) -> SelectRequest:
+    """Return a request for effective groups with the count of tasks that gives them.
+
+    Args:
+        request: wants effective groups.
+        state: of the run.
+        pool: the tasks.
+        select: the tasks of a request with a count.
+        available: how many tasks may be selected.
+        ordinal: how many selections were made from this state before.
+    """
+    return counted(
+        request,
+        select,
+        lambda tasks: state.belief.distributions(pool, tasks).effective(state.group_size),
+        forecasts=state.forecasts,
+        available=available,
+        luck=float(seeded(state, ordinal, 1).random()),  # not the number that the draw begins with
+    )
+
+
+def seeded(state: RunState, *place: int) -> np.random.Generator:
+    """Return random numbers of a run's selection; of one state each place has its own."""
+    return np.random.default_rng([state.settings.seed, state.epoch, state.seq, *place])
 
 
 def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
@@ -231,6 +289,8 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     Raises:
         InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
     """
+    if flaws := count_flaws(request):
+        raise InvalidSelectionError("invalid selection", tuple(flaws[:20]))
     known = dataset.pool.tags
     flaws = [
         Flaw(("body", "tags", place), f"no task has the tag {tag!r}")
@@ -240,13 +300,15 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     flaws += [
         Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in request.quotas if tag not in known
     ]
-    if not fit(request.quotas, request.count):
-        asked = f"{wanted_in_all(request.quotas, request.count):g}"
-        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {request.count}"))
+    count = request.count or USUAL_COUNT * (request.want_effective or 0)
+    if not fit(request.quotas, count):
+        asked = f"{wanted_in_all(request.quotas, count):g}"
+        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {count}"))
     if request.min_mean > request.max_mean:
         flaws.append(
             Flaw(("body", "min_mean"), f"{request.min_mean:g} is larger than max_mean, {request.max_mean:g}; swap them")
         )
+    flaws += budget_flaws(request)
     wanted = tuple(dict.fromkeys(request.first))
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):

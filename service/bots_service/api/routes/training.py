@@ -35,27 +35,30 @@ router = guarded_router(tags=["training"])
 PLAIN_BYTES = 8 * 1024
 
 
-class SelectedTask(Struct, frozen=True, gc=False):
+class SelectedTask(Struct, frozen=True, gc=False, omit_defaults=True):
     """A selected task.
 
     id: the task's id.
     draw: the drawn success probability; null where the strategy draws none.
     effective: the probability that of the task's group of rollouts some succeed and some fail.
+    rollouts: how many the task gets; only where the request has a budget of rollouts.
     """
 
     id: str
     draw: float | None
     mean: float
     effective: float
+    rollouts: int | None = None
 
 
-class SelectResponse(Struct, frozen=True):
+class SelectResponse(Struct, frozen=True, omit_defaults=True):
     """A selection.
 
     selection_id: pass it to /report with the tasks' outcomes.
     degraded: another caller may be working on the same tasks, or the belief may be older than what was acknowledged.
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
     tasks: the selected tasks.
+    expected_effective: how many of their groups will be effective, on average; only where the request wants so many.
     """
 
     selection_id: str
@@ -67,6 +70,7 @@ class SelectResponse(Struct, frozen=True):
     degraded: bool
     reused: int
     tasks: list[SelectedTask]
+    expected_effective: float | None = None
 
     @classmethod
     def from_selection(cls, selection: Selection, dataset: OpenDataset, run: str) -> "SelectResponse":
@@ -75,6 +79,9 @@ class SelectResponse(Struct, frozen=True):
         draws: list[float | None] = selection.draws.tolist()
         if np.isnan(selection.draws).any():
             draws = [None if draw is None or math.isnan(draw) else draw for draw in draws]
+        columns = [ids, draws, selection.means.tolist(), selection.effective.tolist()]
+        if selection.rollouts is not None:
+            columns.append(selection.rollouts.tolist())
         return cls(
             selection_id=selection.id,
             dataset=dataset.row.name,
@@ -84,7 +91,8 @@ class SelectResponse(Struct, frozen=True):
             seq=selection.seq,
             degraded=selection.degraded,
             reused=selection.reused,
-            tasks=list(map(SelectedTask, ids, draws, selection.means.tolist(), selection.effective.tolist())),
+            tasks=list(map(SelectedTask, *columns)),
+            expected_effective=selection.expected_effective,
         )
 
 

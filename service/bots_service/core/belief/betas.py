@@ -54,12 +54,32 @@ class Betas:
         By a run's own prior nearly every task would be effective: with (1, 1) and 16 rollouts, 88 % of those that
         nothing is known of. Most tasks of real pools are solved nearly always or never, as Jeffreys' prior expects.
         """
-        solved, failed = self.alpha - self.prior[0], self.beta - self.prior[1]
-        alpha, beta = (np.maximum(evidence, 0.0) + JEFFREYS for evidence in (solved, failed))
+        alpha, beta = self._on_jeffreys()
         whole = betaln(alpha, beta)
         none_fails = np.exp(betaln(alpha + rollouts, beta) - whole)
         all_fail = np.exp(betaln(alpha, beta + rollouts) - whole)
         return np.asarray(np.maximum(1.0 - none_fails - all_fail, 0.0), np.float64)
+
+    def gains(self, most: int) -> Floats:
+        """[n, most - 1] by how much each rollout from the second on makes a group likelier effective.
+
+        By E[p^m (1 - p)] + E[(1 - p)^m p], on top of Jeffreys' prior as `effective`.
+        """
+        alpha, beta = self._on_jeffreys()
+        found = np.empty((most - 1, len(self)))
+        whole = alpha + beta
+        all_solved, all_failed = alpha / whole, beta / whole
+        for rollouts in range(1, most):
+            whole += 1
+            found[rollouts - 1] = (all_solved * beta + all_failed * alpha) / whole
+            all_solved *= (alpha + rollouts) / whole
+            all_failed *= (beta + rollouts) / whole
+        return found.T
+
+    def _on_jeffreys(self) -> tuple[Floats, Floats]:
+        """Return alpha and beta of the evidence on top of Jeffreys' prior."""
+        solved, failed = self.alpha - self.prior[0], self.beta - self.prior[1]
+        return np.maximum(solved, 0.0) + JEFFREYS, np.maximum(failed, 0.0) + JEFFREYS
 
     def as_beta(self) -> tuple[Floats, Floats]:
         """Return alpha and beta."""

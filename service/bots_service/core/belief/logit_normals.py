@@ -9,6 +9,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
 from bots_service.core.belief.tracker_filter import NODES, WEIGHTS
+from bots_service.core.portable_math import sigmoid, summed
 
 FOCUS = 0.5  # selection draws with this share of the standard deviation; simulated, any from 0.15 to 0.7 does as well
 PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
@@ -54,6 +55,22 @@ class LogitNormals:
     def effective(self, rollouts: float) -> Floats:
         """[n] E[1 - p^m - (1 - p)^m], by quadrature."""
         return self._expected(lambda p: np.maximum(1 - p**rollouts - (1 - p) ** rollouts, 0.0))
+
+    def gains(self, most: int) -> Floats:
+        """[n, most - 1] by how much each rollout from the second on makes a group likelier effective.
+
+        By E[p^m (1 - p) + (1 - p)^m p], with the quadrature of `effective`.
+        """
+        found = np.empty((most - 1, len(self)))
+        p = sigmoid(self.location + np.sqrt(self.variance) * NODES[:, None])
+        failing = 1 - p
+        all_solved = WEIGHTS[:, None] * p * failing  # times the chance that the next one differs
+        all_failed = all_solved.copy()
+        for place in range(most - 1):
+            found[place] = summed(all_solved + all_failed)
+            all_solved *= p
+            all_failed *= failing
+        return found.T
 
     def at(self, places: Counts | Flags) -> "LogitNormals":
         """Return the distributions at the given places, or where a mask says so."""

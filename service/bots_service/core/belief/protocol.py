@@ -49,6 +49,13 @@ class Distributions(Protocol):
         """[n] how likely some of so many rollouts succeed and some fail, in [0, 1]."""
         ...
 
+    def gains(self, most: int) -> Floats:
+        """[n, most - 1] by how much each rollout from the second to the `most`-th makes a group likelier effective.
+
+        The first j of a row add up to `effective(j + 1)`. No row ever rises. The same bits on every machine.
+        """
+        ...
+
     def as_beta(self) -> tuple[Floats, Floats] | None:
         """Return alpha and beta, each [n]; None where these are no Beta distributions."""
         ...

@@ -11,10 +11,12 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Flags, Floats, Tasks, contained, united, without
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.checks import MAX_IDS, Name, Tag, TaskId
+from bots_service.core.draw.budget import LEAST_ROLLOUTS
 from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.mixing import deal
 from bots_service.core.draw.strategies import STRATEGIES, uniform
+from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.mix_account import account_of, counts_by_tag, shares_now
 from bots_service.core.pool import Part, Pool
 from bots_service.core.resting import resting_tasks
@@ -25,26 +27,33 @@ from bots_service.errors import PoolTooSmallError
 Share = Annotated[float, Meta(gt=0, le=1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
+Rollouts = Annotated[int, Meta(ge=1, le=MAX_TRIALS)]
+Confidence = Annotated[float, Meta(ge=0.5, le=0.999)]
+Budget = Annotated[int, Meta(ge=1, le=10_000_000)]
 Quotas = Mapping[str, int | float]  # an int is a number of tasks, a float in (0, 1] a share of the selection
 
 
 class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A request for tasks.
 
-    count: number of tasks.
+    count: number of tasks; None where want_effective decides it.
     tags: only tasks with one of these tags.
     quotas: for each tag the number of tasks with it (a whole number) or their share of the selection (a number with a
         fraction: 0.75, 1.0).
     exclude: tasks never to select.
     first: tasks to select before any others, in flight or not; excluded or retired tasks, and tasks without the tags,
         are skipped.
+    rollouts_budget: rollouts of all selected tasks together; they are shared out so that most groups are effective.
+    min_rollouts, max_rollouts: of each task, where a budget is given; None: four times the mean.
+    want_effective: effective groups that the tasks give with the probability `confidence`, in place of a count.
+    max_count: the most tasks that are selected for it; None: eight times as many.
     uniform_share: share of the other tasks that is selected uniformly at random.
     min_mean, max_mean: tasks with an expected success probability outside these bounds are selected only where too few
         others are free, so that a bound never stops a training job. Tasks in `first` are not bound.
     """
 
     dataset: Name
-    count: Count
+    count: Count | None = None
     run: Name = "default"
     tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
     quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
@@ -53,6 +62,23 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     uniform_share: Probability = 0.0
     min_mean: Probability = 0.0
     max_mean: Probability = 1.0
+    rollouts_budget: Budget | None = None
+    min_rollouts: Rollouts = LEAST_ROLLOUTS
+    max_rollouts: Rollouts | None = None
+    want_effective: Count | None = None
+    confidence: Confidence = 0.9
+    max_count: Count | None = None
+
+    @property
+    def task_count(self) -> int:
+        """The number of tasks to select.
+
+        Raises:
+            ValueError: the request leaves it open.
+        """
+        if self.count is None:
+            raise ValueError("a request without a count")
+        return self.count
 
     @property
     def bounds_means(self) -> bool:
@@ -170,14 +196,14 @@ def select_tasks(
         ValueError: a tag is unknown.
     """
     unavailable, in_flight = named.excluded, united(leased)
-    quotas = in_tasks(request.quotas, request.count, context.rng)
+    quotas = in_tasks(request.quotas, request.task_count, context.rng)
     first = first_tasks(pool, request, named)
     chosen = [undrawn(first)]
     reused = len(first) - len(without(united(first), in_flight))
-    unavailable, quotas = united(unavailable, first), quotas_left(quotas, pool, first, request.count - len(first))
+    unavailable, quotas = united(unavailable, first), quotas_left(quotas, pool, first, request.task_count - len(first))
     mixed = mix_quotas(pool, request, quotas, context, first=first, unavailable=unavailable, leased=in_flight)
     outside = outside_bounds(belief, pool, request)
-    for quota in tag_quotas(quotas, request.count - len(first), request.uniform_share, mixed):
+    for quota in tag_quotas(quotas, request.task_count - len(first), request.uniform_share, mixed):
         results, again = fill_quota(
             belief, pool, request, quota, context, unavailable=unavailable, leased=in_flight, outside=outside
         )
@@ -194,7 +220,7 @@ def first_tasks(pool: Pool, request: SelectRequest, named: NamedTasks) -> Tasks:
     if not len(named.first):
         return named.first
     may_be = named.first[pool.part(request.tags).holds(named.first) & ~contained(named.first, (named.excluded,))]
-    return may_be[: request.count]
+    return may_be[: request.task_count]
 
 
 def quotas_left(quotas: dict[str, int], pool: Pool, first: Tasks, room: int) -> dict[str, int]:
@@ -230,7 +256,7 @@ def mix_quotas(
         leased: sorted tasks in flight.
     """
     mix = context.settings.mix
-    count = request.count - len(first) - sum(quotas.values())
+    count = request.task_count - len(first) - sum(quotas.values())
     if not mix or not count:
         return {}
     taken, free = united(unavailable, leased), dict.fromkeys(mix, 0)
@@ -359,6 +385,6 @@ def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, unavailabl
     those = "" if quota.tag is None else f" tagged {quota.tag}"
     why = f" ({unavailable} of {tasks} are excluded or already chosen)" if unavailable else ""
     return (
-        f"requested {request.count} tasks{among}{tagged}; {tasks - unavailable}{those} are available{why}. "
+        f"requested {request.task_count} tasks{among}{tagged}; {tasks - unavailable}{those} are available{why}. "
         "Request fewer, or append tasks"
     )

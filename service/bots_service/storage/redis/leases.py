@@ -50,6 +50,8 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     draws: bytes
     means: bytes
     effective: bytes
+    rollouts: bytes | None
+    expected_effective: float | None
 
 
 def key_digest(key: str) -> str:
@@ -59,7 +61,9 @@ def key_digest(key: str) -> str:
 
 def encode_selection(selection: Selection, fingerprint: str) -> bytes:
     """Return the bytes of a selection and its request's fingerprint."""
-    numbers = (selection.draws, selection.means, selection.effective)
+    draws, means, effective = (
+        array.astype("<f8").tobytes() for array in (selection.draws, selection.means, selection.effective)
+    )
     return msgspec.msgpack.encode(
         _EncodedSelection(
             FORMAT,
@@ -71,7 +75,11 @@ def encode_selection(selection: Selection, fingerprint: str) -> bytes:
             selection.degraded,
             selection.reused,
             selection.tasks.astype("<i4").tobytes(),
-            *(array.astype("<f8").tobytes() for array in numbers),
+            draws,
+            means,
+            effective,
+            None if selection.rollouts is None else selection.rollouts.astype("<i4").tobytes(),
+            selection.expected_effective,
         )
     )
 
@@ -89,13 +97,16 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
         if found.format != FORMAT:
             raise DamagedStateError(f"a stored selection has format {found.format}; this version reads {FORMAT}")
         tasks = _array(found.tasks, "<i4")
+        rollouts = None if found.rollouts is None else _array(found.rollouts, "<i4")
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    if any(len(array) != len(tasks) for array in numbers):
+    if any(len(array) != len(tasks) for array in (*numbers, tasks if rollouts is None else rollouts)):
         raise DamagedStateError("the selection's arrays have different lengths")
+    draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
-    return found.fingerprint, Selection(*place, tasks, *numbers)
+    of_tasks = (tasks, draws, means, effective, rollouts)
+    return found.fingerprint, Selection(*place, *of_tasks, found.expected_effective)
 
 
 def _array(blob: bytes, kind: str) -> NDArray[Any]:
