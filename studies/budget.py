@@ -102,6 +102,7 @@ def cell(pool: str, references: str, strategy: str, tasks: str, mean: str, rule:
         "tasks": tasks,
         "mean": mean,
         "rollouts": rule,
+        "budget": str(int(tasks) * int(mean)),
     }
     return Cell(labels, partial(trial, labels))
 
@@ -123,12 +124,7 @@ BUDGET_STUDY = Study(
                     for mean in SIZES
                     for rule in (CONSTANT, SHARED, ORACLE)
                 ),
-                *(
-                    cell(pool, NONE, "pass", COUNT, mean, rule)
-                    for pool in POOLS
-                    for mean in SIZES
-                    for rule in (CONSTANT, SHARED)
-                ),
+                *(cell(pool, NONE, "pass", COUNT, "8", rule) for pool in POOLS for rule in (CONSTANT, SHARED)),
                 *(
                     cell(pool, AS_MEASURED, "pass", tasks, str(BUDGET // int(tasks)), rule)
                     for pool in POOLS
@@ -157,7 +153,12 @@ BUDGET_STUDY = Study(
             "tasks",
             ("pool", "tasks", "mean", "rollouts"),
             ("groups a step", "effective_task_ratio"),
-            where={"references": (AS_MEASURED,), "strategy": ("pass",), "tasks": COUNTS},
+            where={
+                "references": (AS_MEASURED,),
+                "strategy": ("pass",),
+                "budget": (str(BUDGET),),
+                "rollouts": (CONSTANT, SHARED),
+            },
             comparisons=(TIMES,),
         ),
     ),

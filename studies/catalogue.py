@@ -9,7 +9,9 @@ from studies.rewards import REWARDS
 from studies.settings import SETTINGS
 from studies.sizes import SIZES
 from studies.study import Study
+from studies.wanted import WANTED_STUDY
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, SIZES, REWARDS, OVERHEAD, BUDGET_STUDY)
+    study.name: study
+    for study in (BELIEFS, METHODS, SETTINGS, REFERENCES, SIZES, REWARDS, OVERHEAD, BUDGET_STUDY, WANTED_STUDY)
 }
