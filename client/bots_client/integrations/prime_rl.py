@@ -41,7 +41,7 @@ class ServiceSampler(TaskSampler):
     def __next__(self) -> vf.Task:
         """Return the task to roll out next."""
         [(task, _)] = self.task_buffer.take(1)
-        return self.tasks[task]
+        return self.tasks[task.id]
 
     def observe(self, group: list[vf.Episode]) -> None:
         """Report a finished group by its trainable traces; without any, report it as aborted."""

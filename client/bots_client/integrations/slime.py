@@ -62,7 +62,7 @@ class ServiceRows(RolloutDataSource):
 
     def get_samples(self, num_samples: int) -> list[list[Sample]]:
         """Return groups of samples, one per task; their metadata hold the task and its selection."""
-        return [self._group(task, selection.selection_id) for task, selection in self.task_buffer.take(num_samples)]
+        return [self._group(task.id, selection.selection_id) for task, selection in self.task_buffer.take(num_samples)]
 
     def _group(self, task: str, selection_id: str) -> list[Sample]:
         origin = {TASK_ID: task, SELECTION_ID: selection_id}

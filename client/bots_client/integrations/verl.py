@@ -19,11 +19,13 @@ from verl.utils.reward_score import default_compute_score
 
 from bots_client import BotsClientError, Client, Outcome, ResilientClient, Selection, Selector
 from bots_client._config import is_loopback
+from bots_client._models import SelectedTask
 from bots_client.integrations._task_buffer import TaskBuffer
 from bots_client.integrations.rewards import Rollouts, looked_at, score_and_success
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
 logger = logging.getLogger("bots_client")
+ROLLOUTS = "__rollout_n__"  # column from which verl's V1 trainer takes a prompt's number of rollouts
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -72,7 +74,7 @@ class BotsDataset(RLHFDataset):
         self._rows = rows_by_id(self.dataframe, wanted.columns)
         self.selector = wanted.selector(self._rows)
         _check_reach(self.selector.client.direct.url)
-        self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step)
+        self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step, rollouts=wanted.rollouts)
         self._prompts = 0
         self._made_at: tuple[int, int, bool] | None = None
 
@@ -101,10 +103,12 @@ class BotsDataset(RLHFDataset):
             self._task_buffer.clear()
             self._prompts = 0
 
-    def _chosen(self, task: str, selection: Selection, selector: Selector) -> dict[str, Any]:
-        row: dict[str, Any] = self[self._rows[task]]
+    def _chosen(self, task: SelectedTask, selection: Selection, selector: Selector) -> dict[str, Any]:
+        row: dict[str, Any] = self[self._rows[task.id]]
+        if task.rollouts is not None:
+            row[ROLLOUTS] = task.rollouts
         origin = self._origin_of(selection, selector)._asdict()
-        ids = {"task_id": task, "selection_id": selection.selection_id}
+        ids = {"task_id": task.id, "selection_id": selection.selection_id}
         row["extra_info"] = {**row["extra_info"], **ids, "bots": origin}
         return row
 

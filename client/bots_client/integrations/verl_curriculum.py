@@ -35,6 +35,8 @@ class BotsSampler(AbstractCurriculumSampler):
     def __init__(self, data_source: Sized, data_config: DictConfig) -> None:
         wanted = wanted_of(data_config)
         self._columns = wanted.columns
+        if wanted.rollouts is not None:
+            raise ValueError("data.bots.rollouts_per_prompt needs verl 0.9: this one makes rollout.n of each prompt")
         if lost := {name.partition(".")[0] for name in self._columns.id_columns} - COLUMNS:
             kept = ", ".join(sorted(COLUMNS))
             raise ValueError(f"data.bots.id_key has {', '.join(lost)}; verl returns only the columns {kept}")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from verl.utils.tracking import Tracking
 
-from bots_client import InvalidRequestError, ResilientClient, Selector, TaskColumns
+from bots_client import InvalidRequestError, ResilientClient, RolloutsBudget, Selector, TaskColumns
 
 STEP = "training/global_step"  # verl logs it for training steps, not for validations
 
@@ -24,6 +24,9 @@ class Wanted:
     tags: only tasks with one of these tags.
     uniform_share: share of tasks selected uniformly at random, in [0, 1].
     min_mean, max_mean: bounds of a task's expected success probability, kept while enough tasks are free.
+    rollouts_per_prompt: verl's rollout.n once more: the prompts of a selection share so many rollouts each on average.
+        None: each prompt has rollout.n. Only verl 0.9 can do it.
+    min_rollouts, max_rollouts: of each prompt, with rollouts_per_prompt; None: 2, and four times the mean.
     prompts_per_step: of one training step; None: data.train_batch_size.
     """
 
@@ -36,7 +39,17 @@ class Wanted:
     uniform_share: float | None = None
     min_mean: float | None = None
     max_mean: float | None = None
+    rollouts_per_prompt: int | None = None
+    min_rollouts: int | None = None
+    max_rollouts: int | None = None
     prompts_per_step: int | None = None
+
+    @property
+    def rollouts(self) -> RolloutsBudget | None:
+        """The mean number of rollouts of a prompt with its bounds; None if each prompt has the same number."""
+        if self.rollouts_per_prompt is None:
+            return None
+        return RolloutsBudget(self.rollouts_per_prompt, self.min_rollouts, self.max_rollouts)
 
     @property
     def columns(self) -> TaskColumns:
