@@ -13,12 +13,12 @@ from studies.method import Served
 from studies.public_pools import POOLS, Replayed
 from studies.replaying import QUICK_STEPS
 from studies.sizes import times
-from studies.study import Cell, Comparison, Study, StudyTable, unique
+from studies.study import Cell, Comparison, Study, StudyTable
 from studies.trial import Measures, run_trial
 
 CONSTANT, SHARED, ORACLE = "constant", "shared out", "shared out by an oracle"
 AS_MEASURED, NONE = "as measured", "none"
-STRATEGIES = {"pass": "pass", "uniform": "uniform choice"}
+STRATEGIES = ("pass", "uniform")
 SIZES = ("4", "8", "16")  # rollouts of a task, the mean
 BUDGET, COUNTS = 512, ("16", "32", "64", "128")  # rollouts of a step, and tasks that they are for
 COUNT = "32"
@@ -113,26 +113,23 @@ TEACHING = Comparison("teaching, times", CONSTANT_NUMBER, partial(times, "teachi
 BUDGET_STUDY = Study(
     name="budget",
     title="How much does a budget of rollouts bring?",
-    claim="At equal tasks and rollouts, a few per cent more effective groups; much more is not to be had.",
-    cells=tuple(
-        unique(
-            [
-                *(
-                    cell(pool, AS_MEASURED, strategy, COUNT, mean, rule)
-                    for pool in POOLS
-                    for strategy in STRATEGIES
-                    for mean in SIZES
-                    for rule in (CONSTANT, SHARED, ORACLE)
-                ),
-                *(cell(pool, NONE, "pass", COUNT, "8", rule) for pool in POOLS for rule in (CONSTANT, SHARED)),
-                *(
-                    cell(pool, AS_MEASURED, "pass", tasks, str(BUDGET // int(tasks)), rule)
-                    for pool in POOLS
-                    for tasks in COUNTS
-                    for rule in (CONSTANT, SHARED)
-                ),
-            ]
-        )
+    claim="Little by `pass`, 0 to 4 % more effective groups; with uniform choice and few rollouts up to 11 %.",
+    cells=(
+        *(
+            cell(pool, AS_MEASURED, strategy, COUNT, mean, rule)
+            for pool in POOLS
+            for strategy in STRATEGIES
+            for mean in SIZES
+            for rule in (CONSTANT, SHARED, ORACLE)
+        ),
+        *(cell(pool, NONE, "pass", COUNT, "8", rule) for pool in POOLS for rule in (CONSTANT, SHARED)),
+        *(
+            cell(pool, AS_MEASURED, "pass", tasks, str(BUDGET // int(tasks)), rule)
+            for pool in POOLS
+            for tasks in COUNTS
+            if tasks != COUNT
+            for rule in (CONSTANT, SHARED)
+        ),
     ),
     tables=(
         StudyTable(

@@ -15,15 +15,16 @@ from studies.method import Served
 from studies.public_pools import POOLS, Replayed
 from studies.replaying import QUICK_STEPS, ROLLOUTS
 from studies.sizes import times
-from studies.study import Cell, Comparison, Study, StudyTable, unique
+from studies.study import Cell, Comparison, Study, StudyTable
 from studies.trial import Measures, Record, filtered, rolled_out
 
 MOST_ROUNDS = 10  # of DAPO's filter in a step, as its authors' recipe has
 GROUPS, CONFIDENCE = "32", "0.9"
 AS_MEASURED = "as measured"
 TIMES_GENERATED = 3  # prompts of a round for each of a step, as DAPO's own configuration has: 1536 for 512
+DEFAULT = "tracker, pass"
 RUNS: dict[str, dict[str, Any]] = {
-    "tracker, pass": {"belief": "tracker"},
+    DEFAULT: {"belief": "tracker"},
     "tracker, uniform choice": {"belief": "tracker", "strategy": "uniform"},
     "BOTS": {"belief": "bots"},
 }
@@ -142,7 +143,7 @@ def filling(labels: dict[str, str], seed: int, quick: bool) -> Measures:
 
 
 def cell(
-    pool: str, case: str = AS_MEASURED, run: str = "tracker, pass", groups: str = GROUPS, confidence: str = CONFIDENCE
+    pool: str, case: str = AS_MEASURED, run: str = DEFAULT, groups: str = GROUPS, confidence: str = CONFIDENCE
 ) -> Cell:
     """Return one cell."""
     labels = {"pool": pool, "case": case, "run": run, "groups": groups, "confidence": confidence}
@@ -155,31 +156,27 @@ SHOWN = ("reached", "tasks", "expected groups", "groups")
 WANTED_STUDY = Study(
     name="wanted",
     title="Does a selection give the effective groups that it is wanted for?",
-    claim="Yes: in 0.9 of the steps where 0.9 is asked. DAPO's filter then mostly needs one round.",
-    cells=tuple(
-        unique(
-            [
-                *(cell(pool, case) for pool in POOLS for case in (AS_MEASURED, *CASES)),
-                *(cell(pool) for pool in LEARNERS),
-                *(cell(pool, groups="8") for pool in POOLS),
-                *(cell(pool, confidence=confidence) for pool in POOLS for confidence in ("0.5", "0.99")),
-                *(cell(pool, run=run) for pool in POOLS for run in RUNS),
-                *(cell(pool, run=run) for pool in POOLS for run in ROUNDS),
-            ]
-        )
+    claim="Yes, in 0.89 to 0.92 of the steps where 0.9 is asked; DAPO's filter then mostly needs one round.",
+    cells=(
+        *(cell(pool, case) for pool in POOLS for case in (AS_MEASURED, *CASES)),
+        *(cell(pool) for pool in LEARNERS),
+        *(cell(pool, groups="8") for pool in POOLS),
+        *(cell(pool, confidence=confidence) for pool in POOLS for confidence in ("0.5", "0.99")),
+        *(cell(pool, run=run) for pool in POOLS for run in RUNS if run != DEFAULT),
+        *(cell(pool, run=run) for pool in POOLS for run in ROUNDS),
     ),
     tables=(
         StudyTable(
             "reached",
             ("pool", "case"),
             SHOWN,
-            where={"run": ("tracker, pass",), "groups": (GROUPS,), "confidence": (CONFIDENCE,)},
+            where={"run": (DEFAULT,), "groups": (GROUPS,), "confidence": (CONFIDENCE,)},
         ),
         StudyTable(
             "sizes",
             ("pool", "groups", "confidence"),
             SHOWN,
-            where={"pool": tuple(POOLS), "case": (AS_MEASURED,), "run": ("tracker, pass",)},
+            where={"pool": tuple(POOLS), "case": (AS_MEASURED,), "run": (DEFAULT,)},
         ),
         StudyTable(
             "runs",

@@ -1,6 +1,7 @@
 """What a selection asks of its groups, on the wire and as answers."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,13 @@ from bots_client._calls import step_calls
 from tests.client.answers import SELECTION
 
 
+def body_of(call: Any) -> bytes:
+    return call.body
+
+
 def sent(*arguments, **wanted):
     """The body of a select, without the names that each has."""
-    body = json.loads(step_calls.select("guru", *arguments, **wanted).body or b"")
+    body: dict[str, Any] = json.loads(body_of(step_calls.select("guru", *arguments, **wanted)))
     return {name: value for name, value in body.items() if name not in ("dataset", "run")}
 
 

@@ -127,7 +127,8 @@ def test_prompts_have_their_own_numbers_of_rollouts_where_wanted(trainer, bots, 
     assert sum(rollouts) == 8 * 4
     assert min(rollouts) >= 2
     assert max(rollouts) <= 9
-    assert all("__rollout_n__" not in row for (batch,) in [list(trainer.val_dataloader)] for row in [batch])
+    (validated,) = list(trainer.val_dataloader)
+    assert "__rollout_n__" not in validated
 
 
 def test_verl_makes_as_many_rollouts_of_a_prompt_as_its_row_says(trainer, monkeypatch):
@@ -140,7 +141,8 @@ def test_verl_makes_as_many_rollouts_of_a_prompt_as_its_row_says(trainer, monkey
         """verl's worker; a rollout is counted instead of generated."""
 
         def __init__(self) -> None:
-            self.config, self.background_tasks = trainer.config, set()
+            self.config = trainer.config
+            self.background_tasks: set[asyncio.Task[None]] = set()
 
         async def _run_agent_loop(self, *_how, uid, **_prompt):
             made[uid] += 1

@@ -18,12 +18,16 @@ def alone(connect):
     return Selector(connect(NOWHERE), "guru", ids=IDS)
 
 
+def rollouts_of(selection):
+    return [task.rollouts for task in selection.tasks]
+
+
 def test_the_service_shares_a_budget_out(selector):
     for task in selector.next(8).ids:
         selector.observe(task, [1, 1, 1, 1])
     selector.step()
     selection = selector.next(8, rollouts_budget=RolloutsBudget(96, least=3, most=40))
-    rollouts = [task.rollouts for task in selection.tasks]
+    rollouts = rollouts_of(selection)
     assert sum(rollouts) == 96
     assert min(rollouts) >= 3
     assert max(rollouts) <= 40
@@ -42,14 +46,14 @@ def test_the_service_selects_enough_tasks(selector):
 async def test_the_asynchronous_selector_does_too(selector):
     async with AsyncSelector(selector) as asynchronous:
         selection = await asynchronous.next(4, rollouts_budget=30)
-        assert sum(task.rollouts for task in selection.tasks) == 30
+        assert sum(rollouts_of(selection)) == 30
         assert len((await asynchronous.next(want_effective=3)).tasks) >= 3
 
 
 def test_without_the_service_all_tasks_have_the_same_number_of_rollouts(alone):
     selection = alone.next(5, rollouts_budget=RolloutsBudget(52, least=9))
     assert selection.is_local
-    assert [task.rollouts for task in selection.tasks] == [11, 11, 10, 10, 10]
+    assert rollouts_of(selection) == [11, 11, 10, 10, 10]
     assert alone.next(5).tasks[0].rollouts is None
 
 
@@ -61,7 +65,7 @@ def test_without_the_service_twice_as_many_tasks_come_as_groups_are_wanted(alone
 def test_tasks_that_the_trainer_does_not_have_leave_their_rollouts_to_others(connect, service, dataset):
     selector = Selector(connect(service), dataset, ids=IDS[:10])
     selection = selector.next(20, rollouts_budget=200)
-    assert sum(task.rollouts for task in selection.tasks) == 200
+    assert sum(rollouts_of(selection)) == 200
     assert set(selection.ids) <= set(IDS[:10])
 
 

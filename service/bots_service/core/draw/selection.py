@@ -45,8 +45,9 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
         are skipped.
     rollouts_budget: rollouts of all selected tasks together; they are shared out so that most groups are effective.
     min_rollouts, max_rollouts: of each task, where a budget is given; None: four times the mean.
-    want_effective: effective groups that the tasks give with the probability `confidence`, in place of a count.
-    max_count: the most tasks that are selected for it; None: eight times as many.
+    want_effective: effective groups that the tasks give, in place of a count.
+    confidence: with which probability they give them.
+    max_count: the most tasks that are selected for them; None: eight times as many.
     uniform_share: share of the other tasks that is selected uniformly at random.
     min_mean, max_mean: tasks with an expected success probability outside these bounds are selected only where too few
         others are free, so that a bound never stops a training job. Tasks in `first` are not bound.
