@@ -136,6 +136,18 @@ def test_where_no_count_is_enough_it_is_the_limit(wanted):
     assert max(asked) <= limit
 
 
+def test_chances_that_keep_misleading_the_search_end_it_all_the_same():
+    asked: list[int] = []
+
+    def always_just_enough(count: int) -> np.ndarray:
+        asked.append(count)
+        return np.full(count, 210 / count)  # fewer of these tasks would not do, and yet fewer tasks do
+
+    count = enough_tasks(always_just_enough, 200, confidence=0.9, forecasts=SETTLED, limit=900, luck=0.5)
+    assert asked == list(range(300, 288, -1))
+    assert count == asked[-1]
+
+
 def test_a_request_for_groups_becomes_one_for_tasks():
     request = a_request(None, want_effective=8, max_count=20)
     asked: list[int] = []
