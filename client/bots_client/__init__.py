@@ -49,12 +49,14 @@ from bots_client._errors import (
 from bots_client._history_models import (
     Calibration,
     CalibrationBin,
+    Cost,
     Coverage,
     Curve,
     CurvePoint,
     HistoryStep,
     Outlook,
     Outlooks,
+    Saving,
 )
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
 from bots_client._models import (
@@ -98,6 +100,7 @@ __all__ = [
     "ComparedBelief",
     "ComparisonProgress",
     "ConflictError",
+    "Cost",
     "Coverage",
     "Curve",
     "CurvePoint",
@@ -143,6 +146,7 @@ __all__ = [
     "Run",
     "RunSummary",
     "RunVerdict",
+    "Saving",
     "SelectedTask",
     "Selection",
     "Selector",

@@ -93,14 +93,31 @@ class AsyncSelector:
         *,
         successes: float | None = None,
         effective: bool | None = None,
+        tokens: float | None = None,
+        seconds: float | None = None,
         selection: Selection | str | None = None,
     ) -> None:
         """Record the rewards of a task's rollouts; see `Selector.observe`."""
-        self.selector.observe(task, rewards, successes=successes, effective=effective, selection=selection)
+        self.selector.observe(
+            task,
+            rewards,
+            successes=successes,
+            effective=effective,
+            tokens=tokens,
+            seconds=seconds,
+            selection=selection,
+        )
 
-    def abort(self, task: str, *, selection: Selection | str | None = None) -> None:
+    def abort(
+        self,
+        task: str,
+        *,
+        tokens: float | None = None,
+        seconds: float | None = None,
+        selection: Selection | str | None = None,
+    ) -> None:
         """Record that a task's rollouts did not finish; see `Selector.abort`."""
-        self.selector.abort(task, selection=selection)
+        self.selector.abort(task, tokens=tokens, seconds=seconds, selection=selection)
 
     async def step(self) -> Receipt | None:
         """Report the recorded outcomes, and close the training step on rank 0; see `Selector.step`.

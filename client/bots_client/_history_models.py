@@ -1,4 +1,4 @@
-"""Responses about the course of a run: coverage, history, charts and calibration, as frozen dataclasses.
+"""Responses about the course of a run: costs, coverage, history, charts and calibration, as frozen dataclasses.
 
 Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
@@ -8,6 +8,37 @@ from datetime import datetime
 from typing import ClassVar
 
 from bots_client._tables import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What some rollouts cost, in tokens or in accelerator seconds.
+
+    spent: with those of rollouts that were aborted or came too late to count.
+    rollouts, effective: how many reported rollouts and effective tasks it covers: those whose outcome said their cost.
+    per_rollout, per_effective: spent for each of these; None without any.
+    """
+
+    spent: float
+    rollouts: float = 0.0
+    effective: int = 0
+    per_rollout: float | None = None
+    per_effective: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What a run saved in tokens or accelerator seconds, compared with uniform sampling for as many effective tasks.
+
+    saved: how much more uniform sampling needs; None if it is not known.
+    spent, rollouts: what the run spent in the steps compared, and how many of their rollouts this covers.
+    source: of the cost of a rollout of uniform sampling: "measured" by the baseline, or "estimated": the run's own.
+    """
+
+    saved: float | None = None
+    spent: float = 0.0
+    rollouts: float = 0.0
+    source: str = "estimated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +77,7 @@ class HistoryStep:
 
     brier, log_loss: error of the predictions made before the step was folded; smaller is better.
     new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
+    tokens, seconds: what its rollouts cost; None if no outcome said it.
     """
 
     step: int
@@ -62,6 +94,8 @@ class HistoryStep:
     late: int = 0
     new_tasks: int = 0
     distinct_tasks: int = 0
+    tokens: Cost | None = None
+    seconds: Cost | None = None
     time: datetime | None = None
 
 
@@ -70,6 +104,7 @@ class CurvePoint:
     """Consecutive closed steps, aggregated.
 
     capability, distinct_tasks, time: after the last of them; success_rate, brier, log_loss: means over their rollouts.
+    tokens, seconds: what their rollouts cost; None if no outcome said it.
     """
 
     first_step: int
@@ -88,6 +123,8 @@ class CurvePoint:
     expired: int = 0
     new_tasks: int = 0
     distinct_tasks: int = 0
+    tokens: Cost | None = None
+    seconds: Cost | None = None
     time: datetime | None = None
 
 

@@ -54,10 +54,14 @@ class Outcome:
 
     A task is effective if its group of rollouts gives a gradient: its rewards differ. Without rewards, it is effective
     if 0 < successes < trials. Pass `effective` to override this.
+
+    An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
+    took, one for each accelerator in each second.
     """
 
     task: str
     evidence: tuple[tuple[str, Any], ...]
+    cost: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def counts(
@@ -68,6 +72,8 @@ class Outcome:
         *,
         rewards: Iterable[SupportsFloat] | None = None,
         effective: bool | None = None,
+        tokens: SupportsFloat | None = None,
+        seconds: SupportsFloat | None = None,
     ) -> "Outcome":
         """Return an outcome with the number of successes and trials.
 
@@ -77,26 +83,48 @@ class Outcome:
             trials: number of rollouts, at most 4096.
             rewards: the trainer's rewards, one per trial, of any range; they only decide whether the task is effective.
             effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
+            tokens: how many tokens all rollouts generated; None: not known.
+            seconds: how many accelerator seconds all rollouts took; None: not known.
         """
         checked_str(task, "task")
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
-        return cls(task, (*counts, *_rewards(task, rewards), *_effective(task, effective)))
+        evidence = (*counts, *_rewards(task, rewards), *_effective(task, effective))
+        return cls(task, evidence, _cost(task, tokens, seconds))
 
     @classmethod
-    def rewards(cls, task: str, rewards: Iterable[SupportsFloat], *, effective: bool | None = None) -> "Outcome":
+    def rewards(
+        cls,
+        task: str,
+        rewards: Iterable[SupportsFloat],
+        *,
+        effective: bool | None = None,
+        tokens: SupportsFloat | None = None,
+        seconds: SupportsFloat | None = None,
+    ) -> "Outcome":
         """Return an outcome with the reward of each rollout, in the run's reward range.
 
         Args:
             task: id of the task.
             rewards: the belief learns from them; each counts as a fraction of a success.
             effective: whether the group gives a gradient; None: decided by the rewards.
+            tokens: how many tokens all rollouts generated; None: not known.
+            seconds: how many accelerator seconds all rollouts took; None: not known.
         """
-        return cls(checked_str(task, "task"), (*_rewards(task, rewards), *_effective(task, effective)))
+        evidence = (*_rewards(task, rewards), *_effective(task, effective))
+        return cls(checked_str(task, "task"), evidence, _cost(task, tokens, seconds))
 
     @classmethod
-    def aborted(cls, task: str) -> "Outcome":
-        """Return the outcome of a task whose rollouts did not finish: only its lease ends."""
-        return cls(checked_str(task, "task"), ABORTED)
+    def aborted(
+        cls, task: str, *, tokens: SupportsFloat | None = None, seconds: SupportsFloat | None = None
+    ) -> "Outcome":
+        """Return the outcome of a task whose rollouts did not finish: its lease ends, and nothing is learned.
+
+        Args:
+            task: id of the task.
+            tokens: how many tokens were generated in vain; None: not known.
+            seconds: how many accelerator seconds that took; None: not known.
+        """
+        return cls(checked_str(task, "task"), ABORTED, _cost(task, tokens, seconds))
 
     @property
     def is_aborted(self) -> bool:
@@ -105,7 +133,7 @@ class Outcome:
 
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as JSON values of the wire format."""
-        return {"task": self.task, **dict(self.evidence)}
+        return {"task": self.task, **dict(self.evidence), **dict(self.cost)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +225,26 @@ def _as_code(value: object) -> tuple[str, str]:
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Merge each task's outcomes that have counts and rewards, so that all its rewards are compared together.
 
-    Other outcomes need no merging: the service adds their counts.
+    Other outcomes need no merging: the service adds their counts. Outcomes that say their cost stay apart from
+    others: a cost is that of all rollouts of its outcome.
     """
-    whole: dict[str | int, Outcome] = {}
+    whole: dict[tuple[str, ...] | int, Outcome] = {}
     for place, outcome in enumerate(outcomes):
-        earlier = whole.get(outcome.task)
+        key = (outcome.task, *(name for name, _ in outcome.cost))
+        earlier = whole.get(key)
         if [name for name, _ in outcome.evidence] != SHAPED:
             whole[place] = outcome
         elif earlier is None:
-            whole[outcome.task] = outcome
+            whole[key] = outcome
         else:
-            pairs = zip(earlier.evidence, outcome.evidence, strict=True)
-            sums = Outcome(outcome.task, tuple((name, one + other) for (name, one), (_, other) in pairs))
+            sums = Outcome(outcome.task, _added(earlier.evidence, outcome.evidence), _added(earlier.cost, outcome.cost))
             fits = len(dict(sums.evidence)["rewards"]) <= MAX_REWARDS
-            whole[outcome.task if fits else place] = sums if fits else outcome
+            whole[key if fits else place] = sums if fits else outcome
     return list(whole.values())
+
+
+def _added(ones: tuple[tuple[str, Any], ...], others: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, one + other) for (name, one), (_, other) in zip(ones, others, strict=True))
 
 
 def _rewards(task: str, rewards: Iterable[SupportsFloat] | None) -> tuple[tuple[str, Any], ...]:
@@ -227,6 +260,11 @@ def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]
     if effective not in (True, False):  # `in` also accepts numpy's booleans
         raise InvalidRequestError(f"task {task}: effective must be True or False, got {effective!r}")
     return (("effective", bool(effective)),)
+
+
+def _cost(task: str, tokens: SupportsFloat | None, seconds: SupportsFloat | None) -> tuple[tuple[str, float], ...]:
+    given = (("tokens", tokens), ("seconds", seconds))
+    return tuple((name, plain(value, of=task)) for name, value in given if value is not None)
 
 
 class GivenSettings(TypedDict, total=False):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
-from bots_client._history_models import Coverage
+from bots_client._history_models import Cost, Coverage
 from bots_client._tables import Table
 
 Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
@@ -74,6 +74,7 @@ class Receipt:
     closed: whether it closed a step; `reported` and `effective` describe that step, otherwise the open step.
     late: number of outcomes for a step that had already closed; expired: number of outcomes too late to count.
     new_tasks: those of the reported tasks that were never reported before; distinct_tasks: different tasks so far.
+    tokens, seconds: what these rollouts cost; None if no outcome said it.
     duplicate: the same report was counted before; nothing changed.
     degraded: other replicas see the report only when Redis is back.
     """
@@ -89,6 +90,8 @@ class Receipt:
     expired: int = 0
     new_tasks: int = 0
     distinct_tasks: int = 0
+    tokens: Cost | None = None
+    seconds: Cost | None = None
     duplicate: bool = False
     degraded: bool = False
 
@@ -238,6 +241,7 @@ class Run:
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
     degraded: other replicas may have a newer state and more tasks in flight.
+    tokens, seconds: what the rollouts of all closed steps cost; None if no outcome said it.
     coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
@@ -257,6 +261,8 @@ class Run:
     leased: int = 0
     degraded: bool = False
     totals: Totals = field(default_factory=Totals)
+    tokens: Cost | None = None
+    seconds: Cost | None = None
     coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
@@ -275,6 +281,7 @@ class TaskBelief:
     variance: the expected variance of one rollout's success, E[p (1 - p)].
     attempts: how many rollouts of it were reported; successes: how many of them succeeded, in part for fractional
         rewards; visits: how many steps reported any; last_step: the last of these steps; None if none did.
+    tokens, seconds: what these rollouts cost, as far as reports said it; None if none did.
     segment: untried (no rollout), stuck (never a success), solved (mean at least 0.9), teaching (the other tried ones)
         or retired.
     """
@@ -290,6 +297,8 @@ class TaskBelief:
     successes: float = 0.0
     visits: int = 0
     last_step: int | None = None
+    tokens: float | None = None
+    seconds: float | None = None
     segment: str = "untried"
     tags: tuple[str, ...] = ()
 
@@ -317,6 +326,7 @@ class TaskVisit:
     seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
     successes, trials: of its rollouts; mean_reward: their quotient.
     effective: whether the rollouts have a gradient.
+    tokens, seconds: what they cost; None if the report doesn't say it.
     late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
     hidden: undone by a rewind.
     """
@@ -327,6 +337,8 @@ class TaskVisit:
     trials: float
     mean_reward: float
     effective: bool
+    tokens: float | None = None
+    seconds: float | None = None
     late: bool | None = None
     hidden: bool = False
     time: datetime

@@ -167,6 +167,8 @@ class Selector:
         *,
         successes: float | None = None,
         effective: bool | None = None,
+        tokens: float | None = None,
+        seconds: float | None = None,
         selection: Selection | str | None = None,
     ) -> None:
         """Record the rewards of a task's rollouts until `step` reports them; further calls add rollouts.
@@ -177,18 +179,36 @@ class Selector:
             successes: number of rollouts that met the task's own criterion, from which the belief learns; None: it
                 learns from the rewards. Pass it if rewards are shaped, such as correctness 1 + format 0.2.
             effective: whether the group gives a gradient; None: if its rewards differ.
+            tokens: how many tokens these rollouts generated; None: not known.
+            seconds: how many accelerator seconds they took; None: not known.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
         """
+        cost = {"tokens": tokens, "seconds": seconds}
         try:
-            outcome = _outcome(task, checked_list(rewards, "rewards", "a list of numbers"), successes, effective)
+            listed = checked_list(rewards, "rewards", "a list of numbers")
+            outcome = _outcome(task, listed, successes, effective, cost)
         except InvalidRequestError as error:
             self.client.raise_or_log(error)
             outcome = Outcome.aborted(task)
         self._note(outcome, selection)
 
-    def abort(self, task: str, *, selection: Selection | str | None = None) -> None:
-        """Record that a task's rollouts did not finish: nothing is learned, and it may be selected again."""
-        self._note(Outcome.aborted(task), selection)
+    def abort(
+        self,
+        task: str,
+        *,
+        tokens: float | None = None,
+        seconds: float | None = None,
+        selection: Selection | str | None = None,
+    ) -> None:
+        """Record that a task's rollouts did not finish: nothing is learned, and it may be selected again.
+
+        Args:
+            task: id of the task.
+            tokens: how many tokens were generated in vain; None: not known.
+            seconds: how many accelerator seconds that took; None: not known.
+            selection: the task's selection, or its id; None: the oldest in flight that has the task.
+        """
+        self._note(Outcome.aborted(task, tokens=tokens, seconds=seconds), selection)
 
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
@@ -320,6 +340,8 @@ class Selector:
             values["bots/capability"] = self._closed.capability
             values["bots/ability"] = self._ability
             values["bots/step"] = self._closed.step
+            for name, cost in (("tokens", self._closed.tokens), ("seconds", self._closed.seconds)):
+                values[f"bots/{name}_per_effective_task"] = None if cost is None else cost.per_effective
             values["bots/uniform_effective_task_ratio"] = self._uniform
             if self._uniform and self._closed.effective_task_ratio is not None:
                 values["bots/times_uniform"] = self._closed.effective_task_ratio / self._uniform
@@ -352,10 +374,16 @@ class Selector:
         self._in_flight.add_outcome(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
 
 
-def _outcome(task: str, rewards: list[SupportsFloat], successes: float | None, effective: bool | None) -> Outcome:
+def _outcome(
+    task: str,
+    rewards: list[SupportsFloat],
+    successes: float | None,
+    effective: bool | None,
+    cost: dict[str, float | None],
+) -> Outcome:
     if successes is None:
-        return Outcome.rewards(task, rewards, effective=effective)
-    return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective)
+        return Outcome.rewards(task, rewards, effective=effective, **cost)
+    return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective, **cost)
 
 
 def _check_client(client: Any) -> None:

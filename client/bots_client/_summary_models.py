@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+from bots_client._history_models import Cost, Saving
 from bots_client._tables import Table
 
 
@@ -20,6 +21,7 @@ class Gain:
     rollouts_saved: how many more rollouts uniform sampling needs for as many effective tasks.
     rollouts_spent, steps: in the steps compared, and how many these are.
     uniform_effective_task_ratio: of uniform sampling, over the last 50 of them.
+    tokens, seconds: what that saved; None if no outcome said its cost.
     """
 
     source: str
@@ -29,6 +31,8 @@ class Gain:
     rollouts_spent: float = 0.0
     steps: int = 0
     uniform_effective_task_ratio: float | None = None
+    tokens: Saving | None = None
+    seconds: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ class RunSummary:
     effective_task_ratio: over the last 50 steps; None if they reported nothing.
     trend: this ratio along all steps, the newest last.
     gain: over uniform sampling; None for a run that samples uniformly.
+    tokens, seconds: what all rollouts cost; None if no outcome said it.
+    recent_tokens, recent_seconds: the same over the last 50 steps.
     leased: number of tasks in flight; None in an overview.
     verdict: a judgement with advice; None in an overview.
     """
@@ -77,6 +83,10 @@ class RunSummary:
     effective_task_ratio: float | None = None
     trend: tuple[float | None, ...] = ()
     gain: Gain | None = None
+    tokens: Cost | None = None
+    seconds: Cost | None = None
+    recent_tokens: Cost | None = None
+    recent_seconds: Cost | None = None
     leased: int | None = None
     verdict: RunVerdict | None = None
 
@@ -124,6 +134,7 @@ class TagSums:
     effective, effective_task_ratio: those with a gradient, and their share; rollouts: of its tasks.
     mean_pass_rate: mean over its reported tasks of the share of successful rollouts; earlier_mean_pass_rate: the same
         over as many steps before.
+    tokens, seconds: what its rollouts cost; None if no outcome said it.
     """
 
     tag: str
@@ -136,6 +147,8 @@ class TagSums:
     rollouts: float = 0.0
     mean_pass_rate: float | None = None
     earlier_mean_pass_rate: float | None = None
+    tokens: Cost | None = None
+    seconds: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

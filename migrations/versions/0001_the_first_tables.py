@@ -133,6 +133,12 @@ def upgrade() -> None:
         sa.Column("new_tasks", sa.Integer(), nullable=False),
         sa.Column("distinct_tasks", sa.Integer(), nullable=False),
         sa.Column("calibration", sa.LargeBinary(), nullable=True),
+        sa.Column("tokens", sa.Double(), nullable=True),
+        sa.Column("tokens_rollouts", sa.Double(), nullable=True),
+        sa.Column("tokens_effective", sa.Integer(), nullable=True),
+        sa.Column("seconds", sa.Double(), nullable=True),
+        sa.Column("seconds_rollouts", sa.Double(), nullable=True),
+        sa.Column("seconds_effective", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_receipts_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_receipts"),
     )

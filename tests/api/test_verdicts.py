@@ -176,6 +176,8 @@ async def test_tags_are_summed_up_over_the_last_steps_and_compared_with_those_be
         "rollouts": 48.0,
         "mean_pass_rate": pytest.approx((12 + 16 + 0) / 16 / 3),
         "earlier_mean_pass_rate": pytest.approx((16 + 8) / 16 / 2),
+        "tokens": None,
+        "seconds": None,
     }
     assert (rows["odd"]["reported"], rows["odd"]["earlier_mean_pass_rate"]) == (2, pytest.approx(4 / 16 / 2))
 

@@ -41,3 +41,32 @@ def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
 def test_an_effective_that_is_neither_true_nor_false_is_refused_by_its_task(effective):
     with pytest.raises(InvalidRequestError, match=r"task math-17: effective must be True or False, got"):
         Outcome.counts("math-17", 1, 2, effective=effective)
+
+
+def test_a_cost_goes_onto_the_wire_and_is_joined_with_its_group():
+    parts = [
+        Outcome.counts("a", 1, 2, rewards=[1, 0], tokens=300, seconds=1.5),
+        Outcome.counts("a", 1, 1, rewards=[1], tokens=100, seconds=0.25),
+        Outcome.counts("a", 0, 1, rewards=[0]),  # nobody says what it cost
+        Outcome.rewards("b", [1], tokens=7),
+        Outcome.aborted("c", seconds=2),
+    ]
+    whole, apart, *others = joined(parts)
+    assert whole.as_wire() == {
+        "task": "a",
+        "successes": 2,
+        "trials": 3,
+        "rewards": (1, 0, 1),
+        "tokens": 400,
+        "seconds": 1.75,
+    }
+    assert (apart, others) == (parts[2], parts[3:])
+    assert others[0].as_wire() == {"task": "b", "rewards": (1,), "tokens": 7}
+    assert others[1].as_wire() == {"task": "c", "status": "aborted", "seconds": 2}
+    assert others[1].is_aborted
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "many"])
+def test_a_cost_that_is_no_number_is_refused(wrong):
+    with pytest.raises(InvalidRequestError, match="task a"):
+        Outcome.rewards("a", [1], tokens=wrong)

@@ -1,7 +1,11 @@
 """The steps that some reports closed, read again from a journal."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
+from bots_service.core.costs import cost_rows
 from bots_service.core.entries import Report
 from bots_service.core.summary.tags import closed_steps_of
 from tests.core.journals import evidence_of
@@ -9,6 +13,19 @@ from tests.core.journals import evidence_of
 
 def reported(task: int, made_at: int | None) -> Report:
     return Report(evidence_of((task, 1.0, 3.0)), made_at, close=None)
+
+
+def test_what_outcomes_cost_counts_however_late_they_are():
+    told = cost_rows(np.array([4]), np.array([[90.0], [math.nan]]), np.array([4.0]))
+    reports = [
+        (1, reported(1, None)),
+        (2, reported(2, None)),
+        (3, replace(reported(4, 0), costs=told)),
+        (4, reported(5, 2)),
+    ]
+    *_, step = closed_steps_of(reports, {1: 1, 2: 2, 4: 3}, longest_lag=1)
+    assert (step.evidence.tasks.tolist(), step.costs.tasks.tolist()) == ([5], [4])
+    assert (step.costs.spent[0].tolist(), step.costs.rollouts[0].tolist()) == ([90.0], [0.0])
 
 
 def test_outcomes_that_are_too_late_to_count_are_in_no_step():

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.costs import CostSum, CostSums
 from bots_service.core.summary.course import (
     RECENT,
     TIMED,
@@ -28,6 +29,7 @@ class Step:
     reported: int
     effective: int
     time: float
+    costs: tuple[int, ...] = (0,) * 6
 
 
 @st.composite
@@ -36,7 +38,8 @@ def made_steps(draw: st.DrawFn, *, most: int = 130) -> list[Step]:
     for _ in range(draw(st.integers(0, most))):
         seq += draw(st.integers(1, 3))
         reported = draw(st.integers(0, 4))
-        steps.append(Step(seq, reported, draw(st.integers(0, reported)), float(seq * seq)))
+        costs = draw(st.just((0,) * 6) | st.tuples(*[st.integers(0, 10**6)] * 6))
+        steps.append(Step(seq, reported, draw(st.integers(0, reported)), float(seq * seq), costs))
     return steps
 
 
@@ -50,6 +53,7 @@ def columns(steps: list[Step]) -> CourseSteps:
         np.array([step.reported for step in steps], np.int64),
         np.array([step.effective for step in steps], np.int64),
         np.array([4.0 * step.reported for step in steps]),
+        np.array([step.costs for step in steps], np.float64).reshape(-1, 6),
         np.array([step.time for step in steps])[-TIMED:],
     )
 
@@ -106,7 +110,9 @@ def test_sums_and_recent_steps_are_those_of_plain_loops(steps, cuts):
     course = read(steps, {}, cuts)
     for sums, some in ((course.sums, steps), (course.recent, steps[-RECENT:])):
         reported, effective = sum(step.reported for step in some), sum(step.effective for step in some)
-        assert sums == StepSums(reported, effective, 4.0 * reported)
+        tokens, rollouts, found, *seconds = (sum(step.costs[place] for step in some) for place in range(6))
+        costs = CostSums(CostSum(tokens, rollouts, found), CostSum(*seconds))
+        assert sums == StepSums(reported, effective, 4.0 * reported, costs)
         assert sums.effective_task_ratio == ratio(some)
     assert course.steps == len(steps)
     assert course.last_step_at == (steps[-1].time if steps else None)
@@ -172,5 +178,5 @@ def test_a_course_of_many_steps_stays_small():
         course.ratios,
         *(getattr(part, each.name) for part in (course.tail, course.estimates) for each in fields(part)),
     ]
-    assert sum(array.nbytes for array in arrays) < 4000
+    assert sum(array.nbytes for array in arrays) < 6000
     assert all(array.base is None for array in arrays)  # no part of a larger array, which would stay with it

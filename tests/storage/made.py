@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.arrays import frozen
+from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostSum, CostSums, cost_rows
 from bots_service.core.coverage import Coverage
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence
@@ -86,7 +87,9 @@ def report(seed: int = 0, tasks: int = 4) -> Report:
     rng = np.random.default_rng(seed)
     successes, failures = (frozen(counts) for counts in rng.random((2, tasks)) * 16)
     some = frozen(rng.integers(0, 100, tasks).astype(np.int32))
-    return Report(Evidence(some, successes, failures, frozen(rng.random(tasks) < 0.5)), seed % 7, None)
+    costs = cost_rows(some, rng.random((2, tasks)) * 1000, successes + failures) if seed % 2 else NO_COSTS
+    evidence = Evidence(some, successes, failures, frozen(rng.random(tasks) < 0.5))
+    return Report(evidence, seed % 7, None, costs=costs)
 
 
 def draft(key: str | None = None, *, fingerprint: str = "same", seed: int = 0, epoch: int | None = None) -> NewEntry:
@@ -98,7 +101,13 @@ def receipt(seq: int, step: int, *, closed: bool = True, epoch: int = 0) -> Rece
     capability = None if seq == 1 else 1 / seq
     brier = None if seq == 2 else 0.2 / seq
     shown = None if brier is None else Calibration((16.0,) * BINS, (0.1 + 1e-9,) * BINS, (1 / seq,) * BINS)
-    return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown, seq % 3, 2 * seq)
+    costs = costs_of(seq) if seq % 2 else NO_COST_SUMS
+    return Receipt(seq, epoch, step, closed, tally, capability, 1, 2, brier, 0.5 + seq, shown, seq % 3, 2 * seq, costs)
+
+
+def costs_of(number: int) -> CostSums:
+    """What a step could cost."""
+    return CostSums(CostSum(100.5 * number, 8.0 * number, number), CostSum(number / 8, 4.0, 1))
 
 
 def outlook(seed: int = 0) -> Outlook:

@@ -3,12 +3,14 @@
 import base64
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.costs import cost_rows
 from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
@@ -28,6 +30,14 @@ GOLDEN: list[tuple[Body, dict[str, object]]] = [
         report_of([3, 1, 3, 0], counts, counts[::-1], flags),
         {"kind": "report", "tasks": [3, 1, 3, 0], "successes": counts, "failures": counts[::-1], "effective": flags}
         | {"made_at": 12, "close": None},
+    ),
+    (
+        replace(
+            report_of([3], [1.0], [3.0], [True]),
+            costs=cost_rows(np.array([5, 3]), np.array([[70.0, 0.5], [math.nan, math.nan]]), np.array([0.0, 4.0])),
+        ),
+        {"kind": "report", "tasks": [3], "successes": [1.0], "failures": [3.0], "effective": [True], "made_at": 12}
+        | {"close": None, "costs": {"tasks": [3, 5], "tokens": [0.5, 70.0], "tokens_rollouts": [4.0, 0.0]}},
     ),
     (
         PastEvidence(

@@ -52,6 +52,7 @@ class Sample:
     prompt: str = ""
     group_index: int | None = None
     index: int | None = None
+    response_length: int = 0
     reward: Any = None
     status: Status = Status.PENDING
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -225,10 +226,10 @@ def save_tokenizer(folder) -> None:
 
 
 def finish(adapter, group, rewards, statuses=()) -> None:
-    """End each rollout of a group with a reward; COMPLETED unless said otherwise."""
+    """End each rollout of a group with a reward and 10 tokens; COMPLETED unless said otherwise."""
     status = adapter.Sample.Status
     for place, (sample, reward) in enumerate(zip(group, rewards, strict=True)):
-        sample.reward = reward
+        sample.reward, sample.response_length = reward, 10
         sample.status = status(statuses[place]) if statuses else status.COMPLETED
 
 

@@ -156,6 +156,14 @@ def test_the_pages_recipe_shows_the_true_effective_task_ratio_everywhere(selecto
     assert metric(selector, "bots_effective_tasks_total") == effective
 
 
+def test_the_tokens_of_all_completions_are_reported(selector, train):
+    trainer = train(selector, max_steps=3)
+    tokens, rollouts = now(selector).tokens, 3 * CHUNK * GENERATIONS
+    assert tokens.rollouts == rollouts
+    logged = [entry["completions/mean_length"] for entry in trainer.state.log_history if "loss" in entry]
+    assert tokens.spent == pytest.approx(sum(logged) * CHUNK * GENERATIONS)
+
+
 def always(value):
     """Return a reward function that gives this to each rollout, or what a function makes of its place."""
 

@@ -37,6 +37,7 @@ REFUSED = {
     "effective and aborted": Outcome("t1", effective=False, status="aborted"),
     "counts and aborted": Outcome("t1", successes=1, trials=2, status="aborted"),
     "rewards and aborted": Outcome("t1", rewards=[1.0], status="aborted"),
+    "tokens alone": Outcome("t1", tokens=5.0),
     "successes alone": Outcome("t1", successes=1),
     "trials alone": Outcome("t1", trials=1),
     "more successes than trials": outcome("t1", 17, 16),

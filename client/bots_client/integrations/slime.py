@@ -88,21 +88,21 @@ class ServiceRows(RolloutDataSource):
             rollouts = list(_rollouts(group))
             first = rollouts[0][0]
             origin = self.open.pop(first.group_index, first.metadata)
-            self._observe(origin, [rollout for rollout in rollouts if _finished(rollout)])
+            self._observe(origin, [rollout for rollout in rollouts if _finished(rollout)], tokens=_tokens(rollouts))
         if is_all:
             for origin in self.open.values():
                 self._observe(origin, [])
             self.open.clear()
         self.selector.step()
 
-    def _observe(self, origin: dict[str, Any], rollouts: list[list[Sample]]) -> None:
+    def _observe(self, origin: dict[str, Any], rollouts: list[list[Sample]], *, tokens: int | None = None) -> None:
         task, selection = origin[TASK_ID], origin[SELECTION_ID]
         if not rollouts:
-            self.selector.abort(task, selection=selection)
+            self.selector.abort(task, tokens=tokens, selection=selection)
             return
         rewards = [_reward(rollout, self.args) for rollout in rollouts]
         successes = _successes(rollouts, getattr(self.args, "bots_success_key", "acc"))
-        self.selector.observe(task, rewards, successes=successes, selection=selection)
+        self.selector.observe(task, rewards, successes=successes, tokens=tokens, selection=selection)
 
     def save(self, rollout_id: int) -> None:
         """Save slime's own state, and next to it the selector's state."""
@@ -191,6 +191,11 @@ def _rollouts(group: list[Any]) -> Iterator[list[Sample]]:
     """Yield the samples of each rollout of a group: one, or several from a custom generate function."""
     for rollout in group:
         yield rollout if isinstance(rollout, list) else [rollout]
+
+
+def _tokens(rollouts: list[list[Sample]]) -> int:
+    """Return how many tokens the rollouts of a group generated, those that did not finish included."""
+    return sum(sample.response_length for rollout in rollouts for sample in rollout)
 
 
 def _finished(rollout: list[Sample]) -> bool:

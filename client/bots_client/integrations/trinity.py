@@ -57,6 +57,7 @@ class ServiceSelector(BaseSelector):
         values: Sequence[float],
         rollouts: Sequence[int] | None = None,
         effective: Sequence[bool] | None = None,
+        tokens: Sequence[int] | None = None,
     ) -> None:
         """Report the outcomes of a batch and close its step.
 
@@ -66,14 +67,16 @@ class ServiceSelector(BaseSelector):
             rollouts: number of rollouts in each mean, from `RolloutCounter`; default: the option.
             effective: whether the rewards of each row differ, from `RolloutCounter`; default: whether the mean is
                 between 0 and 1, as in Trinity's own `selection/valid_ratio`.
+            tokens: how many tokens the rollouts of each row generated, from `RolloutCounter`; default: not known.
 
         Raises:
             ValueError: the numbers of rows and values differ.
         """
         counts = [self.rollouts] * len(indices) if rollouts is None else rollouts
         differ = [0 < value < 1 for value in values] if effective is None else effective
-        for row, value, count, differs in zip(indices, values, counts, differ, strict=True):
-            self.selector.observe(self.ids[row], [value] * count, effective=differs)
+        spent = [None] * len(indices) if tokens is None else tokens
+        for row, value, count, differs, cost in zip(indices, values, counts, differ, spent, strict=True):
+            self.selector.observe(self.ids[row], [value] * count, effective=differs, tokens=cost)
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -87,7 +90,7 @@ class ServiceSelector(BaseSelector):
 
 
 class RolloutCounter(PassRateCalculator):
-    """Trinity's `pass_rate_calculator`, which also reports the number of rollouts and whether their rewards differ.
+    """Trinity's `pass_rate_calculator`, which also reports the rollouts, their tokens and whether the rewards differ.
 
     Its metrics include `bots/effective_task_ratio`, the share of tasks whose rewards differ.
 
@@ -100,7 +103,7 @@ class RolloutCounter(PassRateCalculator):
         self.success = success
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, Any]]:
-        """Return the experiences unchanged, and the metrics with `rollouts` and `effective` next to `indices`."""
+        """Return the experiences unchanged; next to `indices` the metrics have `rollouts`, `tokens` and `effective`."""
         exps, metrics = super().process(exps)
         groups: dict[tuple[int, int], list[Experience]] = {}
         for exp in exps:
@@ -110,12 +113,20 @@ class RolloutCounter(PassRateCalculator):
             of_tasks = [groups[taskset, row] for row in metric["indices"]]
             # A rollout with several turns has several experiences.
             metric["rollouts"] = [len({exp.eid.rid for exp in group}) for group in of_tasks]
+            metric["tokens"] = [sum(map(_generated, group)) for group in of_tasks]
             metric["effective"] = [_differ(group) for group in of_tasks]
             if self.success is not None:
                 metric["values"] = [_mean(group, self.success) for group in of_tasks]
         if groups:
             metrics["bots/effective_task_ratio"] = sum(map(_differ, groups.values())) / len(groups)
         return exps, metrics
+
+
+def _generated(exp: Experience) -> int:
+    """Return how many tokens the model generated in an experience, without those of prompts, users and tools."""
+    if exp.action_mask is not None:
+        return int(exp.action_mask.sum())
+    return len(exp.tokens) - int(exp.prompt_length)
 
 
 def _differ(group: Sequence[Experience]) -> bool:

@@ -182,14 +182,18 @@ class SelectsTasks(_Trainer):
             logs.update(self._selector.metrics())
         super().log(logs, *args, **kwargs)
 
-    def observe_rewards(self, tasks: Iterable[str], rewards_per_func: torch.Tensor) -> None:
+    def observe_rewards(
+        self, tasks: Iterable[str], rewards_per_func: torch.Tensor, lengths: Iterable[int] | None = None
+    ) -> None:
         """Record the rewards of the rollouts; all processes must call it.
 
         Args:
             tasks: the task of each rollout of this process.
             rewards_per_func: [rollouts of all processes, reward functions]; NaN where a function does not apply.
+            lengths: how many tokens each rollout of this process generated; None: not known.
         """
         all_tasks = gather_object(list(tasks))
+        all_lengths = None if lengths is None else gather_object(list(lengths))
         if not self.accelerator.is_main_process:
             return
         places: dict[str, list[int]] = {}
@@ -197,14 +201,15 @@ class SelectsTasks(_Trainer):
             places.setdefault(task, []).append(place)
         rewards = rewards_per_func.cpu().double()
         for task, of_task in places.items():
-            self._observe_group(task, rewards[of_task])
+            tokens = None if all_lengths is None else sum(all_lengths[place] for place in of_task)
+            self._observe_group(task, rewards[of_task], tokens)
 
-    def _observe_group(self, task: str, rewards: torch.Tensor) -> None:
+    def _observe_group(self, task: str, rewards: torch.Tensor, tokens: int | None) -> None:
         """Record the rewards of a group, [rollouts, reward functions]; the belief learns from one criterion."""
         applies = ~rewards.isnan()
         criterion = next((place for place in self._criteria if applies[:, place].any()), None)
         if criterion is None:
-            self._selector.abort(task)
+            self._selector.abort(task, tokens=tokens)
             return
         judged = rewards[applies[:, criterion], criterion]
         scored = self._optimised(rewards)[applies.any(dim=1)]  # TRL drops rollouts to which no function applies
@@ -213,6 +218,7 @@ class SelectsTasks(_Trainer):
             task,
             judged.round(decimals=6).tolist(),  # float32 turns 0.2 into 0.200000003
             effective=spread > ROUNDING * max(1.0, float(scored.abs().max())),
+            tokens=tokens,
         )
 
     def _optimised(self, rewards: torch.Tensor) -> torch.Tensor:
@@ -239,11 +245,13 @@ class SelectedGRPOTrainer(SelectsTasks, GRPOTrainer):
     def _calculate_rewards(
         self,
         inputs: list[dict[str, Any]],
-        *args: Any,
-        **kwargs: Any,
+        prompts: Any,
+        completions: Any,
+        completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
-        rewards_per_func = super()._calculate_rewards(inputs, *args, **kwargs)
+        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.model.training:
-            self.observe_rewards((str(row[self._task_column]) for row in inputs), rewards_per_func)
+            tasks = (str(row[self._task_column]) for row in inputs)
+            self.observe_rewards(tasks, rewards_per_func, map(len, completion_ids_list))
             self.close_step()
         return rewards_per_func

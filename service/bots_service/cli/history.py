@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
-from bots_service.cli.output import count, moment, number, show, sparkline, table, task_count
+from bots_service.cli.output import count, moment, number, short, show, sparkline, table, task_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Curve, JournalEntry
+    from bots_client import Curve, HistoryStep, JournalEntry
 
 
 STEPS_SHOWN = 20
@@ -52,13 +52,23 @@ def history(
             number(one.mean_pass_rate),
             number(one.capability),
             number(one.brier),
+            *_costs(one),
             moment(one.time),
         )
         for one in found
     )
-    columns = ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  time"
+    columns = (
+        ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  >tokens?  >per effective?  >GPU hours?  time"
+    )
     nothing = f"run {run} has no closed steps after step {after_step}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)
+
+
+def _costs(step: "HistoryStep") -> tuple[str, str, str]:
+    """Format a step's tokens, those for each effective task, and its GPU hours."""
+    tokens, seconds = step.tokens, step.seconds
+    hours = "-" if seconds is None else short(seconds.spent / 3600)
+    return ("-", "-", hours) if tokens is None else (short(tokens.spent), short(tokens.per_effective), hours)
 
 
 def rewind(

@@ -67,12 +67,13 @@ def read_report(file: str) -> tuple[list[Outcome], str | None]:
 
 def _outcome_in(file: str, place: int, row: Any) -> Outcome:
     try:
+        cost = {"tokens": row.get("tokens"), "seconds": row.get("seconds")}
         if row.get("status") == "aborted":
-            return Outcome.aborted(row["task"])
+            return Outcome.aborted(row["task"], **cost)
         successes, trials, rewards, effective = map(row.get, ("successes", "trials", "rewards", "effective"))
         if rewards is not None and successes is trials is None:
-            return Outcome.rewards(row["task"], rewards, effective=effective)
-        return Outcome.counts(row["task"], successes, trials, rewards=rewards, effective=effective)
+            return Outcome.rewards(row["task"], rewards, effective=effective, **cost)
+        return Outcome.counts(row["task"], successes, trials, rewards=rewards, effective=effective, **cost)
     except (AttributeError, KeyError, TypeError, InvalidRequestError) as error:
         forms = "a task with successes and trials, with rewards, with both, or with the status aborted"
         raise CommandError(f"{file}: outcome {place} is not {forms}: {json.dumps(row)[:100]}") from error

@@ -9,15 +9,27 @@ import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
 from bots_service.cli.help import Commands
-from bots_service.cli.output import confirm, count, moment, number, percent, plain, sheet, show, table, task_count
+from bots_service.cli.output import (
+    confirm,
+    count,
+    moment,
+    number,
+    percent,
+    plain,
+    sheet,
+    short,
+    show,
+    table,
+    task_count,
+)
 from bots_service.core.mix import MixBalance
 from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from bots_client import Cost, MixShare, Resting, Run
     from bots_client import Fork as Parent
-    from bots_client import MixShare, Resting, Run
 
 
 P = ParamSpec("P")
@@ -338,6 +350,7 @@ def state_of(run: "Run") -> dict[str, str]:
         **covered(run),
         "rollouts": f"{count(totals.rollouts)}, {count(totals.successes)} successes",
         "per task": f"{number(run.rollouts_per_task)} rollouts",
+        **spent(run),
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
         **({"resting": rest} if (rest := rested(run.resting)) else {}),
@@ -357,6 +370,23 @@ def rested(resting: "Resting") -> str:
 def mixed(tag: "MixShare") -> str:
     """Describe a tag of a mix, such as "math 75% (owed 24.0, given 24)"."""
     return f"{tag.tag} {percent(tag.share)} (owed {number(tag.owed, 1)}, given {count(tag.given)})"
+
+
+def spent(run: "Run") -> dict[str, str]:
+    """Return what a run's rollouts cost as labelled text: nothing where no outcome said it."""
+    costs = (("tokens", run.tokens, 1.0), ("GPU hours", run.seconds, 3600.0))
+    return {name: _cost(cost, run, unit) for name, cost, unit in costs if cost is not None}
+
+
+def _cost(cost: "Cost", run: "Run", unit: float) -> str:
+    """Describe a cost, in units of so many tokens or seconds."""
+    each = [
+        f"{short(value / unit)} {noun}"
+        for value, noun in ((cost.per_rollout, "a rollout"), (cost.per_effective, "an effective task"))
+        if value is not None
+    ]
+    covered = f"said of {count(cost.rollouts)} of {count(run.totals.rollouts)} rollouts"
+    return "; ".join([", ".join([short(cost.spent / unit), *each]), covered])
 
 
 def _beginning(fork: "Parent") -> str:

@@ -9,8 +9,8 @@ The second type is narrower where all numbers are whole and few bytes hold them,
 arrays can be used where they lie: spaces end the header, so that the arrays begin at a multiple of 8 bytes, and those
 whose numbers are stored in more bytes come first.
 
-The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of the open step with
-"open_".
+The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of what these cost with
+"costs_", and those of the open step with "open_".
 """
 
 import json
@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core import attempts, mix_account
+from bots_service.core import attempts, costs, mix_account
 from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
+from bots_service.core.costs import CostRows
 from bots_service.core.evidence import Evidence
 from bots_service.core.forecasts import Forecasts
 from bots_service.core.run_settings import RunSettings, settings_from
@@ -45,7 +46,7 @@ _BITS = {"<f8": "<u8", "<i4": "<u4", "<u8": "<u8"}  # types that are narrowed, a
 _STORED = {kind: (kind, *_NARROW) for kind in _BITS} | {"|b1": ("|b1",)}  # how each type may be stored
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
-_OTHERS = ("attempts_", "open_")  # begin the names of the arrays that are not the belief's
+_OTHERS = ("attempts_", "costs_", "open_")  # begin the names of the arrays that are not the belief's
 
 
 def encode_state(state: RunState) -> bytes:
@@ -73,7 +74,8 @@ def encode_state(state: RunState) -> bytes:
         "open_effective": evidence.effective,
     }
     tried = attempts.encoded(state.attempts)
-    return pack(head, {**arrays, **tried, **open_arrays})
+    sums, paid = costs.encoded(state.costs, waiting.costs)
+    return pack({**head, **sums}, {**arrays, **tried, **open_arrays, **paid})
 
 
 def decode_state(blob: bytes) -> RunState:
@@ -87,7 +89,8 @@ def decode_state(blob: bytes) -> RunState:
         settings = _settings_of(json.dumps(header["settings"]))
         believed = {name: array for name, array in arrays.items() if not name.startswith(_OTHERS)}
         others = {name: array for name, array in arrays.items() if name.startswith(_OTHERS)}
-        require_arrays(others, {**attempts.shapes(others), **_open_shapes(others)})
+        require_arrays(others, {**attempts.shapes(others), **costs.shapes(others), **_open_shapes(others)})
+        paid, waiting = costs.decoded(header, others)
         return RunState(
             epoch=as_count(header["epoch"]),
             seq=as_count(header["seq"]),
@@ -95,8 +98,9 @@ def decode_state(blob: bytes) -> RunState:
             settings=settings,
             belief=KINDS[settings.belief].decoded(header["belief"], believed),
             attempts=attempts.decoded(others),
+            costs=paid,
             walks=Walks.decoded(header["walks"]),
-            open_step=_open_step(header, others),
+            open_step=_open_step(header, others, waiting),
             totals=_totals(header["totals"]),
             mix=mix_account.decoded(header["mix"]),
             forecasts=Forecasts.decoded(header["forecasts"]),
@@ -117,10 +121,10 @@ def _open_shapes(arrays: Arrays) -> dict[str, tuple[str, int]]:
     return {f"open_{name}": (kind, size) for name, kind in types.items()}
 
 
-def _open_step(header: dict[str, Any], arrays: Arrays) -> OpenStep:
+def _open_step(header: dict[str, Any], arrays: Arrays, paid: CostRows) -> OpenStep:
     evidence = Evidence(*(arrays[f"open_{name}"] for name in ("tasks", "successes", "failures", "effective")))
     late, expired = as_count(header["open_late"]), as_count(header["open_expired"])
-    return OpenStep(evidence, arrays["open_made_at"], late, expired)
+    return OpenStep(evidence, arrays["open_made_at"], late, expired, paid)
 
 
 def _totals(values: dict[str, Any]) -> Totals:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.walks import Walk
@@ -16,12 +17,14 @@ class Report:
     made_at: the step at which the tasks were selected; None if they were not selected here.
     close: whether the step closes now; None leaves it to the settings.
     walks: how far their selection walked through passes.
+    costs: what the rollouts cost, and those that were aborted, as far as the report says.
     """
 
     evidence: Evidence
     made_at: int | None
     close: bool | None
     walks: tuple[Walk, ...] = ()
+    costs: CostRows = NO_COSTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def is_possible_receipt(receipt: Receipt) -> bool:
         and is_within(step.mean_pass_rate, 1.0)
         and is_within(None if receipt.capability is None else abs(receipt.capability), LARGEST_CAPABILITY)
         and ((receipt.closed and step.reported > 0) or predicted == (None, None, None))
+        and receipt.costs.are_possible(step.rollouts, step.effective)
         and is_within(receipt.brier, 1.0)
         and is_within(receipt.log_loss, LARGEST_LOG_LOSS)
         and all(is_within(each, step.rollouts) for each in sums)
@@ -74,6 +75,8 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         and is_within(totals.rollouts, LARGEST_SUM)
         and (totals.rollouts > 0) == (totals.reported > 0)
         and is_within(totals.successes, totals.rollouts)
+        and state.costs.are_possible(size.tasks, rollouts=totals.rollouts, effective=totals.effective)
+        and waiting.costs.are_possible(size.tasks)
         and state.belief.is_possible(state.settings, state.step, size)
         and are_possible(
             state.attempts,

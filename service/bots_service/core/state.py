@@ -14,6 +14,7 @@ from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
+from bots_service.core.costs import NO_COSTS, NO_RUN_COSTS, CostRows, RunCosts, cost_sums
 from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
 from bots_service.core.forecasts import NO_FORECASTS, Forecasts
@@ -32,12 +33,14 @@ class OpenStep:
     made_at: [P] the step at which each piece's task was selected.
     late: how many of these pieces came after their step had closed.
     expired: how many came so late that they count for nothing.
+    costs: what all of these rollouts cost, and those that were aborted.
     """
 
     evidence: Evidence
     made_at: Tasks
     late: int = 0
     expired: int = 0
+    costs: CostRows = NO_COSTS
 
     @property
     def tasks(self) -> int:
@@ -50,7 +53,7 @@ class OpenStep:
             return self
         old, steps = self.evidence, np.full(len(evidence), made_at, np.int32)
         if len(old) == 0:
-            return OpenStep(evidence, frozen(steps), self.late + late * len(evidence), self.expired)
+            return OpenStep(evidence, frozen(steps), self.late + late * len(evidence), self.expired, self.costs)
         return OpenStep(
             Evidence(
                 frozen(np.concatenate([old.tasks, evidence.tasks])),
@@ -61,7 +64,14 @@ class OpenStep:
             frozen(np.concatenate([self.made_at, steps])),
             self.late + late * len(evidence),
             self.expired,
+            self.costs,
         )
+
+    def with_costs(self, costs: CostRows, *, counted: bool) -> "OpenStep":
+        """Return the open step with what one report cost. counted: whether its evidence counts."""
+        if len(costs) == 0:
+            return self
+        return replace(self, costs=self.costs.plus(costs if counted else costs.uncounted()))
 
     def whole(self) -> Evidence:
         """Return all that waits, each task once."""
@@ -129,6 +139,7 @@ class RunState:
     step: how many steps closed in the present history.
     belief: about every task of the dataset.
     attempts: how often the closed steps tried each task.
+    costs: what these attempts cost, as far as reports said it.
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
@@ -141,6 +152,7 @@ class RunState:
     settings: RunSettings
     belief: Belief
     attempts: Attempts
+    costs: RunCosts
     walks: Walks
     open_step: OpenStep
     totals: Totals
@@ -162,23 +174,26 @@ class RunState:
         """How much memory the arrays of the state take."""
         evidence, made_at = self.open_step.evidence, self.open_step.made_at
         waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
-        return self.belief.nbytes + self.attempts.nbytes + sum(array.nbytes for array in waiting)
+        arrays = (*waiting, *self.open_step.costs)
+        return self.belief.nbytes + self.attempts.nbytes + self.costs.nbytes + sum(int(each.nbytes) for each in arrays)
 
     @property
     def fold_numbers(self) -> int:
         """About how many numbers the fold of one report touches."""
-        return self.belief.fold_numbers + 4 * (len(self.open_step.evidence) + len(self.attempts.recent))
+        rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.costs.by_task.recent)
+        return self.belief.fold_numbers + 4 * rows
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        waiting = self.open_step.evidence.tasks.max(initial=-1)
-        return max(waiting, self.attempts.largest_task) < len(pool) and self.belief.fits(pool)
+        waiting = (self.open_step.evidence.tasks, self.open_step.costs.tasks)
+        largest = max(int(tasks.max(initial=-1)) for tasks in waiting)
+        return max(largest, self.attempts.largest_task, self.costs.largest_task) < len(pool) and self.belief.fits(pool)
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), Walks(), NOTHING_OPEN, Totals(), ())
+    return RunState(0, 0, 0, settings, belief, no_attempts(), NO_RUN_COSTS, Walks(), NOTHING_OPEN, Totals(), ())
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -237,8 +252,9 @@ def _holding(state: RunState, report: Report) -> OpenStep:
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
     if lag > 0 and not is_late:
-        return replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
-    return state.open_step.with_report(report.evidence, made_at, late=is_late)
+        open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
+        return open_step.with_costs(report.costs, counted=False)
+    return state.open_step.with_report(report.evidence, made_at, late=is_late).with_costs(report.costs, counted=True)
 
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
@@ -248,10 +264,11 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     belief = before.belief.extended(pool, entry.profiles)
     whole = open_step.whole()
     step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
+    costs = cost_sums(open_step.costs, whole)
     late, expired = open_step.late - before.open_step.late, open_step.expired - before.open_step.expired
     if not _closes(before.settings, report.close, pending=len(whole)):
         state = replace(before, seq=entry.seq, belief=belief, walks=walks, open_step=open_step, mix=mix)
-        return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks)
+        return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks, costs=costs)
     believed = belief.distributions(pool, whole.tasks)
     predicted = believed.mean
     totals = before.totals.plus(step_tally, open_step, new_tasks)
@@ -263,6 +280,7 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         settings=before.settings,
         belief=belief.fold(pool, step, before.settings),
         attempts=before.attempts.with_step(whole, step.number),
+        costs=before.costs.with_step(open_step.costs, costs),
         walks=walks,
         open_step=NOTHING_OPEN,
         totals=totals,
@@ -277,6 +295,7 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         late=late,
         expired=expired,
         new_tasks=new_tasks,
+        costs=costs,
         brier=brier,
         log_loss=log_loss,
         calibration=calibration(predicted, whole),

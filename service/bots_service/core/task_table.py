@@ -7,11 +7,24 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, contained
 from bots_service.core.belief.protocol import Belief, Distributions
+from bots_service.core.costs import RESOURCES
 from bots_service.core.pool import Pool
 from bots_service.core.segments import RETIRED, UNTRIED, Segments, segments_of_tried
 from bots_service.core.state import RunState
 
-SORTS = ("index", "mean", "distance", "effective", "variance", "attempts", "successes", "visits", "last_step")
+SORTS = (
+    "index",
+    "mean",
+    "distance",
+    "effective",
+    "variance",
+    "attempts",
+    "successes",
+    "visits",
+    "last_step",
+    "tokens",
+    "seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,7 @@ class TaskTable:
     attempts: [n] rollouts that were reported; successes: [n] how many of them succeeded.
     visits: [n] how many steps reported any.
     last_step: [n] the last step that reported any, 0 where none did.
+    tokens, seconds: [n] what these rollouts cost, as far as reports said it; NaN where none did.
     segment: [n] places in SEGMENTS.
     """
 
@@ -41,6 +55,8 @@ class TaskTable:
     successes: Floats
     visits: NDArray[np.int32]
     last_step: NDArray[np.int32]
+    tokens: Floats
+    seconds: Floats
     segment: Segments
 
 
@@ -49,7 +65,8 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
     attempts, (believed, place) = state.attempts.of(tasks), _distinct(state.belief, pool, tasks)
     parameters, (low, high) = believed.as_beta(), believed.interval()
     alpha, beta = (None, None) if parameters is None else (column[place] for column in parameters)
-    mean = believed.mean[place]
+    mean, paid = believed.mean[place], state.costs.by_task.of(tasks)
+    tokens, seconds = np.where((paid.spent > 0) | (paid.rollouts > 0), paid.spent, np.nan)
     segment = segments_of_tried(attempts.successes, mean)
     segment[attempts.visits == 0] = UNTRIED
     segment[contained(tasks, (pool.retired,))] = RETIRED
@@ -66,6 +83,8 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
         successes=attempts.successes,
         visits=attempts.visits,
         last_step=attempts.last_step,
+        tokens=tokens,
+        seconds=seconds,
         segment=segment,
     )
 
@@ -83,6 +102,8 @@ def ordered(sort: str, state: RunState, pool: Pool, tasks: Tasks) -> Floats:
         values = state.attempts.of(tasks).visits.astype(float)
     elif name == "last_step":
         values = state.attempts.of(tasks).last_step.astype(float)
+    elif name in RESOURCES:
+        values = state.costs.by_task.of(tasks).spent[RESOURCES.index(name)]
     else:
         believed, place = _distinct(state.belief, pool, tasks)
         values = _value(name, believed, state)[place]

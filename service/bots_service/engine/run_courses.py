@@ -102,7 +102,7 @@ def common(entries: Iterable[SeqRange], after: int, up_to: int) -> tuple[SeqRang
 
 
 class RunCourses:
-    """A cache of courses, by run. It grows by some 3 KB a run that was asked for; deleted runs leave it."""
+    """A cache of courses, by run. It grows by some 6 KB a run that was asked for; deleted runs leave it."""
 
     def __init__(
         self,

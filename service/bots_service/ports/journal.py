@@ -58,6 +58,7 @@ class LoggedVisit:
     step: number of closed steps after it, in the history at that time; None if its receipt is not stored yet.
     successes, trials: sums over the task's rollouts in the report.
     is_effective: whether they have a gradient.
+    tokens, seconds: what they cost; None where the report doesn't say it.
     is_late: whether it came after its step had closed; None as above.
     is_hidden: whether a later rewind undid it.
     created_at: when it was appended (seconds since 1970, UTC).
@@ -68,6 +69,8 @@ class LoggedVisit:
     successes: float
     trials: float
     is_effective: bool
+    tokens: float | None
+    seconds: float | None
     is_late: bool | None
     is_hidden: bool
     created_at: float

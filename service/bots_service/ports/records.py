@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.costs import CostSums
 from bots_service.core.entries import Body, Entry
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
@@ -257,6 +258,7 @@ class CurvePoint:
     distinct_tasks: how many different tasks all steps up to the last of them reported;
     capability: after the last of them;
     brier, log_loss: means over their rollouts, None if there are none;
+    costs: what their rollouts cost;
     time: when the last of them closed, in seconds since 1970, UTC.
     """
 
@@ -275,6 +277,7 @@ class CurvePoint:
     capability: float | None
     brier: float | None
     log_loss: float | None
+    costs: CostSums
     time: float
 
 

@@ -125,6 +125,7 @@ class CheckedRun:
         walked = all(walk.is_possible(self.facts.size) for walk in body.walks)
         self._require(walked, f"{where} walked where no selection can")
         self._evidence(body.evidence, where)
+        self._require(body.costs.are_possible(self.facts.size), f"{where} has costs that no report can have")
 
     def _evidence(self, seen: Evidence, where: str) -> None:
         known = all(0 <= task < self.facts.size for task in seen.tasks.tolist())

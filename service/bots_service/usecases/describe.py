@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from bots_service.core.costs import CostSums
 from bots_service.core.coverage import Coverage, coverage
 from bots_service.core.mix_account import MixShare, mix_shares
 from bots_service.core.outlook import advice
@@ -48,6 +49,7 @@ class RunDescription:
     estimates: what the belief estimates about the model in training, by name.
     rollouts_per_task: in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks with evidence in the open step.
+    costs: what the rollouts of all closed steps cost.
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
     coverage: how its visits spread over the pool.
@@ -67,6 +69,7 @@ class RunDescription:
     rollouts_per_task: float | None
     pending: int
     totals: Totals
+    costs: CostSums
     leased: int
     degraded: bool
     coverage: Coverage
@@ -89,6 +92,7 @@ class RunDescription:
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
             totals=state.totals,
+            costs=state.costs.sums,
             leased=leased,
             degraded=degraded,
             coverage=coverage(state, run.dataset.pool),

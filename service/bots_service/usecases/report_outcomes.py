@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.checks import Name, TaskId
+from bots_service.core.costs import MOST_SPENT, NO_COSTS, CostRows, cost_rows
 from bots_service.core.entries import Report
 from bots_service.core.evidence import MAX_TRIALS, Evidence, counts_of_rewards, counts_of_trials, rewards_differ
 from bots_service.core.receipt import Receipt
@@ -25,6 +26,9 @@ from bots_service.usecases.selection_id import LONGEST_ID, Origin, read_id
 MAX_OUTCOMES = 65_536
 
 
+Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
+
+
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     """What became of one selected task: counts, rewards or both; or nothing, because it was aborted.
 
@@ -37,7 +41,9 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     rewards: one for each trial, as the trainer optimises them. With counts they only say whether the group is
         effective, and may leave the run's reward range.
     effective: whether the group has a gradient; left out, rewards say so, or counts without them.
-    status: "aborted" if the task brought nothing.
+    tokens: how many tokens all of these rollouts generated.
+    seconds: how many accelerator seconds all of these rollouts took: one for each accelerator in each second.
+    status: "aborted" if the task brought nothing; tokens and seconds may say what it cost.
     """
 
     task: TaskId
@@ -45,6 +51,8 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     trials: float | None = None
     rewards: Annotated[list[float], Meta(max_length=MAX_TRIALS)] | None = None
     effective: bool | None = None
+    tokens: Spent | None = None
+    seconds: Spent | None = None
     status: Literal["aborted"] | None = None
 
 
@@ -132,7 +140,7 @@ class ReportOutcomes:
                 state = (await self.catch_up.current(run)).state
             if _is_ahead(origin, state):
                 raise _from_the_future(run, origin, state.step)
-        body = Report(evidence, None, request.close_step)
+        body = Report(evidence, None, request.close_step, costs=read_costs(tasks, request.outcomes))
         if origin is not None:
             body = replace(body, made_at=origin.step, walks=origin.walks)
         epoch = None if origin is None else origin.epoch
@@ -216,6 +224,19 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
     counts_of_kept = (frozen(np.array(successes)), frozen(np.array(failures)))
     return Evidence(frozen(tasks[kept]), *counts_of_kept, frozen(np.array(effective, bool)))
+
+
+def read_costs(tasks: Tasks, outcomes: list[Outcome]) -> CostRows:
+    """Return what the outcomes say of their cost, those that were aborted too; the outcomes have been checked."""
+    if all(outcome.tokens is None and outcome.seconds is None for outcome in outcomes):
+        return NO_COSTS
+    spent = np.array([[outcome.tokens for outcome in outcomes], [outcome.seconds for outcome in outcomes]], np.float64)
+    return cost_rows(tasks, spent, np.array([float(_trials(outcome)) for outcome in outcomes]))
+
+
+def _trials(outcome: Outcome) -> float:
+    """Return how many rollouts an outcome has; 0 if they were aborted."""
+    return len(outcome.rewards or ()) if outcome.trials is None else outcome.trials
 
 
 def _is_aborted(outcome: Outcome) -> bool:

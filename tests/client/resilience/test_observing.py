@@ -2,7 +2,7 @@
 
 import pytest
 
-from bots_client import Selector
+from bots_client import Cost, Selector
 from tests.client.resilience.worlds import IDS
 
 
@@ -44,6 +44,22 @@ def test_shaped_rewards_that_come_one_by_one_are_compared_with_each_other(select
 
     assert selector.step().effective == 1
     assert selector.client.direct.run(selector.dataset).totals.rollouts == 6
+
+
+def test_what_rollouts_cost_is_reported_with_them_and_is_a_metric(selector):
+    first, second, third = selector.next(3).ids
+    selector.observe(first, [1, 0], tokens=300, seconds=2)
+    selector.observe(second, [1, 1], successes=2, tokens=100)
+    selector.abort(third, tokens=50)
+
+    receipt = selector.step()
+
+    assert (receipt.tokens, receipt.seconds) == (
+        Cost(spent=450, rollouts=4, effective=1, per_rollout=112.5, per_effective=450),
+        Cost(spent=2, rollouts=2, effective=1, per_rollout=1, per_effective=2),
+    )
+    found = selector.metrics()
+    assert (found["bots/tokens_per_effective_task"], found["bots/seconds_per_effective_task"]) == (450, 2)
 
 
 def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):

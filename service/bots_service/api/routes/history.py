@@ -15,6 +15,7 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
+from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.ports.journal import EntryKind, LoggedEntry
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import CurvePoint, StoredReceipt
@@ -37,6 +38,7 @@ class ClosedStep(Struct, frozen=True):
     seq: the journal entry that closed it.
     mean_pass_rate: mean over its tasks of the share of successful rollouts; null without rollouts.
     capability: the estimate after the step; null without references and with the belief `tracker`.
+    tokens, seconds: what its rollouts cost; null where no outcome said it.
     """
 
     step: int
@@ -53,6 +55,8 @@ class ClosedStep(Struct, frozen=True):
     late: int
     new_tasks: int
     distinct_tasks: int
+    tokens: Cost | None
+    seconds: Cost | None
     time: datetime
 
     @classmethod
@@ -75,6 +79,8 @@ class ClosedStep(Struct, frozen=True):
             late=receipt.late,
             new_tasks=receipt.new_tasks,
             distinct_tasks=receipt.distinct_tasks,
+            tokens=cost_of(receipt.costs.tokens),
+            seconds=cost_of(receipt.costs.seconds),
             time=moment(stored.created_at),
         )
 
@@ -95,6 +101,7 @@ class Point(Struct, frozen=True):
     first_step, last_step: the first and the last of them.
     capability: the estimate after the last of them; null without references and with the belief `tracker`.
     success_rate, brier, log_loss: the mean over their rollouts; null without rollouts.
+    tokens, seconds: what their rollouts cost; null where no outcome said it.
     time: when the last of them closed (RFC 3339, UTC).
     """
 
@@ -114,6 +121,8 @@ class Point(Struct, frozen=True):
     expired: int
     new_tasks: int
     distinct_tasks: int
+    tokens: Cost | None
+    seconds: Cost | None
     time: datetime
 
     @classmethod
@@ -136,6 +145,8 @@ class Point(Struct, frozen=True):
             expired=point.expired,
             new_tasks=point.new_tasks,
             distinct_tasks=point.distinct_tasks,
+            tokens=cost_of(point.costs.tokens),
+            seconds=cost_of(point.costs.seconds),
             time=moment(point.time),
         )
 
@@ -246,6 +257,7 @@ class JournalPage(Struct, frozen=True):
     next_cursor: str | None
 
 
+EXAMPLE_TOKENS = Cost(460800.0, 512.0, 45, 900.0, 10240.0)
 EXAMPLE_STEP = ClosedStep(
     step=12,
     epoch=0,
@@ -261,6 +273,8 @@ EXAMPLE_STEP = ClosedStep(
     late=0,
     new_tasks=40,
     distinct_tasks=724,
+    tokens=EXAMPLE_TOKENS,
+    seconds=None,
     time=EXAMPLE_TIME,
 )
 EXAMPLE_POINT = Point(
@@ -280,6 +294,8 @@ EXAMPLE_POINT = Point(
     expired=0,
     new_tasks=83,
     distinct_tasks=724,
+    tokens=Cost(921600.0, 1024.0, 90, 900.0, 10240.0),
+    seconds=None,
     time=EXAMPLE_TIME,
 )
 EXAMPLE_ENTRY = JournalEntry(

@@ -25,6 +25,7 @@ from bots_service.core.mix_account import MixShare
 from bots_service.core.resting import Resting
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import Totals
+from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.errors import (
     Flaw,
     InvalidInputError,
@@ -125,6 +126,7 @@ class Run(Struct, frozen=True):
     leased: tasks in flight.
     degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
     totals: sums over all closed steps.
+    tokens, seconds: what the rollouts of all closed steps cost; null where no outcome said it.
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
@@ -145,6 +147,8 @@ class Run(Struct, frozen=True):
     leased: int
     degraded: bool
     totals: Totals
+    tokens: Cost | None
+    seconds: Cost | None
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
@@ -169,6 +173,8 @@ class Run(Struct, frozen=True):
             leased=run.leased,
             degraded=run.degraded,
             totals=run.totals,
+            tokens=cost_of(run.costs.tokens),
+            seconds=cost_of(run.costs.seconds),
             coverage=run.coverage,
             advice=run.advice,
             mix=run.mix,
@@ -232,6 +238,8 @@ EXAMPLE = Run(
     totals=Totals(
         reported=768, effective=531, all_solved=96, none_solved=141, rollouts=6144.0, successes=2950.0, distinct=683
     ),
+    tokens=Cost(5529600.0, 6144.0, 531, 900.0, 10413.6),
+    seconds=None,
     coverage=EXAMPLE_COVERAGE,
     advice=(),
     mix=(),

@@ -32,6 +32,7 @@ class TaskVisit(Struct, frozen=True):
     trials: how many rollouts of the task were reported.
     mean_reward: successes / trials: the mean reward, with the run's reward range mapped to [0, 1].
     effective: whether the rollouts have a gradient: their rewards differ.
+    tokens, seconds: what the rollouts cost; null where the report doesn't say it.
     late: whether the report came after its step had closed, so that it counts for less or for nothing; null like step.
     hidden: whether a rewind undid it.
     """
@@ -42,6 +43,8 @@ class TaskVisit(Struct, frozen=True):
     trials: float
     mean_reward: float
     effective: bool
+    tokens: float | None
+    seconds: float | None
     late: bool | None
     hidden: bool
     time: datetime
@@ -56,6 +59,8 @@ class TaskVisit(Struct, frozen=True):
             trials=visit.trials,
             mean_reward=visit.successes / visit.trials,
             effective=visit.is_effective,
+            tokens=visit.tokens,
+            seconds=visit.seconds,
             late=visit.is_late,
             hidden=visit.is_hidden,
             time=moment(visit.created_at),
@@ -81,6 +86,8 @@ EXAMPLE = TaskVisit(
     trials=8.0,
     mean_reward=0.375,
     effective=True,
+    tokens=7200.0,
+    seconds=None,
     late=False,
     hidden=False,
     time=EXAMPLE_TIME,

@@ -5,6 +5,7 @@ import csv
 import io
 from collections.abc import AsyncIterator, Iterable
 from itertools import repeat
+from math import isnan
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -47,6 +48,8 @@ SCHEMA = pa.schema(
         ("successes", pa.float64()),
         ("visits", pa.int32()),
         ("last_step", pa.int32()),
+        ("tokens", pa.float64()),
+        ("seconds", pa.float64()),
         ("segment", pa.string()),
     ]
 )
@@ -95,6 +98,7 @@ class Task(Struct, frozen=True, gc=False):
     successes: how many of them succeeded; a fractional reward counts in part.
     visits: how many of these steps reported it.
     last_step: the last of these steps; null if there was none.
+    tokens, seconds: what these rollouts cost, as far as reports said it; null where none did.
     segment: untried, stuck, teaching, solved or retired.
     tags: the tags that the task carries, sorted.
     """
@@ -110,6 +114,8 @@ class Task(Struct, frozen=True, gc=False):
     successes: float
     visits: int
     last_step: int | None
+    tokens: float | None
+    seconds: float | None
     segment: Segment
     tags: list[str]
 
@@ -176,6 +182,8 @@ EXAMPLE = Task(
     successes=3.0,
     visits=1,
     last_step=12,
+    tokens=7200.0,
+    seconds=None,
     segment="teaching",
     tags=["arithmetic"],
 )
@@ -185,7 +193,7 @@ EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, stuck=310, teaching=1632, solved=
 def csv_row(task: Task) -> tuple[object, ...]:
     """Return the columns of a task: those of the Arrow stream, and its tags."""
     believed = (task.alpha, task.beta, task.mean, *task.interval, task.effective, task.variance)
-    tried = (task.attempts, task.successes, task.visits, task.last_step)
+    tried = (task.attempts, task.successes, task.visits, task.last_step, task.tokens, task.seconds)
     return (task.id, *believed, *tried, task.segment, ";".join(task.tags))
 
 
@@ -255,6 +263,7 @@ def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
             table.successes.tolist(),
             table.visits.tolist(),
             (step or None for step in table.last_step.tolist()),
+            *([None if isnan(cost) else cost for cost in column.tolist()] for column in (table.tokens, table.seconds)),
             (SEGMENTS[place] for place in table.segment.tolist()),
             _tags_of(dataset, table),
         )
@@ -308,4 +317,5 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
     numbers = [*believed, table.attempts, table.successes, table.visits]
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
-    return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step, segment], schema=SCHEMA)
+    costs = [pa.array(column, from_pandas=True) for column in (table.tokens, table.seconds)]  # NaN becomes null
+    return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step, *costs, segment], schema=SCHEMA)

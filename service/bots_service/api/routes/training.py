@@ -18,6 +18,7 @@ from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, log_names, require_dataset
 from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.errors import (
     InvalidOutcomesError,
     InvalidSelectionError,
@@ -102,6 +103,7 @@ class ReportResponse(Struct, frozen=True):
     seq: the number of the report's journal entry.
     step: the step that the report closed, or the last that had closed.
     closed: whether the report closed a step.
+    tokens, seconds: what these rollouts cost; null where no outcome said it.
     duplicate: the report had been received before and was not counted again.
     degraded: the report is durable, but other replicas see it only once the shared store is back.
     """
@@ -117,6 +119,8 @@ class ReportResponse(Struct, frozen=True):
     expired: int
     new_tasks: int
     distinct_tasks: int
+    tokens: Cost | None
+    seconds: Cost | None
     duplicate: bool
     degraded: bool
 
@@ -136,6 +140,8 @@ class ReportResponse(Struct, frozen=True):
             expired=receipt.expired,
             new_tasks=receipt.new_tasks,
             distinct_tasks=receipt.distinct_tasks,
+            tokens=cost_of(receipt.costs.tokens),
+            seconds=cost_of(receipt.costs.seconds),
             duplicate=reported.duplicate,
             degraded=reported.degraded,
         )
@@ -159,7 +165,10 @@ EXAMPLE_SELECTION = SelectResponse(
 EXAMPLE_REPORT = ReportRequest(
     dataset="gsm8k",
     selection_id="0-12-12-0-5f2c9a01d4e6",
-    outcomes=[Outcome("gsm8k-17", successes=5, trials=8), Outcome("gsm8k-4", rewards=[0.0, 1.0, 0.0, 0.0])],
+    outcomes=[
+        Outcome("gsm8k-17", successes=5, trials=8, tokens=6800),
+        Outcome("gsm8k-4", rewards=[0.0, 1.0, 0.0, 0.0], tokens=2800),
+    ],
 )
 EXAMPLE_RECEIPT = ReportResponse(
     seq=13,
@@ -173,6 +182,8 @@ EXAMPLE_RECEIPT = ReportResponse(
     expired=0,
     new_tasks=1,
     distinct_tasks=684,
+    tokens=Cost(9600.0, 12.0, 2, 800.0, 4800.0),
+    seconds=None,
     duplicate=False,
     degraded=False,
 )

@@ -246,7 +246,7 @@ class Belief(Protocol):
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         """Return a header of plain values and the arrays. Inverse of `decoded`.
 
-        No array's name begins with "attempts_" or "open_".
+        No array's name begins with "attempts_", "costs_" or "open_".
         """
         ...
 

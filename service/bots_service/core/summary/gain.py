@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from bots_service.core.costs import NO_COST_SUMS, CostSums
+from bots_service.core.summary.cost import Saving, saving
 from bots_service.core.summary.course import RunCourse, StepSums
 
 GainSource = Literal["measured", "estimated"]
@@ -22,6 +24,7 @@ class Gain:
     rollouts_spent: in the steps compared.
     steps: how many steps are compared.
     uniform_effective_task_ratio: what uniform sampling has over the last 50 of them; None where nothing is known.
+    tokens, seconds: what that saved in tokens and in accelerator seconds; None where no outcome said what it cost.
     """
 
     source: GainSource
@@ -31,6 +34,8 @@ class Gain:
     rollouts_spent: float
     steps: int
     uniform_effective_task_ratio: float | None
+    tokens: Saving | None = None
+    seconds: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,20 @@ def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums
     """
     ratio = uniform.effective_task_ratio
     factor, saved = _compared(own, 0.0 if ratio is None else own.reported * ratio)
-    return Gain("measured", baseline, factor, saved, own.rollouts, steps, recent.effective_task_ratio)
+    savings = _savings(factor, own.costs, uniform.costs)
+    return Gain("measured", baseline, factor, saved, own.rollouts, steps, recent.effective_task_ratio, *savings)
 
 
 def estimated_gain(course: RunCourse) -> Gain:
     """Return the gain over what the run's belief expects of uniform sampling."""
     factor, saved = _compared(course.sums, course.uniform_expected or 0.0)
-    return Gain("estimated", None, factor, saved, course.sums.rollouts, course.steps, course.uniform_recent)
+    sums, savings = course.sums, _savings(factor, course.sums.costs, NO_COST_SUMS)
+    return Gain("estimated", None, factor, saved, sums.rollouts, course.steps, course.uniform_recent, *savings)
+
+
+def _savings(factor: float | None, own: CostSums, uniform: CostSums) -> list[Saving | None]:
+    """Return what was saved in tokens and in seconds."""
+    return [saving(factor, *sums) for sums in zip(own, uniform, strict=True)]
 
 
 def _compared(own: StepSums, expected: float) -> tuple[float | None, float | None]:

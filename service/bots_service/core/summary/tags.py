@@ -5,21 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, contained, frozen
+from bots_service.core.arrays import Counts, Flags, Tasks, contained, frozen
+from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostRows, CostSums, cost_sums
 from bots_service.core.entries import Report
 from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.state import NOTHING_OPEN
+from bots_service.core.summary.cost import Cost, cost_of
 
 MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """What a closed step showed, each task once. step: its number."""
+    """What a closed step showed, each task once. step: its number; costs: what its rollouts cost."""
 
     step: int
     evidence: Evidence
+    costs: CostRows = NO_COSTS
 
 
 def closed_steps_of(
@@ -35,11 +38,13 @@ def closed_steps_of(
     found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), 1) - 1
     for seq, report in reports:
         made_at = step if report.made_at is None else min(report.made_at, step)
-        if step - made_at <= longest_lag:
+        counts = step - made_at <= longest_lag
+        if counts:
             open_step = open_step.with_report(report.evidence, made_at, late=False)
+        open_step = open_step.with_costs(report.costs, counted=counts)
         if seq in closings:
             step = closings[seq]
-            found.append(StepEvidence(step, open_step.whole()))
+            found.append(StepEvidence(step, open_step.whole(), open_step.costs))
             open_step = NOTHING_OPEN
     return found
 
@@ -58,6 +63,7 @@ class TagRow:
     rollouts: how many rollouts of its tasks were reported.
     mean_pass_rate: mean over the reported tasks of the share of successful rollouts; null if none was reported.
     earlier_mean_pass_rate: the same over the steps before.
+    tokens, seconds: what the rollouts of its tasks cost; null where no outcome said it.
     """
 
     tag: str
@@ -70,6 +76,8 @@ class TagRow:
     rollouts: float
     mean_pass_rate: float | None
     earlier_mean_pass_rate: float | None
+    tokens: Cost | None
+    seconds: Cost | None
 
 
 def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence]) -> list[TagRow]:
@@ -83,9 +91,27 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
     available = len(pool) - len(pool.retired)
     now, before = (joined(some) for some in (steps, earlier))
     return [
-        _row(tag, tasks, tasks / available, now, carried_by(pool, tag, now), before, carried_by(pool, tag, before))
+        _row(
+            tag,
+            tasks,
+            tasks / available,
+            now,
+            carried_by(pool, tag, now),
+            before,
+            carried_by(pool, tag, before),
+            costs_of_carriers(pool.tags[tag], steps),
+        )
         for tag, tasks in listed_tags(pool)
     ]
+
+
+def costs_of_carriers(carriers: Tasks, steps: list[StepEvidence]) -> CostSums:
+    """Return what the rollouts of some tasks cost in all of these steps."""
+    sums = NO_COST_SUMS
+    for step in steps:
+        if len(step.costs):
+            sums = sums.plus(cost_sums(step.costs.where(contained(step.costs.tasks, (carriers,))), step.evidence))
+    return sums
 
 
 def listed_tags(pool: Pool) -> list[tuple[str, int]]:
@@ -115,7 +141,14 @@ def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
 
 
 def _row(
-    tag: str, tasks: int, pool_share: float, now: Evidence, carries: Flags, before: Evidence, carried: Flags
+    tag: str,
+    tasks: int,
+    pool_share: float,
+    now: Evidence,
+    carries: Flags,
+    before: Evidence,
+    carried: Flags,
+    costs: CostSums,
 ) -> TagRow:
     own = now.where(carries)
     reported, effective = len(own), int(np.count_nonzero(own.effective))
@@ -130,6 +163,8 @@ def _row(
         rollouts=float((own.successes + own.failures).sum()),
         mean_pass_rate=_mean_pass_rate(own),
         earlier_mean_pass_rate=_mean_pass_rate(before.where(carried)),
+        tokens=cost_of(costs.tokens),
+        seconds=cost_of(costs.seconds),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from bots_service.core.arrays import Floats, frozen
+from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
@@ -66,10 +67,21 @@ def _tags(column: pa.ListArray) -> list[tuple[str, ...]]:
     return tags
 
 
+class CostsText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a report's rollouts cost, as parallel lists: each task once; a list is empty where nothing was said."""
+
+    tasks: list[int]
+    tokens: list[float] = []
+    tokens_rollouts: list[float] = []
+    seconds: list[float] = []
+    seconds_rollouts: list[float] = []
+
+
 class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", omit_defaults=True):
     """A report: parallel lists of task indices, counts, and whether the group has a gradient; and a selection's walks.
 
     walks: part, turn, place and size of each.
+    costs: None where no outcome said what it cost.
     """
 
     tasks: list[int]
@@ -79,6 +91,7 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", om
     made_at: int | None
     close: bool | None
     walks: list[tuple[int, int, int, int]] = []
+    costs: CostsText | None = None
 
 
 class PastText(msgspec.Struct, frozen=True, tag_field="kind", tag="past_evidence"):
@@ -154,6 +167,7 @@ def _text_of(body: Body) -> BodyText:
             made_at=body.made_at,
             close=body.close,
             walks=[walk_numbers(walk) for walk in body.walks],
+            costs=_costs_text(body.costs),
         )
     if isinstance(body, PastEvidence):
         return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
@@ -171,6 +185,27 @@ def _columns(seen: Evidence) -> dict[str, list[Any]]:
         "failures": _finite(seen.failures),
         "effective": seen.effective.tolist(),
     }
+
+
+def _costs_text(costs: CostRows) -> CostsText | None:
+    if not len(costs):
+        return None
+    columns = [
+        _finite(column) if column.any() else []
+        for pair in zip(costs.spent, costs.rollouts, strict=True)
+        for column in pair
+    ]
+    return CostsText(costs.tasks.tolist(), *columns)
+
+
+def _costs_of(text: CostsText | None) -> CostRows:
+    if text is None:
+        return NO_COSTS
+    nothing = [0.0] * len(text.tasks)
+    columns = [one or nothing for one in (text.tokens, text.seconds, text.tokens_rollouts, text.seconds_rollouts)]
+    if any(len(column) != len(nothing) for column in columns):
+        raise DamagedStateError("a journal entry can't be read: its costs differ in length")
+    return CostRows(np.array(text.tasks, np.int32), np.array(columns[:2]), np.array(columns[2:])).frozen()
 
 
 def _finite(numbers: Floats) -> list[float]:
@@ -192,7 +227,7 @@ def _evidence_of(text: ReportText | PastText) -> Evidence:
 def _body_of(text: BodyText) -> Body:
     if isinstance(text, ReportText):
         walks = tuple(Walk(*numbers) for numbers in text.walks)
-        return Report(_evidence_of(text), text.made_at, text.close, walks)
+        return Report(_evidence_of(text), text.made_at, text.close, walks, _costs_of(text.costs))
     if isinstance(text, PastText):
         return PastEvidence(AgedEvidence(_evidence_of(text), frozen(np.array(text.ages, np.float64))))
     if isinstance(text, SettingsText):

@@ -83,12 +83,15 @@ def _visit(row: SqlRow, task: int, spans: list[SeqRange]) -> LoggedVisit | None:
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
     seen = sum_by_task(body.evidence.where(body.evidence.tasks == task))
     successes = float(seen.successes[0])
+    tokens, seconds = body.costs.said_of(task)
     return LoggedVisit(
         seq=row.seq,
         step=row.step,
         successes=successes,
         trials=successes + float(seen.failures[0]),
         is_effective=bool(seen.effective[0]),
+        tokens=tokens,
+        seconds=seconds,
         is_late=None if row.step is None else row.late + row.expired > 0,
         is_hidden=not any(span.after < row.seq <= span.last for span in spans),
         created_at=row.created_at,

@@ -6,6 +6,7 @@ import { styleOf } from "./charts.js";
 import { differingSettings } from "./compare-choice.js";
 import { ratioDifference } from "./differences.js";
 import { element, table } from "./dom.js";
+import { RESOURCES, amount } from "./run-cost.js";
 import { UNKNOWN, count, decimal, factor, percent } from "./format.js";
 import { RECENT, calibrationError } from "./series.js";
 import { written } from "./settings.js";
@@ -19,6 +20,7 @@ const heading = (setting) => (setting[0].toUpperCase() + setting.slice(1)).repla
 export function comparisonTable(compared, baseline) {
   const settings = differingSettings(compared.map(({ run }) => run));
   const other = compared.find(({ name }) => name === baseline);
+  const costs = RESOURCES.filter(({ name }) => compared.some(({ summary }) => summary[name]));
   const columns = [
     { name: "Run" },
     number("Effective task ratio"),
@@ -28,12 +30,13 @@ export function comparisonTable(compared, baseline) {
     number("Steps"),
     number("Effective tasks"),
     number("Rollouts"),
+    ...costs.flatMap(({ title }) => [number(title), number(`${title} an effective task`)]),
     number("Calibration error"),
     ...settings.map(({ name }) => ({ name: heading(name) })),
   ];
   const rows = compared.map((one, place) => [
     runName(one, baseline),
-    ...numbers(one, other),
+    ...numbers(one, other, costs),
     ...settings.map(({ name, values }) => (values[place] === null ? UNKNOWN : written(name, values[place]))),
   ]);
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Comparison of runs" };
@@ -49,7 +52,7 @@ const runName = ({ name, place, run }, baseline) =>
     name === baseline ? element("span", { class: "tag" }, "baseline") : null,
   );
 
-function numbers({ summary, points, calibration }, other) {
+function numbers({ summary, points, calibration }, other, costs) {
   const { reported, effective, rollouts, gain } = summary;
   return [
     percent(reported ? effective / reported : null),
@@ -59,9 +62,13 @@ function numbers({ summary, points, calibration }, other) {
     count(summary.step),
     count(effective),
     count(rollouts),
+    ...costs.flatMap(({ name, size }) => costCells(summary[name], size)),
     decimal(calibrationError(calibration)),
   ];
 }
+
+const costCells = (cost, size) =>
+  cost ? [amount(cost.spent / size), amount(cost.per_effective && cost.per_effective / size)] : [UNKNOWN, UNKNOWN];
 
 const inPoints = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 

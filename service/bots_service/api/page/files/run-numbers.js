@@ -1,8 +1,9 @@
-// A run's numbers: four tiles and a line of facts. What it gained is computed by the service alone, so that every page agrees.
+// A run's numbers: four tiles, some more where its cost is known, and a line of facts. What it gained is computed by the service alone, so that every page agrees.
 
 import { element, fill } from "./dom.js";
 import { ago, compact, count, decimal, factor, percent } from "./format.js";
 import { RECENT, before, calibrationError, recentRates, recentRatios } from "./series.js";
+import { costTiles } from "./run-cost.js";
 import { bars, course, fact, pointsDelta, tile } from "./tiles.js";
 
 const WITHIN = `vs the ${RECENT} steps before`;
@@ -31,7 +32,12 @@ const waiting = () =>
   ["Effective task ratio", "vs uniform", "Rollouts saved", "Tasks met"].map((name) => tile(name, "\u00a0", "\u00a0"));
 
 function tilesOf(summary, found) {
-  return [ratioTile(summary, found), ...(summary.strategy === "uniform" ? [] : gainTiles(summary)), metTile(found)];
+  return [
+    ratioTile(summary, found),
+    ...(summary.strategy === "uniform" ? [] : gainTiles(summary)),
+    metTile(found),
+    ...costTiles(summary),
+  ];
 }
 
 function ratioTile({ effective_task_ratio: ratio, trend, step }, found) {

@@ -1,7 +1,7 @@
 // Each time that a run tried a task: what its rollouts gave, newest first.
 
 import { element, fill, say } from "./dom.js";
-import { ago, count, decimal, percent } from "./format.js";
+import { ago, compact, count, decimal, percent } from "./format.js";
 import { get } from "./service.js";
 
 const PAGE = 50;
@@ -79,7 +79,9 @@ function row(visit) {
 /** 3 -> "3", 2.5 -> "2.50": a shaped reward counts in part. */
 const amount = (successes) => (Number.isInteger(successes) ? count(successes) : decimal(successes, 2));
 
-const notesOf = ({ late, hidden }) => [
+const notesOf = ({ late, hidden, tokens, seconds }) => [
+  tokens === null ? null : element("span", { class: "soft" }, `${compact(tokens)} tokens`),
+  seconds === null ? null : element("span", { class: "soft" }, `${compact(seconds)} GPU s`),
   late ? element("span", { class: "tag", title: "The report came after its step had closed" }, "late") : null,
   hidden ? element("span", { class: "tag", title: "Undone by a rewind" }, "undone") : null,
 ];

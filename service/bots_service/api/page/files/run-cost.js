@@ -1,0 +1,50 @@
+// What a run's rollouts cost: a tile for tokens and one for GPU time, each only where outcomes said it.
+
+import { UNKNOWN, compact, percent } from "./format.js";
+import { bars, tile } from "./tiles.js";
+
+/** The resources: how the service calls each, and how many of its units make one that is shown. */
+export const RESOURCES = [
+  { name: "tokens", title: "Tokens", unit: "tokens", size: 1 },
+  { name: "seconds", title: "GPU hours", unit: "GPU hours", size: 3600 },
+];
+
+/** 5529600 -> "5.5M", 0.00123 -> "0.00123": an amount, whatever its size. */
+export function amount(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return Math.abs(value) >= 100 ? compact(value) : String(Number(value.toPrecision(3)));
+}
+
+/** Return the tiles of a summary, none without a cost. */
+export const costTiles = (summary) =>
+  RESOURCES.filter(({ name }) => summary[name]).flatMap((resource) => [
+    effectiveTile(summary, resource),
+    ...savedTile(summary, resource),
+  ]);
+
+function effectiveTile(summary, { name, title, unit, size }) {
+  const { [name]: whole, [`recent_${name}`]: recent, rollouts } = summary;
+  const share = rollouts ? whole.rollouts / rollouts : 0;
+  const about = `${amount(whole.spent / size)} ${unit} spent${share < 0.9995 ? `, told for ${percent(share)} of the rollouts` : ""}`;
+  return tile(`${title} an effective task`, amount(over(recent ?? whole, size)), about, {
+    delta: { text: `all steps: ${amount(over(whole, size))}`, direction: "even" },
+  });
+}
+
+const over = ({ per_effective: value }, size) => (value === null ? null : value / size);
+
+/** Return what selecting saved, by the gain of the summary. */
+function savedTile({ gain }, { name, title, size }) {
+  const saving = gain?.[name];
+  if (!saving) return [];
+  const [spent, saved] = [saving.spent / size, saving.saved === null ? null : saving.saved / size];
+  const isMeasured = gain.source === "measured" && saving.source === "measured";
+  const needed = saved === null ? null : spent + saved;
+  const label = `${amount(spent)} spent; uniform sampling would have needed ${amount(needed)}`;
+  return [
+    tile(`${title} saved`, amount(saved), `of ${amount(spent)} spent (${isMeasured ? "measured" : "estimate"})`, {
+      delta: { text: `uniform would need ${amount(needed)}`, direction: "even" },
+      drawing: bars(spent, needed, label),
+    }),
+  ];
+}
