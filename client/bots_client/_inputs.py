@@ -110,8 +110,9 @@ class Outcome:
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
         """
+        checked_str(task, "task")
         evidence = (*_rewards(task, rewards), *_effective(task, effective))
-        return cls(checked_str(task, "task"), evidence, _cost(task, tokens, seconds))
+        return cls(task, evidence, _cost(task, tokens, seconds))
 
     @classmethod
     def aborted(

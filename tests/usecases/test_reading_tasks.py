@@ -50,6 +50,8 @@ async def test_walking_all_pages_visits_each_task_once_in_order(world: World, so
         "successes": [8.0 if task in last else 0.0 for task in everyone],
         "visits": [float(task in last) for task in everyone],
         "last_step": [last.get(task, 0) for task in everyone],
+        "tokens": [0.0] * len(everyone),  # nobody said what they cost
+        "seconds": [0.0] * len(everyone),
     }[sort.removeprefix("-")]
     sign = -1 if sort.startswith("-") else 1
     wanted = sorted(range(len(everyone)), key=lambda place: (sign * values[place], everyone[place]))

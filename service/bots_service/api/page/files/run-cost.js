@@ -25,7 +25,7 @@ export const costTiles = (summary) =>
 function effectiveTile(summary, { name, title, unit, size }) {
   const { [name]: whole, [`recent_${name}`]: recent, rollouts } = summary;
   const share = rollouts ? whole.rollouts / rollouts : 0;
-  const about = `${amount(whole.spent / size)} ${unit} spent${share < 0.9995 ? `, told for ${percent(share)} of the rollouts` : ""}`;
+  const about = `${amount(whole.spent / size)} ${unit} spent${share < 0.9995 ? `, known for ${percent(share)} of the rollouts` : ""}`;
   return tile(`${title} an effective task`, amount(over(recent ?? whole, size)), about, {
     delta: { text: `all steps: ${amount(over(whole, size))}`, direction: "even" },
   });
