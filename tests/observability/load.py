@@ -73,7 +73,13 @@ class Load:
     def report(self, place: int, run: str, selection: Any, *, key: str | None = None, status: int = 200) -> Any:
         """Report on all tasks of a selection."""
         outcomes = [
-            {"task": task["id"], "successes": round(TRIALS * _rate(task["id"])), "trials": TRIALS}
+            {
+                "task": task["id"],
+                "successes": round(TRIALS * _rate(task["id"])),
+                "trials": TRIALS,
+                "tokens": 800,
+                "seconds": 4,
+            }
             for task in selection["tasks"]
         ]
         self.reported[run] += [(outcome["task"], outcome["successes"]) for outcome in outcomes]
