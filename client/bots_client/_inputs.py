@@ -283,6 +283,7 @@ class GivenSettings(TypedDict, total=False):
     temperature: float
     cooldown: int
     min_effective: float
+    per_cost: str | None
     seed: int
     tasks_per_step: int | None
     reward_range: tuple[float, float]

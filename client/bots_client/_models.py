@@ -133,6 +133,7 @@ class Settings:
     temperature: tau of the softmax strategy.
     cooldown: for how many steps thompson, mean and softmax avoid a reported task.
     min_effective: tried tasks that are effective with a smaller probability are left out while others are free.
+    per_cost: tokens or seconds: pass prefers tasks whose rollouts cost less of it; None: it doesn't.
     seed: random seed of the selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
@@ -155,6 +156,7 @@ class Settings:
     temperature: float = 0.05
     cooldown: int = 0
     min_effective: float = 0.0
+    per_cost: str | None = None
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)

@@ -148,6 +148,7 @@ def test_settings_that_differ_come_first_and_those_that_mean_nothing_are_left_ou
         ignored = {name for kind in KINDS.values() for name in kind.own_settings} - {*KINDS[used.belief].own_settings}
         ignored |= set() if used.strategy == "softmax" else {"temperature"}
         ignored |= set() if used.strategy in ("thompson", "mean", "softmax") else {"cooldown"}
+        ignored |= set() if used.strategy == "pass" else {"per_cost"}
         assert set(shown) == set(RunSettings.__slots__) - ignored
         assert summary.inner_text().startswith(str(len(shown) - len(changed)))
         assert not visit.barriers()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # they read these settings
 
 CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
 StrategyName = Literal["thompson", "pass", "mean", "softmax", "uniform", "shuffle", "easy_to_hard", "spaced"]
+Resource = Literal["tokens", "seconds"]  # what rollouts cost
 
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 
@@ -42,6 +43,7 @@ class RunSettings:
         steps only where too few others are free; 0: no step.
     min_effective: tried tasks that are effective with a smaller probability are chosen only where too few others are
         free, or by the uniform share; in [0, 1].
+    per_cost: the strategy "pass" weighs tasks by what their rollouts cost in this resource; None: it doesn't.
     seed: of every draw; the same seed, journal and calls give the same selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
@@ -65,6 +67,7 @@ class RunSettings:
     temperature: float = 0.05
     cooldown: int = 0
     min_effective: float = 0.0
+    per_cost: Resource | None = None
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -161,8 +164,13 @@ _RANGES: dict[str, tuple[float, float]] = {
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
 _INTEGERS = {"cooldown": (0, 10**6), "seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
-_CHOICES = {"strategy": get_args(StrategyName), "capability": get_args(CapabilityRule), "mix_balance": BALANCES}
-_OPTIONAL = ("rollouts_per_task", "tasks_per_step")
+_CHOICES = {
+    "strategy": get_args(StrategyName),
+    "capability": get_args(CapabilityRule),
+    "per_cost": get_args(Resource),
+    "mix_balance": BALANCES,
+}
+_OPTIONAL = ("rollouts_per_task", "tasks_per_step", "per_cost")
 
 
 def _flaw_of(name: str, value: Any) -> str | None:

@@ -280,6 +280,7 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         step=state.step,
         attempts=state.attempts,
         mix=state.mix,
+        costs=state.costs,
     )
 
 

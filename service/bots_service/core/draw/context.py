@@ -7,6 +7,7 @@ import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.attempts import Attempts, no_attempts
+from bots_service.core.costs import NO_RUN_COSTS, RunCosts
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.mix_account import MixAccount
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings
@@ -25,6 +26,7 @@ class DrawContext:
     step: how many steps closed.
     attempts: what these steps reported.
     mix: what the tags of the run's mix were owed and given.
+    costs: what these attempts cost.
     """
 
     settings: RunSettings
@@ -35,6 +37,7 @@ class DrawContext:
     step: int = 0
     attempts: Attempts = field(default_factory=no_attempts)
     mix: MixAccount = ()
+    costs: RunCosts = NO_RUN_COSTS
 
 
 @dataclass(frozen=True, slots=True)

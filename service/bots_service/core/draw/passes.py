@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained
+from bots_service.core.costs import cost_weights
 from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass
@@ -25,7 +26,7 @@ class Met:
 
     tasks: [n] distinct.
     places: [n] where they stand.
-    chances: [n] P(effective) of each.
+    chances: [n] P(effective) of each; with `per_cost` times how cheap it is, so at most 2.
     luck: [n] in [0, 1): a task is taken if its luck is below its chance.
     """
 
@@ -101,15 +102,25 @@ def _meet(eligible: Eligible, walk: Walk, places: np.ndarray, chosen: Tasks, con
     tasks = (items if part.carriers is None else part.carriers[items]).astype(np.int32)
     free = part.holds(tasks) & ~contained(tasks, (eligible.excluded, chosen))
     tasks, places = tasks[free], places[free]
+    return Met(
+        tasks, places, _chances(eligible, tasks, context), fractions(tasks, key_of("luck", seed, walk.part, walk.turn))
+    )
+
+
+def _chances(eligible: Eligible, tasks: Tasks, context: DrawContext) -> Floats:
+    """Return [n] how likely a pass takes each task; certainly, where that is more than 1."""
     chances = eligible.belief.distributions(eligible.pool, tasks).effective(context.group_size)
-    return Met(tasks, places, chances, fractions(tasks, key_of("luck", seed, walk.part, walk.turn)))
+    resource = context.settings.per_cost
+    if resource is None:
+        return chances
+    return chances * cost_weights(context.costs, tasks, resource, group_size=context.group_size)
 
 
 def _untracked(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Return the eligible tasks with the largest P(effective) / luck; no walk moves."""
     tasks = np.sort(eligible.part.members.order)
     tasks = tasks[~contained(tasks, (eligible.excluded,))]
-    chances = eligible.belief.distributions(eligible.pool, tasks).effective(context.group_size)
+    chances = _chances(eligible, tasks, context)
     luck = np.maximum(context.rng.random(len(tasks)), LEAST_LUCK)
     best = np.argsort(-chances / luck, kind="stable")[:count]
     return undrawn(tasks[best])

@@ -16,6 +16,12 @@ export const SETTINGS = {
     only: { strategy: ["thompson", "mean", "softmax"] },
   },
   min_effective: { usual: 0, meaning: "leaves out tried tasks that are effective with a smaller probability" },
+  per_cost: {
+    usual: null,
+    meaning: "cost by which a pass prefers cheap tasks",
+    none: "costs don't matter",
+    only: { strategy: ["pass"] },
+  },
   temperature: { usual: 0.05, meaning: "higher selects more evenly", only: { strategy: ["softmax"] } },
   forgetting: { usual: 0.1, meaning: "share of the old evidence that each step forgets", only: BOTS },
   implicit_weight: { usual: 0.1, meaning: "weight of what other tasks' outcomes imply", only: BOTS },
