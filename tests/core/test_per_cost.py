@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from bots_service.core.arrays import frozen
-from bots_service.core.costs import MOST_WEIGHT, NO_COSTS, NO_RUN_COSTS, CostSum, CostSums, RunCosts, cost_weights
+from bots_service.core.costs import (
+    MOST_WEIGHT,
+    NO_COSTS,
+    NO_RUN_COSTS,
+    RESOURCES,
+    CostSum,
+    CostSums,
+    RunCosts,
+    cost_weights,
+)
 from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.passes import walk_pass
@@ -57,7 +66,7 @@ paid = st.dictionaries(
 def test_a_weight_is_the_mean_cost_over_that_of_the_task_shrunk_to_the_mean(
     told: dict[int, tuple[float, float]], row: int
 ):
-    costs, resource = costs_of(told, row), ("tokens", "seconds")[row]
+    costs, resource = costs_of(told, row), RESOURCES[row]
     found = cost_weights(costs, EVERYBODY, resource, group_size=GROUP)
     spent, rollouts = (sum(one[place] for one in told.values()) for place in (0, 1))
     for task, weight in enumerate(found.tolist()):

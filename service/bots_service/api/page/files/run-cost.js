@@ -17,10 +17,9 @@ export function amount(value) {
 
 /** Return the tiles of a summary, none without a cost. */
 export const costTiles = (summary) =>
-  RESOURCES.filter(({ name }) => summary[name]).flatMap((resource) => [
-    effectiveTile(summary, resource),
-    ...savedTile(summary, resource),
-  ]);
+  RESOURCES.filter(({ name }) => summary[name])
+    .flatMap((resource) => [effectiveTile(summary, resource), savedTile(summary, resource)])
+    .filter((made) => made !== null);
 
 function effectiveTile(summary, { name, title, unit, size }) {
   const { [name]: whole, [`recent_${name}`]: recent, rollouts } = summary;
@@ -33,18 +32,16 @@ function effectiveTile(summary, { name, title, unit, size }) {
 
 const over = ({ per_effective: value }, size) => (value === null ? null : value / size);
 
-/** Return what selecting saved, by the gain of the summary. */
+/** Return what selecting saved, by the gain of the summary; null for a run that has none. */
 function savedTile({ gain }, { name, title, size }) {
   const saving = gain?.[name];
-  if (!saving) return [];
+  if (!saving) return null;
   const [spent, saved] = [saving.spent / size, saving.saved === null ? null : saving.saved / size];
   const isMeasured = gain.source === "measured" && saving.source === "measured";
   const needed = saved === null ? null : spent + saved;
   const label = `${amount(spent)} spent; uniform sampling would have needed ${amount(needed)}`;
-  return [
-    tile(`${title} saved`, amount(saved), `of ${amount(spent)} spent (${isMeasured ? "measured" : "estimate"})`, {
-      delta: { text: `uniform would need ${amount(needed)}`, direction: "even" },
-      drawing: bars(spent, needed, label),
-    }),
-  ];
+  return tile(`${title} saved`, amount(saved), `of ${amount(spent)} spent (${isMeasured ? "measured" : "estimate"})`, {
+    delta: { text: `uniform would need ${amount(needed)}`, direction: "even" },
+    drawing: bars(spent, needed, label),
+  });
 }
