@@ -96,3 +96,21 @@ def require_size(count: Any, want_effective: Any) -> None:
     if (count is None) == (want_effective is None):
         given = "neither" if count is None else "both"
         raise TypeError(f"select: pass either count or want_effective, got {given}")
+
+
+def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return the ids of a trainer's tasks as a tuple.
+
+    Raises:
+        ValueError: there are none, an id is repeated, or an id is not a str.
+    """
+    checked: dict[str, None] = {}
+    for task in checked_list(ids, "ids", "a list of str"):
+        if not isinstance(task, str):
+            raise ValueError(f"ids contains {task!r}, which is not a str; pass [str(row_id) for row_id in ...]")
+        if task in checked:
+            raise ValueError(f"ids contains {task!r} twice; give each task its own id")
+        checked[task] = None
+    if not checked:
+        raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
+    return tuple(checked)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, SupportsFloat
 
-from bots_client._arguments import checked_list, checked_str, checked_strings, require_size, wrong_type
+from bots_client._arguments import checked_ids, checked_list, checked_str, checked_strings, require_size, wrong_type
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError
 from bots_client._history_models import HistoryStep
@@ -390,21 +390,3 @@ def _check_client(client: Any) -> None:
     if not isinstance(client, ResilientClient | None):
         write = "Selector(ResilientClient(), dataset, ids=ids)"
         raise wrong_type("client", "a ResilientClient", client, write=write)
-
-
-def checked_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return the ids of a trainer's tasks as a tuple.
-
-    Raises:
-        ValueError: there are none, an id is repeated, or an id is not a str.
-    """
-    checked: dict[str, None] = {}
-    for task in checked_list(ids, "ids", "a list of str"):
-        if not isinstance(task, str):
-            raise ValueError(f"ids contains {task!r}, which is not a str; pass [str(row_id) for row_id in ...]")
-        if task in checked:
-            raise ValueError(f"ids contains {task!r} twice; give each task its own id")
-        checked[task] = None
-    if not checked:
-        raise ValueError("ids is empty; pass the ids of all tasks that the trainer has")
-    return tuple(checked)

@@ -1,7 +1,7 @@
 """Tasks that rest: tried ones of which the belief expects no gradient any more, left out while others are free.
 
 Nothing is stored: which tasks rest follows from the settings and the belief. So it is journalled as these are, a rewind
-or another setting takes it back, and a task comes back by itself once the model has changed enough.
+or another setting takes it back, and a task comes back once the model has changed enough.
 """
 
 from dataclasses import dataclass

@@ -259,47 +259,53 @@ def _holding(state: RunState, report: Report) -> OpenStep:
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
-    open_step, walks = _holding(before, report), _walks_after(before.walks, report)
-    mix = after_report(before.settings, before.mix, pool, report.evidence, step=before.step)
-    belief = before.belief.extended(pool, entry.profiles)
-    whole = open_step.whole()
+    held = _holding_report(before, entry, report, pool)
+    open_step, whole = held.open_step, held.open_step.whole()
     step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
     costs = cost_sums(open_step.costs, whole)
-    late, expired = open_step.late - before.open_step.late, open_step.expired - before.open_step.expired
+    facts: dict[str, Any] = {
+        "late": open_step.late - before.open_step.late,
+        "expired": open_step.expired - before.open_step.expired,
+        "new_tasks": new_tasks,
+        "costs": costs,
+    }
     if not _closes(before.settings, report.close, pending=len(whole)):
-        state = replace(before, seq=entry.seq, belief=belief, walks=walks, open_step=open_step, mix=mix)
-        return state, _receipt(state, step_tally, late=late, expired=expired, new_tasks=new_tasks, costs=costs)
-    believed = belief.distributions(pool, whole.tasks)
-    predicted = believed.mean
+        return held, _receipt(held, step_tally, **facts)
+    believed = held.belief.distributions(pool, whole.tasks)
     totals = before.totals.plus(step_tally, open_step, new_tasks)
     step = _closing(before, open_step, whole, totals)
-    closed = RunState(
-        epoch=before.epoch,
-        seq=entry.seq,
+    closed = replace(
+        held,
         step=step.number,
-        settings=before.settings,
-        belief=belief.fold(pool, step, before.settings),
+        belief=held.belief.fold(pool, step, before.settings),
         attempts=before.attempts.with_step(whole, step.number),
         costs=before.costs.with_step(open_step.costs, costs),
-        walks=walks,
         open_step=NOTHING_OPEN,
         totals=totals,
-        mix=mix,
         forecasts=before.forecasts.with_step(believed, whole),
     )
-    brier, log_loss = prediction_error(predicted, whole)
+    brier, log_loss = prediction_error(believed.mean, whole)
     return closed, _receipt(
         closed,
         step_tally,
         closed=True,
-        late=late,
-        expired=expired,
-        new_tasks=new_tasks,
-        costs=costs,
         brier=brier,
         log_loss=log_loss,
-        calibration=calibration(predicted, whole),
+        calibration=calibration(believed.mean, whole),
         tags=sums_by_tag(pool.metric_tags, whole) if pool.tags else None,
+        **facts,
+    )
+
+
+def _holding_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:
+    """Return the state after an entry with this report, before the step closes."""
+    return replace(
+        before,
+        seq=entry.seq,
+        belief=before.belief.extended(pool, entry.profiles),
+        walks=_walks_after(before.walks, report),
+        open_step=_holding(before, report),
+        mix=after_report(before.settings, before.mix, pool, report.evidence, step=before.step),
     )
 
 
