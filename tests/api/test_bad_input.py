@@ -114,7 +114,7 @@ async def test_numbers_that_json_has_not_are_refused(busy, number, field):
         ({"count": 10**9}, "invalid-request"),
         ({"count": 10**30}, "invalid-request"),
         ({"count": "3"}, "invalid-request"),
-        ({}, "invalid-request"),
+        ({}, "invalid-selection"),
         ({"count": 21}, "pool-too-small"),
         ({"count": 1, "tags": ["nobody"]}, "invalid-selection"),
         ({"count": 1, "quotas": {"nobody": 1}}, "invalid-selection"),

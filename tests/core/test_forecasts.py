@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.draw.enough import MOST_TIMES, count_flaws, counted, enough_tasks
+from bots_service.core.draw.selection import LARGEST_COUNT
 from bots_service.core.entries import Entry, Rewind
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.forecasts import KEPT, KEPT_ERRORS, LARGEST_GROUP, NO_FORECASTS, Forecasts, Sums
@@ -168,6 +169,8 @@ def test_a_request_for_groups_becomes_one_for_tasks():
     assert count_of(request, available=9) == 9
     assert count_of(request, available=0) == 1  # the draw says that no task is available
     assert count_of(a_request(None, want_effective=8), available=99, chance=0.0) == 8 * MOST_TIMES
+    most = count_of(a_request(None, want_effective=99_000), available=10**7, chance=0.0)
+    assert most == LARGEST_COUNT  # as many as a count may be
 
 
 IMPOSSIBLE = [

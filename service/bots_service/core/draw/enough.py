@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.draw.selection import LARGEST_COUNT, SelectRequest
 from bots_service.core.forecasts import Forecasts, Sums
 from bots_service.errors import Flaw
 
@@ -88,7 +88,7 @@ def counted(
 
 def most_tasks(request: SelectRequest) -> int:
     """Return the most tasks that a request for effective groups may get."""
-    return request.max_count or MOST_TIMES * (request.want_effective or 0)
+    return request.max_count or min(MOST_TIMES * (request.want_effective or 0), LARGEST_COUNT)
 
 
 def count_flaws(request: SelectRequest) -> list[Flaw]:

@@ -26,7 +26,8 @@ from bots_service.errors import PoolTooSmallError
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=1, le=100_000)]
+LARGEST_COUNT = 100_000
+Count = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
 Rollouts = Annotated[int, Meta(ge=1, le=MAX_TRIALS)]
 Confidence = Annotated[float, Meta(ge=0.5, le=0.999)]
 Budget = Annotated[int, Meta(ge=1, le=10_000_000)]
