@@ -19,7 +19,9 @@ from bots_service.core.state import advance, fresh_state
 from tests.core.journals import evidence_of, pool_of, replay, report_of
 from tests.core.pools import a_request, normals, tasks
 
-SETTLED = Forecasts(expected=1e6, variance=1e5, effective=1e6, surprise=1e6, steps=1e6)  # calibrated beyond doubt
+SETTLED = Forecasts(
+    groups=2e6, expected=1e6, variance=1e5, effective=1e6, surprise=1e6, steps=1e6
+)  # calibrated beyond doubt
 
 
 def with_steps(steps: list[tuple[np.ndarray, int]], believed_p: float = 0.5) -> Forecasts:
@@ -36,7 +38,8 @@ def with_steps(steps: list[tuple[np.ndarray, int]], believed_p: float = 0.5) -> 
 def test_one_step_gives_what_can_be_computed_by_hand():
     forecasts = with_steps([(np.full(10, 4), 3)])
     chance, first = 1 - 2 * 0.5**4, NO_FORECASTS
-    assert first.ratio == first.spread == 1
+    assert first.spread == 1
+    assert forecasts.groups == KEPT * first.groups + 10
     assert forecasts.expected == pytest.approx(KEPT * first.expected + 10 * chance)
     assert forecasts.variance == pytest.approx(KEPT * first.variance + 10 * chance * (1 - chance))
     assert forecasts.effective == pytest.approx(KEPT * first.effective + 3)
@@ -56,10 +59,12 @@ def test_each_task_is_forecast_with_its_own_rollouts():
     assert large.expected - before == pytest.approx(1 - 0.999**LARGEST_GROUP - 0.001**LARGEST_GROUP)
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.5, 0.5), (1.0, 1.0), (0.25, 0.25)])
-def test_the_ratio_becomes_what_the_steps_show(share, expected):
-    steps = [(np.full(200, 60), int(200 * share))] * 30  # the belief expects every group to be effective
-    assert with_steps(steps).ratio == pytest.approx(expected, rel=0.05)
+@pytest.mark.parametrize("believed", [0.5, 0.03])
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.5, 0.95, 1.0])
+def test_chances_become_what_the_steps_show(believed, share):
+    forecasts = with_steps([(np.full(200, 12), int(200 * share))] * 30, believed)
+    chance = 1 - believed**12 - (1 - believed) ** 12
+    assert forecasts.corrected(np.full(200, chance)).mean() == pytest.approx(share, abs=0.01)
 
 
 def test_errors_larger_than_those_of_independent_groups_make_forecasts_wider():
@@ -78,9 +83,15 @@ def test_calibrated_forecasts_are_those_of_independent_groups(count, chance, wan
     assert reached == pytest.approx(exact, abs=0.03 if variance > 4 else 0.2)
 
 
-def test_chances_never_rise_above_one():
-    optimist = replace(SETTLED, effective=10 * SETTLED.expected)
-    assert optimist.corrected(np.array([0.9, 0.01])).tolist() == [1.0, pytest.approx(0.01 * optimist.ratio)]
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.data())
+def test_corrected_chances_are_chances_in_the_same_order_and_add_up(chances, data):
+    believed, groups = np.sort(chances), 1e5 * len(chances)
+    seen = data.draw(st.floats(0, 1))
+    past = replace(SETTLED, groups=groups, expected=1e5 * float(believed.sum()), effective=seen * groups)
+    corrected = past.corrected(believed)
+    assert ((corrected >= 0) & (corrected <= 1)).all()
+    assert (np.diff(corrected) >= 0).all()
+    assert corrected.mean() == pytest.approx(seen, abs=0.01)
 
 
 @st.composite
@@ -229,5 +240,6 @@ def test_forecasts_that_no_steps_give_are_found():
     assert SETTLED.is_possible()
     assert not replace(SETTLED, expected=-1.0).is_possible()
     assert not replace(SETTLED, steps=0.0).is_possible()
+    assert not replace(SETTLED, effective=3e6).is_possible()
     with pytest.raises(ValueError, match="not a finite number"):
-        Forecasts.decoded([0.0, 0.0, float("nan"), 0.0, 0.0])
+        Forecasts.decoded([0.0, 0.0, float("nan"), 0.0, 0.0, 0.0])

@@ -19,7 +19,7 @@ from bots_service.core.evidence import Evidence
 
 KEPT = 0.8  # share of the earlier groups that each step keeps: on reasoning gym 0.9 errs by 6.3 groups, 0.8 by 5.3
 KEPT_ERRORS = 0.97  # and of the earlier errors: about the last 33
-FLOOR = 0.5  # groups added to both sides of a ratio: no division by 0 where hardly any are expected
+FLOOR = 0.5  # groups added to both sides of a fraction: no division by 0 where hardly any are expected
 LEAST_SPREAD = 0.05  # however exact all recent forecasts were
 LEAST_VARIANCE = 0.25  # of independent groups: one that surprises must not make all forecasts wide
 LARGEST_GROUP = 256  # rollouts; of larger groups the forecast takes so many
@@ -45,6 +45,7 @@ class Sums:
 class Forecasts:
     """How the forecasts of closed steps did: sums, of which each step keeps a share, so that recent steps count.
 
+    groups: how many there were.
     expected: effective groups that the belief expected before each step.
     variance: of their number, if groups were independent.
     effective: how many there were.
@@ -52,16 +53,12 @@ class Forecasts:
     steps: how many there were.
     """
 
+    groups: float
     expected: float
     variance: float
     effective: float
     surprise: float
     steps: float
-
-    @property
-    def ratio(self) -> float:
-        """How many groups were effective for each that the belief expected."""
-        return (self.effective + FLOOR) / (self.expected + FLOOR)
 
     @property
     def spread(self) -> float:
@@ -70,12 +67,19 @@ class Forecasts:
 
     @property
     def doubt(self) -> float:
-        """Variance of the ratio itself, if groups were independent."""
+        """Variance of the factor itself, if groups were independent."""
         return self.variance / (self.expected + FLOOR) ** 2
 
     def corrected(self, chances: Floats) -> Floats:
-        """[n] how likely each group is effective, by what the belief says ([n]) and by how it did."""
-        return np.minimum(chances * self.ratio, 1.0)
+        """[n] how likely each group is effective, by what the belief says ([n]) and by how it did.
+
+        Where fewer groups than expected were effective, all chances fall by one factor; where more were, all chances of
+        the contrary do. So none leaves [0, 1], and those of the closed steps add up to what was.
+        """
+        if self.effective <= self.expected:
+            return chances * ((self.effective + FLOOR) / (self.expected + FLOOR))
+        missed, feared = self.groups - self.effective, self.groups - self.expected
+        return 1 - (1 - chances) * ((missed + FLOOR) / (feared + FLOOR))
 
     def reached(self, wanted: int, sums: Sums) -> Floats:
         """[c] how likely so many groups will be effective.
@@ -108,6 +112,7 @@ class Forecasts:
         sums = Sums.of(self.corrected(chances))
         surprise = (effective - float(sums.mean)) ** 2 / float(self._variance(sums))
         return Forecasts(
+            groups=KEPT * self.groups + len(evidence),
             expected=KEPT * self.expected + ordered_sum(chances),
             variance=KEPT * self.variance + ordered_sum(chances * (1 - chances)),
             effective=KEPT * self.effective + effective,
@@ -117,11 +122,17 @@ class Forecasts:
 
     def is_possible(self) -> bool:
         """Return whether closed steps could have led here."""
-        return self.steps > 0 and all(is_within(value, LARGEST_SUM) for value in self.encoded())
+        parts = (self.expected, self.effective)
+        sums = (self.groups, self.variance, self.surprise, self.steps)
+        return (
+            self.steps > 0
+            and all(is_within(value, LARGEST_SUM) for value in sums)
+            and all(is_within(value, self.groups) for value in parts)
+        )
 
     def encoded(self) -> list[float]:
         """Return plain values."""
-        return [self.expected, self.variance, self.effective, self.surprise, self.steps]
+        return [self.groups, self.expected, self.variance, self.effective, self.surprise, self.steps]
 
     @classmethod
     def decoded(cls, values: list[Any]) -> "Forecasts":
@@ -130,10 +141,10 @@ class Forecasts:
         Raises:
             TypeError, ValueError: these are no such values.
         """
-        expected, variance, effective, surprise, steps = map(as_number, values)
-        return cls(expected, variance, effective, surprise, steps)
+        groups, expected, variance, effective, surprise, steps = map(as_number, values)
+        return cls(groups, expected, variance, effective, surprise, steps)
 
 
-# Before the first step: as if 8 groups had been expected and effective, the ratio being known to about 0.4, and as if
-# five steps had erred as much as independent groups do. All of it fades as the sums do.
-NO_FORECASTS = Forecasts(expected=8.0, variance=10.0, effective=8.0, surprise=5.0, steps=5.0)
+# Before the first step: as if 8 of 16 groups had been expected and effective, the factor being known to about 0.4, and as
+# if five steps had erred as much as independent groups do. All of it fades as the sums do.
+NO_FORECASTS = Forecasts(groups=16.0, expected=8.0, variance=10.0, effective=8.0, surprise=5.0, steps=5.0)
