@@ -29,7 +29,7 @@ class CostRows(TaskRows):
 
     def plus(self, more: "CostRows") -> "CostRows":
         """Return the sums of both."""
-        return self.overlaid(_sums(self.of(more.tasks), more)) if len(more) else self
+        return self.overlaid(_sums(self.of(more.tasks), more))
 
     def said_of(self, task: int) -> list[float | None]:
         """Return the tokens and the seconds of one task; None where nothing was said."""
