@@ -204,6 +204,10 @@ def test_rows_hold_what_outcomes_said_each_task_once(told: list[Told]):
             assert rows.rollouts[row, place] == sum(count for spent, count in column if spent is not None)
 
 
+def test_outcomes_without_a_cost_have_no_rows():
+    assert rows_of([(1, None, None, 8.0)]) is NO_COSTS
+
+
 def test_of_a_task_that_said_nothing_nothing_is_told():
     rows = rows_of([(1, 0.0, None, 2.0), (3, None, 7.5, 0.0)])
     assert [rows.said_of(task) for task in (0, 1, 3)] == [[None, None], [0.0, None], [None, 7.5]]
