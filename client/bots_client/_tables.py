@@ -159,7 +159,7 @@ def pandas_of(kind: type[T], rows: Iterable[T]) -> "pandas.DataFrame":
 
 
 def arrow_of(kind: type[T], rows: Iterable[T]) -> "pyarrow.Table":
-    """Return rows as an Arrow table; objects such as a journal entry's `changed` are JSON text.
+    """Return rows as an Arrow table; objects such as a journal entry's `changed`, and lists of them, are JSON text.
 
     Raises:
         ImportError: pyarrow is not installed.
@@ -179,8 +179,8 @@ def arrow_of(kind: type[T], rows: Iterable[T]) -> "pyarrow.Table":
     arrays, fields = [], []
     for column in columns:
         values = [column.value(row) for row in rows]
-        if column.kind is Mapping:
-            values, arrow_type = [None if value is None else json.dumps(value) for value in values], pyarrow.string()
+        if _is_text_in_arrow(column.kind):
+            values, arrow_type = [None if value is None else _json_of(value) for value in values], pyarrow.string()
         elif column.kind in types:
             arrow_type = types[column.kind]
         else:
@@ -188,6 +188,14 @@ def arrow_of(kind: type[T], rows: Iterable[T]) -> "pyarrow.Table":
         arrays.append(pyarrow.array(values, arrow_type))
         fields.append(pyarrow.field(column.name, arrow_type, nullable=column.is_optional))
     return pyarrow.table(arrays, schema=pyarrow.schema(fields))
+
+
+def _is_text_in_arrow(kind: Any) -> bool:
+    return kind is Mapping or any(dataclasses.is_dataclass(item) for item in get_args(kind))
+
+
+def _json_of(value: Any) -> str:
+    return json.dumps(value, default=dataclasses.asdict)
 
 
 def _columns(kind: Any, prefix: str, reach: Callable[[Any], Any], *, is_optional: bool) -> Iterator[Column[Any]]:

@@ -24,7 +24,7 @@ def known(client):
     ("arguments", "says"),
     [
         (["selct"], "Did you mean 'select'"),
-        (["select", "pool"], "Missing argument 'COUNT'"),
+        (["select", "pool"], "pass either COUNT or --want-effective"),
         (["select", "pool", "many"], "COUNT"),
         (["select", "pool", "0"], "COUNT"),
         (["select", "pool", "3", "--colour"], "No such option: --colour"),

@@ -16,6 +16,7 @@ from bots_client import (
     JournalEntry,
     Lease,
     Leases,
+    MixShare,
     Run,
     SelectedTask,
     Selection,
@@ -84,6 +85,16 @@ def test_a_run_has_a_column_for_each_setting(serve):
     assert frame.loc[0, "settings.seed"] == 7
     assert frame.loc[0, "totals.successes"] == 70.5
     assert frame.loc[0, "forked_from.run"] == "other"
+
+
+def test_a_run_s_mix_is_a_list_of_objects_in_pandas_and_json_in_arrow(serve):
+    share = {"tag": "math", "share": 0.75, "owed": 7.5, "given": 8, "effective_task_ratio": 0.5}
+    with Client(serve(answer(page("runs", RUN | {"mix": [share]}))).url) as bots:
+        frame, table = bots.runs("guru").to_pandas(), bots.runs("guru").to_arrow()
+
+    assert frame.loc[0, "mix"] == (MixShare(**share),)
+    assert json.loads(table["mix"].to_pylist()[0]) == [share]
+    assert json.loads(table["settings.mix"].to_pylist()[0]) == {}
 
 
 def test_changed_settings_are_objects_in_pandas_and_json_in_arrow(serve):
