@@ -145,6 +145,6 @@ class Forecasts:
         return cls(groups, expected, variance, effective, surprise, steps)
 
 
-# Before the first step: as if 8 of 16 groups had been expected and effective, the factor being known to about 0.4, and as
-# if five steps had erred as much as independent groups do. All of it fades as the sums do.
+# Before the first step: as if 8 of 16 groups had been expected and effective, the factor being known to about 0.4, and
+# as if five steps had erred as much as independent groups do. All of it fades as the sums do.
 NO_FORECASTS = Forecasts(groups=16.0, expected=8.0, variance=10.0, effective=8.0, surprise=5.0, steps=5.0)
