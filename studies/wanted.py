@@ -156,7 +156,7 @@ SHOWN = ("reached", "tasks", "expected groups", "groups")
 WANTED_STUDY = Study(
     name="wanted",
     title="Does a selection give the effective groups that it is wanted for?",
-    claim="Yes, in 0.89 to 0.92 of the steps where 0.9 is asked; DAPO's filter then mostly needs one round.",
+    claim="Yes, in 0.89 to 0.91 of the steps where 0.9 is asked; DAPO's filter then mostly needs one round.",
     cells=(
         *(cell(pool, case) for pool in POOLS for case in (AS_MEASURED, *CASES)),
         *(cell(pool) for pool in LEARNERS),
