@@ -175,6 +175,12 @@ def rollouts(patch: pytest.MonkeyPatch) -> Iterator[Any]:
     loop.close()
 
 
+def sample_type(adapter: ModuleType) -> Any:
+    """Return the class of samples that an adapter's trainer has."""
+    trainer = adapter.__name__.rpartition(".")[2]
+    return importlib.import_module(f"{trainer}.utils.types").Sample
+
+
 def copies(sample: Any, count: int, **changes: Any) -> list[Any]:
     """Return copies of a sample with some fields changed, as a generate function that fans out makes them."""
     made = [copy.copy(sample) for _ in range(count)]
@@ -227,7 +233,7 @@ def save_tokenizer(folder) -> None:
 
 def finish(adapter, group, rewards, statuses=()) -> None:
     """End each rollout of a group with a reward and 10 tokens; COMPLETED unless said otherwise."""
-    status = adapter.Sample.Status
+    status = sample_type(adapter).Status
     for place, (sample, reward) in enumerate(zip(group, rewards, strict=True)):
         sample.reward, sample.response_length = reward, 10
         sample.status = status(statuses[place]) if statuses else status.COMPLETED

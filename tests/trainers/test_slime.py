@@ -25,13 +25,13 @@ from tests.trainers.slimes import (
     NAMES,
     SAMPLES,
     SOURCE,
-    Sample,
     arguments,
     copies,
     finish,
     generate_at_once,
     names,
     rollouts,
+    sample_type,
     slime_of,
 )
 
@@ -61,8 +61,7 @@ def adapter(request):
 @pytest.fixture
 def dataset(bots: Client, adapter, request) -> str:
     """A pool of the test's own, of which BEST are selected first."""
-    kind = "protocol" if adapter.Sample is Sample else "real"
-    name = f"{request.node.originalname}-{kind}"
+    name = f"{request.node.originalname}-{sample_type(adapter).__module__.partition('.')[0]}"
     create_pool(bots, name, NAMES, first=BEST)
     return name
 
@@ -280,7 +279,7 @@ def test_prompts_that_slime_lacks_are_never_selected(bots: Client, sourcing, dat
 
 
 def test_a_missing_dataset_is_made_of_the_prompts_that_slime_kept(bots: Client, adapter, tmp_path):
-    name = f"made-by-{adapter.Sample.__module__.partition('.')[0]}"
+    name = f"made-by-{sample_type(adapter).__module__.partition('.')[0]}"
     source = adapter.ServiceDataSource(arguments(tmp_path, rows=NAMES[:5], bots_dataset=name, bots_run="qwen"))
     assert [task.id for task in bots.tasks(name, "qwen")] == NAMES[:5]
     source.selector.client.close()

@@ -1,0 +1,193 @@
+"""What slime and miles have in common: groups of samples selected by the service, and reported at the end of a rollout.
+
+The classes of both have the same names and members; `slime.py` and `miles.py` put them together with this one.
+"""
+
+import copy
+import json
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+from bots_client import ResilientClient, Selector
+from bots_client.integrations._task_buffer import TaskBuffer
+
+TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
+EVIDENCE = ("completed", "truncated")  # values of Sample.Status
+Sample = Any  # slime's or miles' own
+
+
+class SelectedGroups:
+    """Groups of prompts selected by the service: goes before the trainer's `RolloutDataSource` among the bases.
+
+    Raises:
+        ValueError: there are no prompts, a prompt's metadata have no unique task_id, or no group would be reported.
+    """
+
+    args: Namespace
+    dataset: Any
+    sample_group_index: int
+    sample_index: int
+
+    def __init__(self, args: Namespace) -> None:
+        self.check_reporting(args)
+        super().__init__(args)  # type: ignore[call-arg]  # the trainer's class
+        if self.dataset is None:
+            raise ValueError("pass --prompt-data, and keep the global dataset: the service selects from it")
+        ids = [_id_of(row) for row in self.dataset.samples]
+        self.rows = dict(zip(ids, self.dataset.samples, strict=True))
+        self.selector = Selector(
+            ResilientClient(getattr(args, "bots_url", None)),
+            args.bots_dataset,
+            getattr(args, "bots_run", "default"),
+            ids=ids,
+            **getattr(args, "bots_options", {}),
+        )
+        self.selector.register()
+        self.task_buffer = TaskBuffer(self.selector, self.tasks_per_selection(args))
+        _sources.append(self)
+        # Groups handed out and not reported, by their number: a trainer does not return the groups that it cancels.
+        self.open: dict[int, dict[str, str]] = {}
+
+    def check_reporting(self, args: Namespace) -> None:
+        """Raise ValueError if no configured hook gets the groups."""
+        raise NotImplementedError
+
+    def tasks_per_selection(self, args: Namespace) -> int:
+        """Return how many tasks to select at least at a time.
+
+        Rollouts request all groups at once; unused ones would wait for the next rollout.
+        """
+        del args
+        return 1
+
+    def get_samples(self, num_samples: int) -> list[list[Sample]]:
+        """Return groups of samples, one per task; their metadata hold the task and its selection."""
+        return [self._group(task.id, selection.selection_id) for task, selection in self.task_buffer.take(num_samples)]
+
+    def _group(self, task: str, selection_id: str) -> list[Sample]:
+        origin = {TASK_ID: task, SELECTION_ID: selection_id}
+        group = [copy.deepcopy(self.rows[task]) for _ in range(self.args.n_samples_per_prompt)]
+        for sample in group:
+            sample.group_index, sample.index = self.sample_group_index, self.sample_index
+            sample.metadata |= origin
+            self.sample_index += 1
+        self.open[self.sample_group_index] = origin
+        self.sample_group_index += 1
+        return group
+
+    def report(self, groups: Iterable[list[Any]], *, is_all: bool) -> None:
+        """Report the outcomes of a rollout's groups, and close its step.
+
+        Aborted and failed samples are not evidence.
+
+        Args:
+            groups: the groups at the end of the rollout.
+            is_all: all other groups were cancelled: their tasks are reported as aborted.
+        """
+        for group in groups:
+            rollouts = list(_rollouts(group))
+            first = rollouts[0][0]
+            origin = self.open.pop(first.group_index, first.metadata)
+            self._observe(origin, [rollout for rollout in rollouts if _finished(rollout)], tokens=_tokens(rollouts))
+        if is_all:
+            for origin in self.open.values():
+                self._observe(origin, [])
+            self.open.clear()
+        self.selector.step()
+
+    def _observe(self, origin: dict[str, Any], rollouts: list[list[Sample]], *, tokens: int | None = None) -> None:
+        task, selection = origin[TASK_ID], origin[SELECTION_ID]
+        if not rollouts:
+            self.selector.abort(task, tokens=tokens, selection=selection)
+            return
+        rewards = [_reward(rollout, self.args) for rollout in rollouts]
+        successes = _successes(rollouts, getattr(self.args, "bots_success_key", "acc"))
+        self.selector.observe(task, rewards, successes=successes, tokens=tokens, selection=selection)
+
+    def save(self, rollout_id: int) -> None:
+        """Save the trainer's own state, and next to it the selector's state."""
+        super().save(rollout_id)  # type: ignore[misc]
+        path = _state_file(self.args.save, rollout_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.selector.state_dict(step=rollout_id)), encoding="utf-8")
+
+    def load(self, rollout_id: int | None = None) -> None:
+        """Load the trainer's own state and rewind to the selector's state, if there is one."""
+        super().load(rollout_id)  # type: ignore[misc]
+        if self.args.load is not None and (path := _state_file(self.args.load, rollout_id)).exists():
+            self.selector.load_state_dict(json.loads(path.read_text(encoding="utf-8")), step=rollout_id)
+            self.task_buffer.clear()
+
+
+def report_all_samples(args: Namespace, all_samples: list[list[Any]], data_source: Any) -> None:
+    """Report every group of a rollout, including filtered ones: for --rollout-all-samples-process-path.
+
+    Args:
+        args: the trainer's.
+        all_samples: its groups.
+        data_source: a `SelectedGroups`, or its method `get_samples`, which the trainer passes.
+    """
+    # Without partial rollouts the trainer cancels running groups at the end, and returns them to nobody.
+    getattr(data_source, "__self__", data_source).report(all_samples, is_all=not args.partial_rollout)
+
+
+def log_metrics(
+    _rollout_id: int, _args: Namespace, _samples: Any, metrics: dict[str, Any] | None, _rollout_time: float
+) -> bool:
+    """Add the selector's metrics, such as bots/effective_task_ratio: for --custom-rollout-log-function-path.
+
+    Returns:
+        False, so that the trainer logs as usual.
+    """
+    if metrics is not None:  # None from a custom rollout function without metrics
+        metrics.update(_sources[-1].selector.metrics())
+    return False
+
+
+_sources: list[SelectedGroups] = []  # nobody passes it to the logging function; a process has one
+
+
+def _id_of(row: Sample) -> str:
+    if TASK_ID not in row.metadata:
+        raise ValueError(f"the metadata of a prompt have no {TASK_ID}: {str(row.prompt)[:80]!r}")
+    return str(row.metadata[TASK_ID])
+
+
+def _rollouts(group: list[Any]) -> Iterator[list[Sample]]:
+    """Yield the samples of each rollout of a group: one, or several from a custom generate function."""
+    for rollout in group:
+        yield rollout if isinstance(rollout, list) else [rollout]
+
+
+def _tokens(rollouts: list[list[Sample]]) -> int:
+    """Return how many tokens the rollouts of a group generated, those that did not finish included."""
+    return sum(sample.response_length for rollout in rollouts for sample in rollout)
+
+
+def _finished(rollout: list[Sample]) -> bool:
+    return all(sample.status.value in EVIDENCE and sample.reward is not None for sample in rollout)
+
+
+def _reward(rollout: list[Sample], args: Namespace) -> float:
+    """Return the sum over the samples: by slime's guide, a rollout's reward is divided among them."""
+    return sum(float(sample.get_reward_value(args)) for sample in rollout)
+
+
+def _successes(rollouts: list[list[Sample]], key: str) -> float | None:
+    """Return the number of successes by an entry of the rewards; None if a reward does not have it."""
+    solved = [[_entry(sample.reward, key) for sample in rollout] for rollout in rollouts]
+    if any(value is None for rollout in solved for value in rollout):
+        return None
+    # A rollout's samples share its success, or each has the whole value.
+    return sum(min(1.0, sum(float(value or 0) for value in rollout)) for rollout in solved)
+
+
+def _entry(reward: Any, key: str) -> SupportsFloat | None:
+    value = reward.get(key) if isinstance(reward, Mapping) else None
+    return value if isinstance(value, SupportsFloat) else None
+
+
+def _state_file(folder: str, rollout_id: int | None) -> Path:
+    return Path(folder) / "rollout" / f"bots_state_{rollout_id}.json"

@@ -1,0 +1,35 @@
+"""miles: a data source with prompts selected by the service, and the function that reports every group.
+
+Pass both by their dotted path on miles' command line; see docs/trainers/miles.md.
+"""
+
+from argparse import Namespace
+
+from miles.rollout.data_source import RolloutDataSource, RolloutDataSourceWithBuffer
+
+from bots_client.integrations._selected_groups import SelectedGroups, log_metrics, report_all_samples
+
+__all__ = ["ServiceDataSource", "ServiceRows", "log_metrics", "report_all_samples"]
+
+
+class ServiceRows(SelectedGroups, RolloutDataSource):
+    """Groups of prompts selected by the service among those that miles read from --prompt-data and kept.
+
+    Its options are those of the adapter for slime: `bots_client.integrations.slime.ServiceRows`.
+
+    Raises:
+        ValueError: there are no prompts, a prompt's metadata have no unique task_id, or no group would be reported.
+    """
+
+    def check_reporting(self, args: Namespace) -> None:
+        """Raise ValueError if no configured hook gets the groups."""
+        if getattr(args, "fully_async", False):
+            raise ValueError("--fully-async calls no hook with its groups, so none would be reported; leave it out")
+        if args.rollout_all_samples_process_path is None:
+            raise ValueError(
+                f"no group would be reported; pass --rollout-all-samples-process-path {__name__}.report_all_samples"
+            )
+
+
+class ServiceDataSource(RolloutDataSourceWithBuffer, ServiceRows):
+    """The data source for --data-source-path: first the groups that miles returned, then selected ones."""
