@@ -101,6 +101,13 @@ def test_no_share_is_below_the_floor_and_the_others_keep_their_ratios(mix, part)
     assert ratios == pytest.approx([max(ratios, default=0.0)] * len(ratios))
 
 
+def test_tags_below_the_floor_are_raised_and_those_that_fall_below_it_by_that_too():
+    assert shares_of({"a": 98, "b": 1, "c": 1}, floor=0.05) == pytest.approx({"a": 0.9, "b": 0.05, "c": 0.05})
+    # b has more than the floor until c is raised.
+    raised = shares_of({"a": 70, "b": 20.5, "c": 9.5}, floor=0.2)
+    assert raised == pytest.approx({"a": 0.6, "b": 0.2, "c": 0.2})
+
+
 @given(st.integers(0, 2000))
 def test_a_schedule_is_linear_between_its_points_and_constant_outside(step):
     schedule = ((100, 3.0), (500, 1.0), (1000, 2.0))

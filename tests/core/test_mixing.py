@@ -111,6 +111,26 @@ def test_a_share_of_nothing_gets_nothing_unless_nothing_else_is_free():
     assert dealt(40, shares, free={"code": 50, "math": 10}) == {"code": 30, "math": 10}
 
 
+def test_a_large_selection_is_dealt_as_the_same_tasks_in_small_ones():
+    shares = shares_of([5.0, 3.0, 1.0, 0.5])
+    given_so_far = dict.fromkeys(shares, 0)
+    for _ in range(10):
+        owed = {tag: share * sum(given_so_far.values()) - given_so_far[tag] for tag, share in shares.items()}
+        chosen = dealt(100, shares, owed=owed)
+        given_so_far = {tag: given_so_far[tag] + chosen[tag] for tag in shares}
+    at_once = dealt(1000, shares)
+    assert sum(at_once.values()) == sum(given_so_far.values()) == 1000
+    # Each is off by less than a task from what its share comes to.
+    assert all(abs(at_once[tag] - given_so_far[tag]) < 2 for tag in shares)
+    assert all(abs(at_once[tag] - 1000 * share) < 1 for tag, share in shares.items())
+
+
+def test_a_large_selection_takes_what_is_free_and_shares_the_rest():
+    shares = {"code": 0.5, "lang": 0.1, "math": 0.4}
+    chosen = dealt(1000, shares, free={"code": 20, "lang": PLENTY, "math": PLENTY})
+    assert chosen == {"code": 20, "lang": 196, "math": 784}
+
+
 # --- in a selection --------------------------------------------------------------------------------------------------
 
 TAGS = {"code": range(0, 60), "math": range(50, 150), "lang": range(150, 180), "other": range(180, 200)}
