@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
-from bots_service.api.app import ROUTES
+from bots_service.api.app import every_route
 from bots_service.api.page.assets import page_version
 from bots_service.api.security import About, allowed, guarded, guarded_router, open_to_all
 from bots_service.ports.keys import Scope
@@ -88,8 +88,7 @@ OF_A_DATASET = {route for route in OPENED_BY if "{dataset}" in route or route in
 
 def walked() -> set[str]:
     """Every route of the application."""
-    routes = [route for module in ROUTES for route in guarded(module.router)]
-    return {f"{method} {route.path}" for route in routes for method in route.methods or ()}
+    return {f"{method} {route.path}" for route in every_route() for method in route.methods or ()}
 
 
 def expected(route: str, scopes: set[str], patterns: str, dataset: str) -> int | None:
@@ -139,8 +138,7 @@ async def bad_key(http: httpx.AsyncClient, kind: str) -> str | None:
 
 def test_the_table_names_every_route_and_the_application_has_no_other():
     assert walked() == set(OPENED_BY)
-    app = build_app(Settings.model_validate({}))
-    assert [type(route).__name__ for route in app.routes] == ["_IncludedRouter"] * len(ROUTES)
+    assert build_app(Settings.model_validate({})).routes == every_route()
 
 
 @pytest.mark.parametrize("kind", ["none", "malformed", "wrong", "unknown", "expired", "revoked"])

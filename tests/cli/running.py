@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli import forked
+from tests import forked
 
 BOTS = (sys.executable, "-m", "bots_service")
 

@@ -1,5 +1,6 @@
 """Backups whose checksums are right, and whose content can't be true: made by hand, or by a defect."""
 
+import asyncio
 import math
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -35,6 +36,7 @@ from bots_service.usecases.backup_format import (
     TasksPart,
 )
 from tests.core.pools import bots_belief, with_belief
+from tests.sqlite_files import migrated_file
 from tests.usecases.backups import exported, histories, imported, parts_of, truth
 from tests.usecases.ports import Port
 from tests.usecases.test_pruning import pruner, reports
@@ -58,9 +60,8 @@ async def other(folder: Callable[[str], Path]) -> AsyncIterator[World]:
     await world.close()
 
 
-@pytest.fixture
-async def parts(world: World) -> list[Part]:
-    """A good backup of a run with BOTS: three reports, a rewind, a report, a stored state, a retired task."""
+async def backed_up(world: World) -> list[Part]:
+    """Return a good backup of a run with BOTS: three reports, a rewind, a report, a stored state, a retired task."""
     await world.put_run("default", belief="bots")
     await reports(world, 3)
     await world.rewind(2)
@@ -69,6 +70,20 @@ async def parts(world: World) -> list[Part]:
     await world.use.retire_tasks(POOL, ["t5"], None)
     await histories(world)
     return await parts_of(await exported(world))
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Part]:
+    """A good backup, made once: no test changes a part, but by a copy."""
+
+    async def made() -> list[Part]:
+        world = World.open(migrated_file(tmp_path_factory.mktemp("good")).parent, snapshot_every=5)
+        await world.import_pool()
+        found = await backed_up(world)
+        await world.close()
+        return found
+
+    return asyncio.run(made())
 
 
 def with_changed(parts: list[Part], kind: type, change: Change) -> bytes:
@@ -243,8 +258,8 @@ async def test_what_can_not_be_true_is_refused(parts: list[Part], other: World, 
     assert other.sql("SELECT count(*) FROM datasets") == [(0,)]
 
 
-async def test_the_same_backup_unchanged_is_taken(parts: list[Part], other: World, world: World):
-    await imported(other, written(parts))
+async def test_the_same_backup_unchanged_is_taken(other: World, world: World):
+    await imported(other, written(await backed_up(world)))
     assert await truth(other) == await truth(world)
 
 
