@@ -17,6 +17,7 @@ class Dataset:
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
     digest: hash of the content; equal pools have equal digests.
+    generators: whether the tasks are generators.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Dataset:
     tags: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     created_at: datetime | None = None
+    generators: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

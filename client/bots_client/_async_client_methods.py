@@ -44,7 +44,13 @@ class AsyncClientMethods(BaseAsyncClient):
     """Every call of the service as a method to await; lists and streams are read with `async for`."""
 
     async def create_dataset(
-        self, name: str, tasks: Iterable[Task], reference_models: Sequence[str] = (), description: str = ""
+        self,
+        name: str,
+        tasks: Iterable[Task],
+        reference_models: Sequence[str] = (),
+        description: str = "",
+        *,
+        generators: bool = False,
     ) -> Dataset:
         """Create a dataset; an existing one with the same content is returned.
 
@@ -54,11 +60,15 @@ class AsyncClientMethods(BaseAsyncClient):
                 `upload_dataset`.
             reference_models: names of the reference models, in the order of the tasks' pass rates.
             description: text for readers.
+            generators: whether the tasks are generators: then each selected task has a seed to make it from, and a generator
+                may be selected many times.
 
         Raises:
             ConflictError: a dataset of this name has other content.
         """
-        return await self.send(dataset_calls.create_dataset(name, tasks, reference_models, description))
+        return await self.send(
+            dataset_calls.create_dataset(name, tasks, reference_models, description, generators=generators)
+        )
 
     async def upload_dataset(
         self,
@@ -68,6 +78,7 @@ class AsyncClientMethods(BaseAsyncClient):
         media_type: str | None = None,
         reference_models: Sequence[str] = (),
         description: str = "",
+        generators: bool = False,
         on_progress: Progress | None = None,
         deadline_s: float = 600.0,
     ) -> Dataset:
@@ -79,6 +90,7 @@ class AsyncClientMethods(BaseAsyncClient):
             media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
             reference_models: names of the reference models; not needed if the file holds them.
             description: text for readers.
+            generators: as of `create_dataset`.
             on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
                 attempt. AsyncClient calls it from a thread.
             deadline_s: for the whole upload with its retries.
@@ -94,6 +106,7 @@ class AsyncClientMethods(BaseAsyncClient):
                 media_type=media_type,
                 reference_models=reference_models,
                 description=description,
+                generators=generators,
                 on_progress=on_progress,
                 deadline_s=deadline_s,
             )

@@ -95,6 +95,7 @@ class AsyncSelector:
         effective: bool | None = None,
         tokens: float | None = None,
         seconds: float | None = None,
+        seed: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
         """Record the rewards of a task's rollouts; see `Selector.observe`."""
@@ -105,6 +106,7 @@ class AsyncSelector:
             effective=effective,
             tokens=tokens,
             seconds=seconds,
+            seed=seed,
             selection=selection,
         )
 

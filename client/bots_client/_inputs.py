@@ -56,12 +56,13 @@ class Outcome:
     if 0 < successes < trials. Pass `effective` to override this.
 
     An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
-    took, one for each accelerator in each second.
+    took, one for each accelerator in each second. That of a generator may say from which seed its task was made.
     """
 
     task: str
     evidence: tuple[tuple[str, Any], ...]
     cost: tuple[tuple[str, float], ...] = ()
+    seed: int | None = None
 
     @classmethod
     def counts(
@@ -74,6 +75,7 @@ class Outcome:
         effective: bool | None = None,
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
+        seed: int | None = None,
     ) -> "Outcome":
         """Return an outcome with the number of successes and trials.
 
@@ -85,11 +87,13 @@ class Outcome:
             effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
+            seed: of the task that a generator made; outcomes of one generator with one seed are one group, and each
+                without a seed is another.
         """
         checked_str(task, "task")
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
         evidence = (*counts, *_rewards(task, rewards), *_effective(task, effective))
-        return cls(task, evidence, _cost(task, tokens, seconds))
+        return cls(task, evidence, _cost(task, tokens, seconds), seed)
 
     @classmethod
     def rewards(
@@ -100,6 +104,7 @@ class Outcome:
         effective: bool | None = None,
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
+        seed: int | None = None,
     ) -> "Outcome":
         """Return an outcome with the reward of each rollout, in the run's reward range.
 
@@ -109,10 +114,12 @@ class Outcome:
             effective: whether the group gives a gradient; None: decided by the rewards.
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
+            seed: of the task that a generator made; outcomes of one generator with one seed are one group, and each
+                without a seed is another.
         """
         checked_str(task, "task")
         evidence = (*_rewards(task, rewards), *_effective(task, effective))
-        return cls(task, evidence, _cost(task, tokens, seconds))
+        return cls(task, evidence, _cost(task, tokens, seconds), seed)
 
     @classmethod
     def aborted(
@@ -134,7 +141,8 @@ class Outcome:
 
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as JSON values of the wire format."""
-        return {"task": self.task, **dict(self.evidence), **dict(self.cost)}
+        made = {} if self.seed is None else {"seed": self.seed}
+        return {"task": self.task, **dict(self.evidence), **dict(self.cost), **made}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,21 +232,22 @@ def _as_code(value: object) -> tuple[str, str]:
 
 
 def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Merge each task's outcomes that have counts and rewards, so that all its rewards are compared together.
+    """Merge each group's outcomes that have counts and rewards, so that all its rewards are compared together.
 
     Other outcomes need no merging: the service adds their counts. Outcomes that say their cost stay apart from
     others: a cost is that of all rollouts of its outcome.
     """
-    whole: dict[tuple[str, ...] | int, Outcome] = {}
+    whole: dict[tuple[str | int | None, ...] | int, Outcome] = {}
     for place, outcome in enumerate(outcomes):
-        key = (outcome.task, *(name for name, _ in outcome.cost))
+        key = (outcome.task, outcome.seed, *(name for name, _ in outcome.cost))
         earlier = whole.get(key)
         if [name for name, _ in outcome.evidence] != SHAPED:
             whole[place] = outcome
         elif earlier is None:
             whole[key] = outcome
         else:
-            sums = Outcome(outcome.task, _added(earlier.evidence, outcome.evidence), _added(earlier.cost, outcome.cost))
+            evidence, cost = _added(earlier.evidence, outcome.evidence), _added(earlier.cost, outcome.cost)
+            sums = Outcome(outcome.task, evidence, cost, outcome.seed)
             fits = len(dict(sums.evidence)["rewards"]) <= MAX_REWARDS
             whole[key if fits else place] = sums if fits else outcome
     return list(whole.values())

@@ -24,6 +24,8 @@ class SelectedTask:
     effective: probability that some of the task's rollouts succeed and some fail.
         Both are None if a `ResilientClient` sampled the task itself.
     rollouts: number of rollouts to make of it; None if the selection has no budget of rollouts.
+    seed: of a generator, the seed to make this task from; None if the dataset's tasks are not generators. A task that
+        a `ResilientClient` sampled itself always has one.
     """
 
     id: str
@@ -31,6 +33,7 @@ class SelectedTask:
     mean: float | None = None
     effective: float | None = None
     rollouts: int | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,6 +169,7 @@ class Selector:
         effective: bool | None = None,
         tokens: float | None = None,
         seconds: float | None = None,
+        seed: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
         """Record the rewards of a task's rollouts until `step` reports them; further calls add rollouts.
@@ -181,12 +182,13 @@ class Selector:
             effective: whether the group gives a gradient; None: if its rewards differ.
             tokens: how many tokens these rollouts generated; None: not known.
             seconds: how many accelerator seconds they took; None: not known.
+            seed: of the task that a generator made: it tells the groups of one generator apart.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
         """
-        cost = {"tokens": tokens, "seconds": seconds}
+        about = {"tokens": tokens, "seconds": seconds, "seed": seed}
         try:
             listed = checked_list(rewards, "rewards", "a list of numbers")
-            outcome = _outcome(task, listed, successes, effective, cost)
+            outcome = _outcome(task, listed, successes, effective, about)
         except InvalidRequestError as error:
             self.client.raise_or_log(error)
             outcome = Outcome.aborted(task)
@@ -379,11 +381,11 @@ def _outcome(
     rewards: list[SupportsFloat],
     successes: float | None,
     effective: bool | None,
-    cost: dict[str, float | None],
+    about: dict[str, Any],
 ) -> Outcome:
     if successes is None:
-        return Outcome.rewards(task, rewards, effective=effective, **cost)
-    return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective, **cost)
+        return Outcome.rewards(task, rewards, effective=effective, **about)
+    return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective, **about)
 
 
 def _check_client(client: Any) -> None:

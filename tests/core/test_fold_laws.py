@@ -70,7 +70,7 @@ def test_the_step_that_a_report_would_close_is_the_one_that_is_folded(story: Sto
         if tracked and isinstance(report, SettingsChange):
             others = {"belief", *BotsBelief.own_settings}
             report = SettingsChange({name: value for name, value in report.values.items() if name not in others})
-        step = closing_step(state, report) if isinstance(report, Report) else None
+        step = closing_step(state, report, story.pool) if isinstance(report, Report) else None
         belief, now = state.belief.extended(story.pool, entry.profiles), state.settings
         state, receipt = advance(state, replace(entry, body=report), story.pool)
         assert receipt.closed == (step is not None)

@@ -341,7 +341,7 @@ class TestSelectionsAsBytes:
         blob = {
             "cut": whole[:-1],
             "format": msgspec.msgpack.encode([2, *fields[1:]]),
-            "length": msgspec.msgpack.encode([*fields[:-3], b"12345678", *fields[-2:]]),
+            "length": msgspec.msgpack.encode([*fields[:-4], b"12345678", *fields[-3:]]),
             "large": whole + bytes(MAX_BYTES),
             "text": b"selection",
         }[damage]

@@ -26,6 +26,8 @@ def create_dataset(
     tasks: Iterable[Task],
     reference_models: Sequence[str] = (),
     description: str = "",
+    *,
+    generators: bool = False,
 ) -> Call[Dataset]:
     """Create a dataset; an existing one with the same content is returned.
 
@@ -35,13 +37,14 @@ def create_dataset(
             `upload_dataset`.
         reference_models: names of the reference models, in the order of the tasks' pass rates.
         description: text for readers.
+        generators: whether the tasks are generators: then each selected task has a seed to make it from, and a generator
+            may be selected many times.
 
     Raises:
         ConflictError: a dataset of this name has other content.
     """
-    content = _pool(
-        tasks, reference_models=checked_strings(reference_models, "reference_models"), description=description
-    )
+    models = checked_strings(reference_models, "reference_models")
+    content = _pool(tasks, reference_models=models, description=description, generators=generators)
     return written("PUT", path("datasets", name), into(Dataset), content)
 
 
@@ -52,6 +55,7 @@ def upload_dataset(
     media_type: str | None = None,
     reference_models: Sequence[str] = (),
     description: str = "",
+    generators: bool = False,
     on_progress: Progress | None = None,
     deadline_s: float = UPLOAD_DEADLINE_S,
 ) -> Call[Dataset]:
@@ -63,6 +67,7 @@ def upload_dataset(
         media_type: application/x-ndjson or application/vnd.apache.parquet; None: by the file's suffix.
         reference_models: names of the reference models; not needed if the file holds them.
         description: text for readers.
+        generators: as of `create_dataset`.
         on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
             attempt. AsyncClient calls it from a thread.
         deadline_s: for the whole upload with its retries.
@@ -74,6 +79,8 @@ def upload_dataset(
     params = [("reference_model", model) for model in checked_strings(reference_models, "reference_models")]
     if description:
         params.append(("description", description))
+    if generators:
+        params.append(("generators", "true"))
     upload, headers = _streamed(source, media_type, on_progress)
     return Call("PUT", path("datasets", name), into(Dataset), tuple(params), upload, headers, deadline_s)
 
@@ -155,8 +162,10 @@ def _streamed(
     return upload, {**key_header(None), "Content-Type": media_type}
 
 
-def _pool(tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "") -> dict[str, Any]:
-    return {
-        **given(reference_models=reference_models or None, description=description or None),
-        "tasks": wires_of_tasks(tasks),
-    }
+def _pool(
+    tasks: Iterable[Task], *, reference_models: Sequence[str] = (), description: str = "", generators: bool = False
+) -> dict[str, Any]:
+    about = given(
+        reference_models=reference_models or None, description=description or None, generators=generators or None
+    )
+    return {**about, "tasks": wires_of_tasks(tasks)}

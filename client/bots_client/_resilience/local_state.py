@@ -145,7 +145,7 @@ class LocalRun:
         unwanted = set(exclude)
         ahead = [task for task in dict.fromkeys(first) if task not in unwanted][:count]
         chosen = [*ahead, *self._chosen(count - len(ahead), ids, (*exclude, *ahead))]
-        tasks = tuple(SelectedTask(id=task) for task in chosen)
+        tasks = tuple(SelectedTask(id=task, seed=self._seed_for(ids)) for task in chosen)
         return Selection(selection_id="", dataset=self.name[0], run=self.name[1], tasks=tasks, degraded=True)
 
     def report(self, call: Call[Receipt], *, closes: bool, deadline: Deadline) -> Receipt | None:
@@ -224,8 +224,16 @@ class LocalRun:
         known = [task for task in selection.tasks if task.id not in dropped]
         others = self._chosen(len(unknown), ids, selection.ids)
         left = [task.rollouts for task in selection.tasks if task.id in dropped]  # of the budget
-        replaced = (SelectedTask(id=task, rollouts=rollouts) for task, rollouts in zip(others, left, strict=True))
+        are_generated = any(task.seed is not None for task in selection.tasks)
+        replaced = (
+            SelectedTask(id=task, rollouts=rollouts, seed=self._seed_for(ids) if are_generated else None)
+            for task, rollouts in zip(others, left, strict=True)
+        )
         return replace(selection, tasks=(*known, *replaced))
+
+    def _seed_for(self, ids: Sequence[str]) -> int:
+        with self._lock:
+            return self._local(ids).seed()
 
     def _chosen(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> list[str]:
         with self._lock:

@@ -68,6 +68,10 @@ Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", help="Column with values that become tags, as in level=hard.", metavar="COLUMN"),
 ]
+Generators = Annotated[
+    bool,
+    typer.Option("--generators", help="The tasks are generators: you make a fresh task at each draw, from a seed."),
+]
 TAGS_SHOWN = 20
 TASKS_SHOWN = 5
 
@@ -84,6 +88,7 @@ def import_(
     reference: References = None,
     tag: Tags = None,
     description: Annotated[str, typer.Option(help="Description for readers.", show_default=False)] = "",
+    generators: Generators = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all files and show the first tasks; send nothing.")
     ] = False,
@@ -104,7 +109,7 @@ def import_(
         show_dry_run(source, as_json=as_json)
         return
     with connected(url) as client:
-        dataset, progress = import_source(client, name, source, description)
+        dataset, progress = import_source(client, name, source, description, generators=generators)
     print_left_out(progress)
     show(dataset, lambda: sheet(described(dataset)), as_json=as_json)
 
@@ -260,7 +265,8 @@ def described(dataset: "Described") -> dict[str, str]:
     return {
         "dataset": dataset.name,
         "description": dataset.description or "-",
-        "tasks": count(dataset.tasks) + (f", and {count(dataset.retired)} retired" if dataset.retired else ""),
+        "generators" if dataset.generators else "tasks": count(dataset.tasks)
+        + (f", and {count(dataset.retired)} retired" if dataset.retired else ""),
         "references": ", ".join(dataset.reference_models) or "-",
         "profiles": count(dataset.profiles),
         "tags": ", ".join(tags) or "-",

@@ -71,9 +71,10 @@ def _outcome_in(file: str, place: int, row: Any) -> Outcome:
         if row.get("status") == "aborted":
             return Outcome.aborted(row["task"], **cost)
         successes, trials, rewards, effective = map(row.get, ("successes", "trials", "rewards", "effective"))
+        about = {"effective": effective, "seed": row.get("seed"), **cost}
         if rewards is not None and successes is trials is None:
-            return Outcome.rewards(row["task"], rewards, effective=effective, **cost)
-        return Outcome.counts(row["task"], successes, trials, rewards=rewards, effective=effective, **cost)
+            return Outcome.rewards(row["task"], rewards, **about)
+        return Outcome.counts(row["task"], successes, trials, rewards=rewards, **about)
     except (AttributeError, KeyError, TypeError, InvalidRequestError) as error:
         forms = "a task with successes and trials, with rewards, with both, or with the status aborted"
         raise CommandError(f"{file}: outcome {place} is not {forms}: {json.dumps(row)[:100]}") from error

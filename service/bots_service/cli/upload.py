@@ -19,7 +19,9 @@ NDJSON = "application/x-ndjson"
 STORING = "sent; the service checks and stores it"
 
 
-def import_source(client: "Client", name: str, source: Source, description: str) -> tuple["Dataset", ReadProgress]:
+def import_source(
+    client: "Client", name: str, source: Source, description: str, *, generators: bool
+) -> tuple["Dataset", ReadProgress]:
     """Create a dataset from files; return it, and what was read."""
     progress = ReadProgress()
     with progress_line(name) as advance, _explained_repeats():
@@ -30,6 +32,7 @@ def import_source(client: "Client", name: str, source: Source, description: str)
             media_type=None if isinstance(upload, Path) else NDJSON,
             reference_models=source.columns.references,
             description=description,
+            generators=generators,
             on_progress=on_progress,
         )
     return dataset, progress

@@ -145,7 +145,15 @@ def no_attempts() -> Attempts:
 
 
 def are_possible(
-    attempts: Attempts, step: int, tasks: int, *, reported: int, distinct: int, rollouts: float, successes: float
+    attempts: Attempts,
+    step: int,
+    tasks: int,
+    *,
+    reported: int,
+    distinct: int,
+    rollouts: float,
+    successes: float,
+    generators: bool,
 ) -> bool:
     """Return whether folding a journal could have led here.
 
@@ -157,13 +165,15 @@ def are_possible(
         distinct: the same, each once.
         rollouts: the rollouts that they reported.
         successes: how many of these succeeded.
+        generators: whether the tasks are generators, of which a step may report several groups.
     """
     settled, recent = attempts.settled, attempts.recent
     settled_until = int(settled.last_step.max(initial=0))
     if not (_are_rows(settled, step, tasks) and _are_visits(recent, step, tasks, after=settled_until)):
         return False
     whole, slack = attempts.whole, ROUNDING * rollouts
-    is_whole = int(whole.visits.sum(dtype=np.int64)) == reported and len(whole) == distinct
+    visits = int(whole.visits.sum(dtype=np.int64))
+    is_whole = (visits <= reported if generators else visits == reported) and len(whole) == distinct
     sums = ((whole.rollouts, rollouts), (whole.successes, successes))
     return is_whole and all(abs(float(column.sum()) - total) <= slack for column, total in sums)
 

@@ -54,7 +54,7 @@ class Refold:
             if isinstance(body, Rewind):  # what it went back to is where the fold stands
                 state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
                 continue
-            step = closing_step(state, body) if isinstance(body, Report) else None
+            step = closing_step(state, body, pool) if isinstance(body, Report) else None
             state, _ = advance(state, entry, pool)
             if isinstance(body, Report | PastEvidence):
                 belief = belief.extended(pool, entry.profiles)
@@ -62,7 +62,7 @@ class Refold:
                 belief = belief.with_past(pool, body.aged, self.settings, step=state.step)
             if step is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
-                forecasts = forecasts.with_step(belief.distributions(pool, step.whole.tasks), step.whole)
+                forecasts = forecasts.with_step(belief.distributions(pool, step.groups.tasks), step.groups)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
                 belief = belief.fold(pool, step, self.settings)
         return Refold(state, belief, self.settings, forecasts)

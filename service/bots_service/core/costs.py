@@ -136,21 +136,21 @@ class CostSums(NamedTuple):
 NO_COST_SUMS = CostSums()
 
 
-def cost_sums(rows: CostRows, whole: Evidence) -> CostSums:
+def cost_sums(rows: CostRows, groups: Evidence) -> CostSums:
     """Return the sums over tasks.
 
     Args:
-        rows: what they cost.
-        whole: what they showed in the same step, each task once, ascending.
+        rows: what they cost, ascending.
+        groups: what they showed in the same step, each group of rollouts once.
     """
     if not len(rows):
         return NO_COST_SUMS
-    effective = contained(rows.tasks, (whole.tasks[whole.effective],))
-    return CostSums(*(_sum(*of, effective) for of in zip(rows.spent, rows.rollouts, strict=True)))
+    effective = groups.tasks[groups.effective]
+    return CostSums(*(_sum(*of, rows.tasks, effective) for of in zip(rows.spent, rows.rollouts, strict=True)))
 
 
-def _sum(spent: Floats, rollouts: Floats, effective: np.ndarray) -> CostSum:
-    covered = int(np.count_nonzero(effective & (rollouts > 0)))
+def _sum(spent: Floats, rollouts: Floats, tasks: Tasks, effective: Tasks) -> CostSum:
+    covered = int(np.count_nonzero(contained(effective, (tasks[rollouts > 0],))))
     return CostSum(ordered_sum(spent), ordered_sum(rollouts), covered)
 
 

@@ -114,6 +114,23 @@ def sum_by_task(evidence: Evidence) -> Evidence:
     )
 
 
+def joined_groups(evidence: Evidence, seeds: list[int | None]) -> Evidence:
+    """Return the evidence with each group once, in the order in which they first stand there.
+
+    Args:
+        evidence: [B] pieces.
+        seeds: [B] from which each task was made: pieces of one generator with one seed are of one group; one without a
+            seed is a group of its own.
+    """
+    numbers: dict[tuple[int, int | None, int], int] = {}
+    pieces = zip(evidence.tasks.tolist(), seeds, strict=True)
+    keys = [(task, seed, place if seed is None else -1) for place, (task, seed) in enumerate(pieces)]
+    group = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int32)
+    whole = sum_by_task(Evidence(group, evidence.successes, evidence.failures, evidence.effective))
+    tasks = np.array([task for task, _, _ in numbers], np.int32)
+    return Evidence(frozen(tasks), frozen(whole.successes), frozen(whole.failures), frozen(whole.effective))
+
+
 def _sum_groups(counts: Floats, starts: np.ndarray) -> Floats:
     ends = [*starts[1:].tolist(), len(counts)]
     values = counts.tolist()

@@ -86,6 +86,7 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
             distinct=totals.distinct,
             rollouts=totals.rollouts,
             successes=totals.successes,
+            generators=size.generators,
         )
         and state.walks.are_possible(size.tasks)
         and is_possible_account(state.mix)

@@ -105,6 +105,7 @@ class Pool:
     retired: sorted tasks that are no longer handed out.
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
+    generators: whether its tasks are generators: a trainer makes a fresh task at each draw, so none is used up.
     """
 
     references: Floats
@@ -113,6 +114,7 @@ class Pool:
     retired: Tasks = field(default_factory=lambda: frozen(np.empty(0, np.int32)))
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
+    generators: bool = False
 
     def __len__(self) -> int:
         return len(self.profile_of)

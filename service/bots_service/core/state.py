@@ -77,6 +77,15 @@ class OpenStep:
         """Return all that waits, each task once."""
         return sum_by_task(self.evidence)
 
+    def groups(self, whole: Evidence, *, generators: bool) -> Evidence:
+        """Return all that waits, each group of rollouts once.
+
+        Args:
+            whole: what `whole()` returned: a task has one group in a step, whatever its parts.
+            generators: whether the tasks are generators; then each piece is the group of another task.
+        """
+        return self.evidence if generators else whole
+
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
         """Yield, oldest first, each step of selection with its evidence, each task once.
 
@@ -95,7 +104,7 @@ NOTHING_OPEN = OpenStep(NO_EVIDENCE, frozen(np.empty(0, np.int32)))
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all closed steps; a task counts once in each step that reported it.
+    """Sums over all closed steps; a task counts once in each step that reported it, a generator once a group.
 
     distinct: how many different tasks they reported.
     """
@@ -231,19 +240,21 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     return state, _receipt(state, tally(NO_EVIDENCE))
 
 
-def closing_step(state: RunState, report: Report) -> ClosingStep | None:
+def closing_step(state: RunState, report: Report, pool: Pool) -> ClosingStep | None:
     """Return the step that this report would close, as `advance` folds it; None if the step would stay open.
 
     Args:
         state: the state before the report.
         report: of the next entry.
+        pool: the tasks.
     """
     open_step = _holding(state, report)
     whole = open_step.whole()
-    if not _closes(state.settings, report.close, pending=len(whole)):
+    groups = open_step.groups(whole, generators=pool.generators)
+    if not _closes(state.settings, report.close, pending=len(groups)):
         return None
-    totals = state.totals.plus(tally(whole), open_step, state.attempts.never_tried(whole.tasks))
-    return _closing(state, open_step, whole, totals)
+    totals = state.totals.plus(tally(groups), open_step, state.attempts.never_tried(whole.tasks))
+    return _closing(state, open_step, whole, groups, totals)
 
 
 def _holding(state: RunState, report: Report) -> OpenStep:
@@ -261,19 +272,20 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     """Return the state after an entry with this report, and what the report did."""
     held = _holding_report(before, entry, report, pool)
     open_step, whole = held.open_step, held.open_step.whole()
-    step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
-    costs = cost_sums(open_step.costs, whole)
+    groups = open_step.groups(whole, generators=pool.generators)
+    step_tally, new_tasks = tally(groups), before.attempts.never_tried(whole.tasks)
+    costs = cost_sums(open_step.costs, groups)
     facts: dict[str, Any] = {
         "late": open_step.late - before.open_step.late,
         "expired": open_step.expired - before.open_step.expired,
         "new_tasks": new_tasks,
         "costs": costs,
     }
-    if not _closes(before.settings, report.close, pending=len(whole)):
+    if not _closes(before.settings, report.close, pending=len(groups)):
         return held, _receipt(held, step_tally, **facts)
-    believed = held.belief.distributions(pool, whole.tasks)
+    believed = held.belief.distributions(pool, groups.tasks)
     totals = before.totals.plus(step_tally, open_step, new_tasks)
-    step = _closing(before, open_step, whole, totals)
+    step = _closing(before, open_step, whole, groups, totals)
     closed = replace(
         held,
         step=step.number,
@@ -282,17 +294,17 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         costs=before.costs.with_step(open_step.costs, costs),
         open_step=NOTHING_OPEN,
         totals=totals,
-        forecasts=before.forecasts.with_step(believed, whole),
+        forecasts=before.forecasts.with_step(believed, groups),
     )
-    brier, log_loss = prediction_error(believed.mean, whole)
+    brier, log_loss = prediction_error(believed.mean, groups)
     return closed, _receipt(
         closed,
         step_tally,
         closed=True,
         brier=brier,
         log_loss=log_loss,
-        calibration=calibration(believed.mean, whole),
-        tags=sums_by_tag(pool.metric_tags, whole) if pool.tags else None,
+        calibration=calibration(believed.mean, groups),
+        tags=sums_by_tag(pool.metric_tags, groups) if pool.tags else None,
         **facts,
     )
 
@@ -325,19 +337,21 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
     return close is None and pending > 0
 
 
-def _closing(state: RunState, open_step: OpenStep, whole: Evidence, totals: Totals) -> ClosingStep:
+def _closing(state: RunState, open_step: OpenStep, whole: Evidence, groups: Evidence, totals: Totals) -> ClosingStep:
     """Return an open step as one that closes.
 
     Args:
         state: of the run.
         open_step: what closes.
         whole: what waits there, each task once.
+        groups: the same, each group of rollouts once.
         totals: with this step.
     """
     return ClosingStep(
         number=state.step + 1,
         batches=tuple((state.step - made_at, evidence) for made_at, evidence in open_step.by_step(whole)),
         whole=whole,
+        groups=groups,
         rollouts=_rollouts_per_task(state.settings, totals) or 0.0,
     )
 

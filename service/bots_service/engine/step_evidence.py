@@ -46,4 +46,4 @@ class ReadStepEvidence:
             for entry in await self.journal.after(run.row, first, min(first + PAGE, part.last), PAGE)
             if isinstance(entry.body, Report)
         ]
-        return closed_steps_of(reports, wanted, state.belief.longest_lag)
+        return closed_steps_of(reports, wanted, state.belief.longest_lag, generators=run.dataset.pool.generators)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.arrays import Counts, Floats, Tasks, united
 from bots_service.core.costs import CostSums
 from bots_service.core.entries import Body, Entry
 from bots_service.core.pool import Pool
@@ -57,6 +57,7 @@ class DatasetFacts:
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> number of tasks with it, including retired ones.
     digest: of the content; does not depend on the upload's format.
+    generators: whether its tasks are generators.
     """
 
     description: str
@@ -67,6 +68,7 @@ class DatasetFacts:
     profiles: int
     tags: dict[str, int]
     digest: str
+    generators: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +293,7 @@ class Selection:
     reused: how many tasks were on lease already: too few others were left, or they were wanted `first`.
     rollouts: [n] how many each task gets out of the request's budget; None where it has none.
     expected_effective: how many of the groups will be effective, on average; only where the request wants so many.
+    seeds: [n] from which, with the generator, each task is made; None where the tasks are no generators.
     """
 
     id: str
@@ -305,3 +308,9 @@ class Selection:
     effective: Floats
     rollouts: Tasks | None = None
     expected_effective: float | None = None
+    seeds: Counts | None = None
+
+    @property
+    def leased(self) -> Tasks:
+        """The tasks that no other selection may have meanwhile, sorted: all but generators, which are never used up."""
+        return united(self.tasks if self.seeds is None else self.tasks[:0])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen, united, without
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, without
 from bots_service.core.state import RunState
 from bots_service.ports.hot import (
     NO_TOKEN,
@@ -200,7 +200,7 @@ class _KeptSelection:
     @property
     def nbytes(self) -> int:
         chosen = self.selection
-        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.rollouts)
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.rollouts, chosen.seeds)
         return SELECTION_BYTES + sum(array.nbytes for array in arrays if array is not None)
 
 
@@ -258,7 +258,7 @@ class MemoryLeases:
         if previous is not None:
             return LeaseResult(previous=previous)
         in_flight, origin = self._in_flight(run), version(selection)
-        wanted = united(selection.tasks)
+        wanted = selection.leased
         if in_flight.reserved == (origin, ticket.ordinal):
             free = without(wanted, ticket.leased) if reuse else wanted
             if contained(free, (in_flight.tasks,)).any():

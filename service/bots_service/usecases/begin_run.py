@@ -15,7 +15,7 @@ from bots_service.engine.replay import PAGE
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import OpenDataset, Parent
-from bots_service.usecases.change_run import require_fixed, require_known_tags
+from bots_service.usecases.change_run import require_fixed, require_known_tags, require_strategy
 
 Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
 
@@ -70,6 +70,7 @@ class BeginRun:
         """
         begin, start = await self._begun(opened, origin, values)
         require_known_tags(begin.settings, opened.pool)
+        require_strategy(begin.settings, opened.pool)
         return begin, start
 
     async def _begun(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from bots_service.core.draw.generators import STRATEGIES_OF_GENERATORS, not_for_generators
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_asked
@@ -41,8 +42,8 @@ class ChangeSettings:
 
         Raises:
             UnknownDatasetError, UnknownRunError: one of the names is not known.
-            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, or belief or
-                prior would change.
+            InvalidSettingsError: a setting is out of range, the mix names a tag that no task carries, the strategy is
+                none for generators, or belief or prior would change.
             KeyReusedError: the key came with another request before.
         """
         return await self.open_runs.using(dataset, run, lambda opened: self._change(opened, values, idempotency_key))
@@ -56,6 +57,7 @@ class ChangeSettings:
         if "mix" in values:  # another replica may have appended the first tasks with a tag
             fresh = await self.open_runs.fresh(run.dataset.row.name, run.row.name)
             require_known_tags(settings, fresh.dataset.pool)
+        require_strategy(settings, run.dataset.pool)
         new_entry = NewEntry(SettingsChange(values), run.dataset.pool.profiles, idempotency_key=idempotency_key)
         appended = await self.journal.append(run.row, new_entry)
         await self.catch_up.through(run, appended.entry.seq)
@@ -75,6 +77,13 @@ def require_known_tags(settings: RunSettings, pool: Pool) -> None:
     flaws = tuple(Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
     if flaws:
         raise InvalidSettingsError("these settings can't be used with this dataset", flaws)
+
+
+def require_strategy(settings: RunSettings, pool: Pool) -> None:
+    """Raise InvalidSettingsError if the tasks are generators and the strategy is none for them."""
+    if pool.generators and settings.strategy not in STRATEGIES_OF_GENERATORS:
+        flaw = Flaw(("strategy",), not_for_generators(settings.strategy))
+        raise InvalidSettingsError("these settings can't be used with this dataset", (flaw,))
 
 
 @dataclass(frozen=True, slots=True)

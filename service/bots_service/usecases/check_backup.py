@@ -171,7 +171,8 @@ class CheckedRun:
 
     def _state(self, state: RunState, where: str) -> None:
         facts = self.facts
-        size = PoolSize(facts.size, facts.profiles, len(facts.reference_models), len(facts.offset_tags))
+        models, offset_tags = len(facts.reference_models), len(facts.offset_tags)
+        size = PoolSize(facts.size, facts.profiles, models, offset_tags, facts.generators)
         possible = is_possible_state(state, size) and not fixed_flaws(state.settings, self.settings)
         self._require(possible, f"{where} is none that folding leads to")
 

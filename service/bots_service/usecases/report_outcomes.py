@@ -9,8 +9,16 @@ from msgspec import Meta, Struct
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.checks import Name, TaskId
 from bots_service.core.costs import MOST_SPENT, NO_COSTS, CostRows, cost_rows
+from bots_service.core.draw.generators import SEED_BITS
 from bots_service.core.entries import Report
-from bots_service.core.evidence import MAX_TRIALS, Evidence, counts_of_rewards, counts_of_trials, rewards_differ
+from bots_service.core.evidence import (
+    MAX_TRIALS,
+    Evidence,
+    counts_of_rewards,
+    counts_of_trials,
+    joined_groups,
+    rewards_differ,
+)
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -27,6 +35,7 @@ MAX_OUTCOMES = 65_536
 
 
 Spent = Annotated[float, Meta(ge=0, le=MOST_SPENT)]
+Seed = Annotated[int, Meta(ge=0, lt=2**SEED_BITS)]
 
 
 class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +52,8 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     effective: whether the group has a gradient; left out, rewards say so, or counts without them.
     tokens: how many tokens all of these rollouts generated.
     seconds: how many accelerator seconds all of these rollouts took: one for each accelerator in each second.
+    seed: of a task that a generator made, as it was selected; a report's outcomes of one generator with one seed are
+        one group, and each without a seed is another.
     status: "aborted" if the task brought nothing; tokens and seconds may say what it cost.
     """
 
@@ -53,6 +64,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     effective: bool | None = None
     tokens: Spent | None = None
     seconds: Spent | None = None
+    seed: Seed | None = None
     status: Literal["aborted"] | None = None
 
 
@@ -133,6 +145,7 @@ class ReportOutcomes:
         run = await self.open_runs.matching(run, state)  # another replica may have appended tasks
         origin = None if request.selection_id is None else read_id(run.row, request.selection_id)
         run, tasks = await self._tasks(run, request.outcomes)
+        require_no_seeds(run, request.outcomes)
         evidence = read_evidence(tasks, request.outcomes, state.settings.reward_range)
         if origin is not None and _is_ahead(origin, state):
             state = (await self.catch_up.newest(run)).state
@@ -223,7 +236,23 @@ def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[flo
     if flaws:
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
     counts_of_kept = (frozen(np.array(successes)), frozen(np.array(failures)))
-    return Evidence(frozen(tasks[kept]), *counts_of_kept, frozen(np.array(effective, bool)))
+    evidence = Evidence(frozen(tasks[kept]), *counts_of_kept, frozen(np.array(effective, bool)))
+    seeds = [outcomes[place].seed for place in kept]
+    return joined_groups(evidence, seeds) if any(seed is not None for seed in seeds) else evidence
+
+
+def require_no_seeds(run: OpenRun, outcomes: list[Outcome]) -> None:
+    """Raise InvalidOutcomesError if an outcome has a seed, and the tasks are no generators."""
+    if run.dataset.pool.generators:
+        return
+    message = "only tasks of generators have seeds: leave it out"
+    flaws = [
+        Flaw(("body", "outcomes", place, "seed"), message)
+        for place, outcome in enumerate(outcomes)
+        if outcome.seed is not None
+    ]
+    if flaws:
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
 
 
 def read_costs(tasks: Tasks, outcomes: list[Outcome]) -> CostRows:

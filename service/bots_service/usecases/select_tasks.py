@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, united
+from bots_service.core.arrays import Counts, Tasks, united
 from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.enough import USUAL_COUNT, USUAL_DRAWS, count_flaws, counted
+from bots_service.core.draw.generators import seeds_of, select_generators
 from bots_service.core.draw.group_sizes import budget_flaws, gains_looked_at, sized_groups
 from bots_service.core.draw.selection import (
+    LARGEST_COUNT,
     DrawnTasks,
     NamedTasks,
     SelectRequest,
@@ -162,6 +164,8 @@ async def _drawn(
 
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
+    if pool.generators:
+        return pool.is_grouped and len(pool) + QUICK_PER_WANTED * (request.count or 0) <= QUICK_NUMBERS
     if not pool.is_grouped or request.tags or request.quotas or request.bounds_means or len(pool.retired):
         return False
     if (
@@ -208,10 +212,13 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
 
     def select(request: SelectRequest) -> DrawnTasks:
         context = context_of(state, seeded(state, ticket.ordinal))
+        if pool.generators:
+            return select_generators(state.belief, pool, request, context, named=named)
         return select_tasks(state.belief, pool, request, context, named=named, leased=leased)
 
     if request.want_effective is not None:
         available = len(pool.part(request.tags)) - len(pool.part(request.tags).keep(named.excluded))
+        available = LARGEST_COUNT if pool.generators else available
         request = enough_for(
             request, state, pool, lambda one: select(one).tasks, available=available, ordinal=ticket.ordinal
         )
@@ -232,6 +239,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         effective=effective,
         rollouts=rollouts,
         expected_effective=expected,
+        seeds=_seeds(state, ticket.ordinal, len(drawn.tasks)) if pool.generators else None,
     )
 
 
@@ -262,6 +270,10 @@ def enough_for(
         available=available,
         luck=float(seeded(state, ordinal, 1).random()),  # not the number that the draw begins with
     )
+
+
+def _seeds(state: RunState, ordinal: int, count: int) -> Counts:
+    return seeds_of(count, state.settings.seed, state.epoch, state.seq, ordinal)
 
 
 def seeded(state: RunState, *place: int) -> np.random.Generator:

@@ -43,6 +43,7 @@ class SelectedTask(Struct, frozen=True, gc=False, omit_defaults=True):
     draw: the drawn success probability; null where the strategy draws none.
     effective: the probability that of the task's group of rollouts some succeed and some fail.
     rollouts: how many the task gets; only where the request has a budget of rollouts.
+    seed: from which the generator makes the task; only where the tasks are generators.
     """
 
     id: str
@@ -50,6 +51,7 @@ class SelectedTask(Struct, frozen=True, gc=False, omit_defaults=True):
     mean: float
     effective: float
     rollouts: int | None = None
+    seed: int | None = None
 
 
 class SelectResponse(Struct, frozen=True, omit_defaults=True):
@@ -83,6 +85,10 @@ class SelectResponse(Struct, frozen=True, omit_defaults=True):
         columns = [ids, draws, selection.means.tolist(), selection.effective.tolist()]
         if selection.rollouts is not None:
             columns.append(selection.rollouts.tolist())
+        elif selection.seeds is not None:
+            columns.append([None] * len(ids))
+        if selection.seeds is not None:
+            columns.append(selection.seeds.tolist())
         return cls(
             selection_id=selection.id,
             dataset=dataset.row.name,

@@ -105,23 +105,29 @@ class ClosingStep:
     batches: lag and evidence (each task once, ascending), the largest lag first. Lag 0 came on time; evidence of lag n
         was selected n steps before, and should have come with the step that closed as the n-th last.
     whole: all of it together, each task once, ascending.
+    groups: all of it, each group of rollouts once: of a generator there may be several.
     rollouts: m, the rollouts of a task in this run; 0.0 if none were ever reported.
     """
 
     number: int
     batches: tuple[tuple[int, Evidence], ...]
     whole: Evidence
+    groups: Evidence
     rollouts: float
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
-    """How many tasks, profiles, reference models, and tags that tell profiles apart a pool has."""
+    """How many tasks, profiles, reference models, and tags that tell profiles apart a pool has.
+
+    generators: whether its tasks are generators.
+    """
 
     tasks: int
     profiles: int
     models: int
     offset_tags: int
+    generators: bool = False
 
 
 class Belief(Protocol):

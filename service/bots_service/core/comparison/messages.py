@@ -28,7 +28,7 @@ class Progress:
 def pack_pool(pool: Pool) -> bytes:
     """Return what a fold reads of a pool: not who is retired, and only the tags that tell profiles apart."""
     return pack(
-        {"offset_tags": pool.offset_tags},
+        {"offset_tags": pool.offset_tags, "generators": pool.generators},
         {
             "references": pool.references,
             "carried": pool.carried.astype(np.uint64),
@@ -42,7 +42,8 @@ def unpack_pool(blob: bytes) -> Pool:
     header, arrays = unpack(blob)
     carried = frozen(arrays["carried"].astype(np.uint32))
     tags = tuple(header["offset_tags"])
-    return Pool(arrays["references"], arrays["profile_of"], offset_tags=tags, carried=carried)
+    references, profile_of = arrays["references"], arrays["profile_of"]
+    return Pool(references, profile_of, offset_tags=tags, carried=carried, generators=header["generators"])
 
 
 def pack_entry(entry: Entry) -> bytes:

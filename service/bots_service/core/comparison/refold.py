@@ -84,7 +84,7 @@ def refolded(
             continue
         if isinstance(entry.body, PastEvidence):
             rivals = [rival.extended(entry.profiles).with_past(entry.body.aged, state.step) for rival in rivals]
-        step = closing_step(state, entry.body) if isinstance(entry.body, Report) else None
+        step = closing_step(state, entry.body, pool) if isinstance(entry.body, Report) else None
         if step is not None:
             rivals = [rival.extended(entry.profiles) for rival in rivals]
             own = _Rival(candidates[0], PoolView(pool, np.arange(0)), state.belief.extended(pool, entry.profiles))

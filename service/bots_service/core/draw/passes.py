@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained
+from bots_service.core.belief.protocol import Belief
 from bots_service.core.costs import cost_weights
 from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass
+from bots_service.core.pool import Pool
 from bots_service.core.walks import Walk
 
 LEAST_LUCK = 2.0**-54  # half the smallest difference of two fractions: no division by 0
@@ -103,13 +105,16 @@ def _meet(eligible: Eligible, walk: Walk, places: np.ndarray, chosen: Tasks, con
     free = part.holds(tasks) & ~contained(tasks, (eligible.excluded, chosen))
     tasks, places = tasks[free], places[free]
     return Met(
-        tasks, places, _chances(eligible, tasks, context), fractions(tasks, key_of("luck", seed, walk.part, walk.turn))
+        tasks,
+        places,
+        chances_of(eligible.belief, eligible.pool, tasks, context),
+        fractions(tasks, key_of("luck", seed, walk.part, walk.turn)),
     )
 
 
-def _chances(eligible: Eligible, tasks: Tasks, context: DrawContext) -> Floats:
+def chances_of(belief: Belief, pool: Pool, tasks: Tasks, context: DrawContext) -> Floats:
     """Return [n] how likely a pass takes each task; certainly, where that is more than 1."""
-    chances = eligible.belief.distributions(eligible.pool, tasks).effective(context.group_size)
+    chances = belief.distributions(pool, tasks).effective(context.group_size)
     resource = context.settings.per_cost
     if resource is None:
         return chances
@@ -120,7 +125,7 @@ def _untracked(eligible: Eligible, count: int, context: DrawContext) -> Strategy
     """Return the eligible tasks with the largest P(effective) / luck; no walk moves."""
     tasks = np.sort(eligible.part.members.order)
     tasks = tasks[~contained(tasks, (eligible.excluded,))]
-    chances = _chances(eligible, tasks, context)
+    chances = chances_of(eligible.belief, eligible.pool, tasks, context)
     luck = np.maximum(context.rng.random(len(tasks)), LEAST_LUCK)
     best = np.argsort(-chances / luck, kind="stable")[:count]
     return undrawn(tasks[best])

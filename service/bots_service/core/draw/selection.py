@@ -147,7 +147,8 @@ class NamedTasks:
 class DrawnTasks:
     """The selected tasks.
 
-    tasks: [n] distinct; the `first` tasks, then those of each quota, nearest first if the strategy knows distances.
+    tasks: [n] distinct unless they are generators; the `first` tasks, then those of each quota, nearest first if the
+        strategy knows distances.
     draws: [n] the sampled success probability of each task; NaN if nothing was sampled.
     reused: number of tasks that are already leased.
     walks: how far the selection walked through passes, one for each part of the pool.

@@ -18,7 +18,7 @@ MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """What a closed step showed, each task once. step: its number; costs: what its rollouts cost."""
+    """What a closed step showed, each group of rollouts once. step: its number; costs: what its rollouts cost."""
 
     step: int
     evidence: Evidence
@@ -26,7 +26,7 @@ class StepEvidence:
 
 
 def closed_steps_of(
-    reports: Iterable[tuple[int, Report]], closings: dict[int, int], longest_lag: int
+    reports: Iterable[tuple[int, Report]], closings: dict[int, int], longest_lag: int, *, generators: bool
 ) -> list[StepEvidence]:
     """Return the steps that some reports closed, as the fold closed them, without outcomes that were too late to count.
 
@@ -34,6 +34,7 @@ def closed_steps_of(
         reports: the consecutive reports of a history, with their seqs, from the beginning of a step on.
         closings: the seqs of those that closed a step, in order, with the steps.
         longest_lag: how many steps late evidence may be and still count.
+        generators: whether the tasks are generators.
     """
     found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), 1) - 1
     for seq, report in reports:
@@ -44,7 +45,8 @@ def closed_steps_of(
         open_step = open_step.with_costs(report.costs, counted=counts)
         if seq in closings:
             step = closings[seq]
-            found.append(StepEvidence(step, open_step.whole(), open_step.costs))
+            groups = open_step.groups(open_step.whole(), generators=generators)
+            found.append(StepEvidence(step, groups, open_step.costs))
             open_step = NOTHING_OPEN
     return found
 

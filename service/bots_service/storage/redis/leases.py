@@ -52,6 +52,7 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     effective: bytes
     rollouts: bytes | None
     expected_effective: float | None
+    seeds: bytes | None
 
 
 def key_digest(key: str) -> str:
@@ -80,6 +81,7 @@ def encode_selection(selection: Selection, fingerprint: str) -> bytes:
             effective,
             None if selection.rollouts is None else selection.rollouts.astype("<i4").tobytes(),
             selection.expected_effective,
+            None if selection.seeds is None else selection.seeds.astype("<i8").tobytes(),
         )
     )
 
@@ -98,15 +100,17 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
             raise DamagedStateError(f"a stored selection has format {found.format}; this version reads {FORMAT}")
         tasks = _array(found.tasks, "<i4")
         rollouts = None if found.rollouts is None else _array(found.rollouts, "<i4")
+        seeds = None if found.seeds is None else _array(found.seeds, "<i8")
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    if any(len(array) != len(tasks) for array in (*numbers, tasks if rollouts is None else rollouts)):
+    columns = [*numbers, *(one for one in (rollouts, seeds) if one is not None)]
+    if any(len(array) != len(tasks) for array in columns):
         raise DamagedStateError("the selection's arrays have different lengths")
     draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
     of_tasks = (tasks, draws, means, effective, rollouts)
-    return found.fingerprint, Selection(*place, *of_tasks, found.expected_effective)
+    return found.fingerprint, Selection(*place, *of_tasks, found.expected_effective, seeds)
 
 
 def _array(blob: bytes, kind: str) -> NDArray[Any]:
@@ -206,7 +210,7 @@ class RedisLeases:
         blob = b"" if key is None else encode_selection(selection, fingerprint)
         if len(blob) > MAX_BYTES:
             key, blob = None, b""
-        nonce, tasks = secrets.token_hex(8), united(selection.tasks)
+        nonce, tasks = secrets.token_hex(8), selection.leased
         reserved = self._reserved.get(run.uid)
         if reserved == _Reserved(generation, version(selection), ticket.ordinal):
             del self._reserved[run.uid]  # used by this selection, even if it fails

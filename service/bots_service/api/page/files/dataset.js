@@ -135,9 +135,9 @@ function frame(dataset, on) {
   return { node, facts, headline: result, chooser: list, charts, numbers };
 }
 
-function factsOf({ tasks, profiles, tags, description }) {
+function factsOf({ tasks, profiles, tags, description, generators }) {
   const parts = [
-    [tasks, "tasks"],
+    [tasks, generators ? "generators" : "tasks"],
     [profiles, "profiles of pass rates"],
     [Object.keys(tags).length, "tags"],
   ];
