@@ -60,8 +60,8 @@ class AsyncClientMethods(BaseAsyncClient):
                 `upload_dataset`.
             reference_models: names of the reference models, in the order of the tasks' pass rates.
             description: text for readers.
-            generators: whether the tasks are generators: then each selected task has a seed to make it from, and a generator
-                may be selected many times.
+            generators: whether the tasks are generators, which may be selected again and again: each selected task then
+                has a seed to make it from.
 
         Raises:
             ConflictError: a dataset of this name has other content.

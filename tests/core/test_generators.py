@@ -46,7 +46,7 @@ def counts(*args, **more):
 def plain_shares(weights, count, rng):
     """Systematic sampling one place after the other: where each of `count` needles falls."""
     order = rng.permutation(len(weights)).tolist()
-    needle, times, passed = 0 + rng.random(), Counter(), 0.0
+    needle, times, passed = rng.random(), Counter[int](), 0.0
     for one in order:
         passed += float(weights[one]) / float(sum(weights)) * count
         while needle < passed - 1e-12 or (one == order[-1] and sum(times.values()) < count):
@@ -204,10 +204,18 @@ def test_groups_that_wait_are_counted_one_by_one():
 
 def test_a_step_may_have_visited_fewer_generators_than_groups_were_reported():
     state, _ = advance(begun(), Entry(1, 0, POOL.profiles, report_of()), POOL)
-    sums = {"reported": 4, "distinct": 2, "rollouts": 32.0, "successes": 15.0}
-    assert are_possible(state.attempts, 1, SIZE, generators=True, **sums)
-    assert not are_possible(state.attempts, 1, SIZE, generators=False, **sums)
-    assert not are_possible(state.attempts, 1, SIZE, generators=True, **{**sums, "reported": 1})
+    for reported, generators, expected in ((4, True, True), (4, False, False), (1, True, False)):
+        found = are_possible(
+            state.attempts,
+            1,
+            SIZE,
+            reported=reported,
+            distinct=2,
+            rollouts=32.0,
+            successes=15.0,
+            generators=generators,
+        )
+        assert found == expected
 
 
 def test_parts_of_one_seed_are_one_group_and_others_stay_apart():

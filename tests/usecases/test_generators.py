@@ -181,6 +181,7 @@ async def test_a_draw_of_few_is_quick(generating: World):
     most = (QUICK_NUMBERS - COUNT) // QUICK_PER_WANTED
     assert is_quick(SelectRequest(POOL, most), state, pool, nobody)
     assert not is_quick(SelectRequest(POOL, most + 1), state, pool, nobody)
+    assert not is_quick(SelectRequest(POOL, want_effective=1), state, pool, nobody)
 
 
 async def test_a_key_of_another_request_is_not_answered_with_draws(generating: World):

@@ -165,7 +165,8 @@ async def _drawn(
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
     if pool.generators:
-        return pool.is_grouped and len(pool) + QUICK_PER_WANTED * (request.count or 0) <= QUICK_NUMBERS
+        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS) + gains_looked_at(request)
+        return pool.is_grouped and numbers <= QUICK_NUMBERS
     if not pool.is_grouped or request.tags or request.quotas or request.bounds_means or len(pool.retired):
         return False
     if (
