@@ -119,7 +119,7 @@ def create_app(
     )
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
     AppState(uploads, schema, metrics, line).attach(app)
-    app.router.routes += every_route()  # `include_router` would build each anew, for the first request to wait for
+    app.router.routes += every_route()  # `include_router` makes a copy of each, for the first request to wait for
     _surround(app, line, limits, metrics.requests, tracer)
     app.add_exception_handler(BotsError, answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
