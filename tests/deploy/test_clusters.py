@@ -12,9 +12,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from bots_client import Client
 from bots_service.ports.keys import Scope
 from tests.cli.running import clean_environment
 from tests.deploy.files import ROOT, resources
+from tests.serving import running_service
 
 FOLDER = ROOT / "examples" / "clusters"
 SCRIPT = FOLDER / "with_service.sh"
@@ -72,7 +74,7 @@ def test_the_next_job_goes_on_from_what_the_last_one_kept(trainer: Path, environ
     assert (first.returncode, second.returncode) == (0, 7)  # the trainer's own
 
 
-def test_a_job_that_is_to_end_keeps_what_it_learned(trainer: Path, environment: dict[str, str]):
+def test_a_job_that_is_to_end_keeps_what_it_learned(trainer: Path, environment: dict[str, str], tmp_path: Path):
     ended = job(trainer, environment, 3, 600, 0)
     assert ended.stdout is not None
     while "at step 3" not in ended.stdout.readline():
@@ -80,7 +82,9 @@ def test_a_job_that_is_to_end_keeps_what_it_learned(trainer: Path, environment: 
     ended.send_signal(signal.SIGTERM)
     ended.communicate(timeout=ENDS_WITHIN_S)
     assert ended.returncode == 128 + signal.SIGTERM
-    assert "at step 4" in job(trainer, environment, 1, 0, 0).communicate(timeout=ENDS_WITHIN_S)[0]
+    with running_service(tmp_path / "later") as service, Client(service.url) as bots:
+        bots.import_backup(tmp_path / "kept" / "guru.botsbackup")
+        assert bots.run("guru").step == 3
 
 
 def test_it_is_kept_now_and_then_for_a_node_that_is_lost(trainer: Path, environment: dict[str, str], tmp_path: Path):
