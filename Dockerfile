@@ -11,8 +11,16 @@ COPY migrations migrations
 COPY service service
 RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/bots/bin/pip wheel --no-deps --wheel-dir /wheels ./client . \
-    && /opt/bots/bin/pip install --constraint constraints.txt \
+    && /opt/bots/bin/pip install --no-compile --constraint constraints.txt \
         /wheels/bots_client-*.whl "$(echo /wheels/bots_service-*.whl)[tracing]"
+# What the service never loads goes: tests, headers, pip, all of scipy but `special`, pyarrow's clients of Flight and S3.
+RUN /opt/bots/bin/pip uninstall --yes pip setuptools \
+    && find /opt/bots/lib/python3*/site-packages -depth -regextype posix-extended \( \
+        -regex '.*/(numpy|pyarrow|scipy)/(.*/)?(tests|include)' \
+        -o -regex '.*/scipy/[a-z]+' ! -name special \
+        -o -regex '.*/pyarrow/[^/]*(flight|s3)[^/]*\.so[^/]*' \
+        -o -regex '.*\.(a|h|pxd|pxi|pyx)' \) -exec rm -r {} + \
+    && /opt/bots/bin/python -m compileall -q /opt/bots/lib
 
 FROM python:3.11-slim
 LABEL org.opencontainers.image.title="BOTS selector" \

@@ -23,7 +23,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest screenshots docs newcomer soak soak-memory check bench study clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools screenshots docs newcomer soak soak-memory check bench study clean \
 	setup test-tools toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -41,7 +41,7 @@ finetune: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way 
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \
-		--ignore tests/languages \
+		--ignore tests/languages --ignore tests/image \
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/engine/*,*/bots_service/usecases/*')
@@ -65,6 +65,18 @@ test-trainers: $(VENV)/.trainers ## Run the tests of the trainers' integrations,
 
 test-languages: $(VENV)/.dev toolchains ## Run the trainers in bash, Node and Go at a live service
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/languages)
+
+# One process: all of them share one engine, and the containers use what cores there are.
+test-image: $(VENV)/.dev container-tools ## Build the image, and run it with PostgreSQL and Redis in containers: minutes
+	$(BIN)/python -m pytest -rs $(if $(ARGS),$(ARGS),-s --timeout 1800 tests/image)
+
+# Where they can't be had, the tests are skipped and say so.
+container-tools:
+	@missing=; for pair in buildah:buildah debootstrap:debootstrap iptables:iptables podman:podman runc:runc; do \
+		command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; [ -z "$$missing" ] || \
+		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
+			$$missing netavark aardvark-dns >/dev/null; } || \
+		echo "Needed, and root to install it: apt-get install$$missing" >&2
 
 # Run this before you run several of them side by side: two installations at once would disturb each other.
 test-tools: $(VENV)/.trainers build/prometheus/usr/bin/prometheus toolchains browsers

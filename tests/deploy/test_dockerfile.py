@@ -1,4 +1,4 @@
-"""The Dockerfile. No engine builds it here; its install commands are run by `make soak`."""
+"""The Dockerfile, read. `make test-image` builds and runs it; `make soak` runs its install commands alone."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_its_install_commands_make_a_command_that_runs(tmp_path):
             script = script.replace(where, instead)
         subprocess.run(["bash", "-euc", script], cwd=ROOT, check=True, capture_output=True, timeout=STEP_S)
         ran += 1
-    assert ran == 2
+    assert ran == 3  # make the environment, install, remove what is not needed
     (installed,) = (tmp_path / "bots/lib").glob("*/site-packages")
     assert [path for path in files if not (installed / path).exists()] == []  # scripts of Redis, the demo's data
     assert (installed / "opentelemetry" / "sdk" / "trace").is_dir()  # BOTS_OTLP_ENDPOINT works in a container
