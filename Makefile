@@ -23,7 +23,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools screenshots docs newcomer soak soak-memory check bench study clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools dist screenshots docs newcomer soak soak-memory check bench study clean \
 	setup test-tools toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -104,6 +104,12 @@ browsers:
 		command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; [ -z "$$missing" ] || \
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
 		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
+
+# The same commit gives the same bytes: the times in the packages are the commit's.
+dist: $(VENV)/.dev ## Build wheels and sdists of service and client, reproducibly, into dist
+	rm -rf dist
+	for source in client .; do SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(BIN)/python -m build --no-isolation --outdir dist $$source || exit 1; done
 
 # A fresh environment each time, so that the tests run with exactly our lower bounds.
 LOWEST := build/lowest

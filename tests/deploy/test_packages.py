@@ -19,15 +19,28 @@ from bots_service.storage.sql.migrate import current, head
 from tests.deploy.files import ROOT
 
 
+def build(folder: Path) -> None:
+    """Put both packages into a folder, as `make dist` does."""
+    for source in (ROOT, ROOT / "client"):
+        # The default of `build`: the sdist first, then the wheel from it, so that what the sdist lacks is missed.
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000"})
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the packages lie: both wheels, each made from its sdist."""
     folder = tmp_path_factory.mktemp("dist")
-    for source in (ROOT, ROOT / "client"):
-        # The default of `build`: the sdist first, then the wheel from it, so that what the sdist lacks is missed.
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
-        subprocess.run(command, check=True, capture_output=True)
+    build(folder)
     return folder
+
+
+def test_two_builds_give_the_same_bytes(built: Path, tmp_path: Path):
+    build(tmp_path)
+    assert len(list(built.iterdir())) == 4
+    assert {file.name: file.read_bytes() for file in built.iterdir()} == {
+        file.name: file.read_bytes() for file in tmp_path.iterdir()
+    }
 
 
 @pytest.fixture(scope="module")
