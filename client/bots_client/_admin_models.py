@@ -9,6 +9,20 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """Predictions of a dataset that new runs see.
+
+    tasks: how many tasks they are about; mean: of the predicted pass rates.
+    parts: predictions are rounded to whole numbers of these parts of one.
+    """
+
+    name: str
+    tasks: int
+    mean: float
+    parts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """A pool of tasks under a name.
 
@@ -16,8 +30,9 @@ class Dataset:
     offset_tags: tags that split profiles; a tracker learns an offset for each.
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
-    digest: hash of the content; equal pools have equal digests.
+    digest: hash of the tasks; equal pools have equal digests.
     generators: whether the tasks are generators.
+    predictions: those that new runs see.
     """
 
     name: str
@@ -31,6 +46,7 @@ class Dataset:
     digest: str = ""
     created_at: datetime | None = None
     generators: bool = False
+    predictions: tuple[Predicted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

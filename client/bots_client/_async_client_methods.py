@@ -148,6 +148,68 @@ class AsyncClientMethods(BaseAsyncClient):
         """
         return await self.send(dataset_calls.append_tasks(dataset, tasks))
 
+    async def put_predictions(self, dataset: str, name: str, pass_rates: Mapping[str, float]) -> Dataset:
+        """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
+
+        Runs whose journal is empty see them too. All others keep what they know.
+
+        Args:
+            dataset: its name.
+            name: of the predictor: letters, digits, ".", "_" and "-".
+            pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000 tasks,
+                use `upload_predictions`.
+
+        Raises:
+            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
+            ConflictError: the dataset has four predictions already.
+        """
+        return await self.send(dataset_calls.put_predictions(dataset, name, pass_rates))
+
+    async def upload_predictions(
+        self,
+        dataset: str,
+        name: str,
+        source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float = 600.0,
+    ) -> Dataset:
+        """Put predictions from NDJSON or Parquet with the columns id and pass_rate, streamed.
+
+        Args:
+            dataset: its name.
+            name: of the predictor.
+            source: as of `upload_dataset`.
+            media_type: as of `upload_dataset`.
+            on_progress: as of `upload_dataset`.
+            deadline_s: for the whole upload with its retries.
+
+        Raises:
+            InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
+            OSError: the file cannot be read.
+        """
+        return await self.send(
+            dataset_calls.upload_predictions(
+                dataset, name, source, media_type=media_type, on_progress=on_progress, deadline_s=deadline_s
+            )
+        )
+
+    async def predict_from_run(self, dataset: str, run: str, name: str, *, step: int | None = None) -> Dataset:
+        """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
+
+        Args:
+            dataset: the run's dataset.
+            run: the run.
+            name: of the predictions.
+            step: after which the run believes so; None: after the last one.
+        """
+        return await self.send(dataset_calls.predict_from_run(dataset, run, name, step=step))
+
+    async def remove_predictions(self, dataset: str, name: str) -> Dataset:
+        """Remove predictions: new runs no longer see them. Runs that know them keep them."""
+        return await self.send(dataset_calls.remove_predictions(dataset, name))
+
     async def retire_tasks(self, dataset: str, ids: Iterable[str]) -> PoolChange:
         """Retire tasks: they are not selected until they are restored; their evidence stays in the journal."""
         return await self.send(dataset_calls.retire_tasks(dataset, ids))

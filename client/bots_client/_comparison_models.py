@@ -29,7 +29,8 @@ class ComparedBelief:
     role: run, tracker, bots (BOTS with its default settings), paper (BOTS as in the paper), or grid (BOTS with other
         values of forgetting and implicit_weight).
     forgetting, implicit_weight, capability: settings of the belief bots; None for others.
-    references, tags: whether it uses those of the dataset; False shows what they are worth, no run can be set so.
+    references, tags, predictions: whether it uses those of the dataset; False shows what they are worth, no run can be
+        set so.
     log_loss, brier: mean errors over the rollouts; smaller is better.
     calibration_error: mean difference between predicted and observed success rate, by tenths of the prediction.
     calibration_slope: rise of the observed success rate per rise of the prediction; 1 is ideal, below 1 the predictions
@@ -45,6 +46,7 @@ class ComparedBelief:
     capability: str | None = None
     references: bool = True
     tags: bool = True
+    predictions: bool = True
     log_loss: float
     brier: float
     calibration_error: float

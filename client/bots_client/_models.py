@@ -274,6 +274,7 @@ class Run:
     resting: Resting = field(default_factory=Resting)
     forked_from: Fork | None = None
     created_at: datetime | None = None
+    predictions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("dataset_id", name="pk_retired_tasks"),
     )
     op.create_table(
+        "predictions",
+        sa.Column("dataset_id", _number, nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["dataset_id"], ["datasets.id"], name="fk_predictions_dataset_id_datasets", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("dataset_id", "digest", name="pk_predictions"),
+    )
+    op.create_table(
         "runs",
         sa.Column("id", _number, nullable=False),
         sa.Column("uid", sa.Text(), nullable=False),
@@ -58,6 +68,7 @@ def upgrade() -> None:
         sa.Column("parent_discount", sa.Double(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("predictions", sa.Text(), server_default=sa.text("'[]'"), nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["datasets.id"], name="fk_runs_dataset_id_datasets", ondelete="CASCADE"
         ),

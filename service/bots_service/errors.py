@@ -67,6 +67,10 @@ class UnknownTaskError(NotFoundError):
     """No task of that id in the dataset."""
 
 
+class UnknownPredictionsError(NotFoundError):
+    """A dataset has no predictions of this name."""
+
+
 class UnknownStepError(NotFoundError):
     """The run's present history has no such step."""
 

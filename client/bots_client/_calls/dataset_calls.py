@@ -1,7 +1,7 @@
 """Datasets: create, describe, change and delete pools of tasks."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,71 @@ def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
         ConflictError: a task ID already exists; nothing was added.
     """
     return written("POST", path("datasets", dataset, "tasks"), into(PoolChange), _pool(tasks))
+
+
+def put_predictions(dataset: str, name: str, pass_rates: Mapping[str, float]) -> Call[Dataset]:
+    """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
+
+    Runs whose journal is empty see them too. All others keep what they know.
+
+    Args:
+        dataset: its name.
+        name: of the predictor: letters, digits, ".", "_" and "-".
+        pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000 tasks,
+            use `upload_predictions`.
+
+    Raises:
+        InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
+        ConflictError: the dataset has four predictions already.
+    """
+    content = {"predictions": [{"id": task, "pass_rate": rate} for task, rate in pass_rates.items()]}
+    return written("PUT", path("datasets", dataset, "predictions", name), into(Dataset), content)
+
+
+def upload_predictions(
+    dataset: str,
+    name: str,
+    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+    *,
+    media_type: str | None = None,
+    on_progress: Progress | None = None,
+    deadline_s: float = UPLOAD_DEADLINE_S,
+) -> Call[Dataset]:
+    """Put predictions from NDJSON or Parquet with the columns id and pass_rate, streamed.
+
+    Args:
+        dataset: its name.
+        name: of the predictor.
+        source: as of `upload_dataset`.
+        media_type: as of `upload_dataset`.
+        on_progress: as of `upload_dataset`.
+        deadline_s: for the whole upload with its retries.
+
+    Raises:
+        InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.
+        OSError: the file cannot be read.
+    """
+    upload, headers = _streamed(source, media_type, on_progress)
+    where = path("datasets", dataset, "predictions", name)
+    return Call("PUT", where, into(Dataset), (), upload, headers, deadline_s)
+
+
+def predict_from_run(dataset: str, run: str, name: str, *, step: int | None = None) -> Call[Dataset]:
+    """Make predictions of what a run believes of the tasks that it has evidence of; all others have none.
+
+    Args:
+        dataset: the run's dataset.
+        run: the run.
+        name: of the predictions.
+        step: after which the run believes so; None: after the last one.
+    """
+    content = {"name": name, **given(step=step)}
+    return written("POST", path("datasets", dataset, "runs", run, "predictions"), into(Dataset), content)
+
+
+def remove_predictions(dataset: str, name: str) -> Call[Dataset]:
+    """Remove predictions: new runs no longer see them. Runs that know them keep them."""
+    return written("DELETE", path("datasets", dataset, "predictions", name), into(Dataset))
 
 
 def retire_tasks(dataset: str, ids: Iterable[str]) -> Call[PoolChange]:

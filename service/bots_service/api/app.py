@@ -32,6 +32,7 @@ from bots_service.api.routes import (
     outlooks,
     overview,
     page,
+    predictions,
     probes,
     runs,
     snapshots,
@@ -49,6 +50,7 @@ from bots_service.usecases import UseCases
 ROUTES = (
     training,
     datasets,
+    predictions,
     runs,
     leases,
     evidence,

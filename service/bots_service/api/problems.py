@@ -35,6 +35,7 @@ KINDS: dict[type[BotsError], Kind] = {
     errors.UnknownDatasetError: Kind(404, "unknown-dataset", "There is no such dataset"),
     errors.UnknownRunError: Kind(404, "unknown-run", "There is no such run"),
     errors.UnknownTaskError: Kind(404, "unknown-task", "There is no such task"),
+    errors.UnknownPredictionsError: Kind(404, "unknown-predictions", "There are no such predictions"),
     errors.UnknownStepError: Kind(404, "unknown-step", "The run's history has no such step"),
     errors.UnknownApiKeyError: Kind(404, "unknown-api-key", "There is no such API key"),
     errors.ConflictError: Kind(409, "conflict", "Conflict with the current state"),

@@ -164,6 +164,45 @@ def show_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
     show(found, lambda: sheet(described(found)), as_json=as_json)
 
 
+PredictionsName = Annotated[str, typer.Argument(help="Name of the predictions.", metavar="NAME", show_default=False)]
+
+
+@app.command()
+def predict(
+    dataset: Dataset,
+    name: PredictionsName,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON Lines or Parquet with the columns id and pass_rate.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
+    with connected(url) as client:
+        found = client.upload_predictions(dataset, name, file)
+    show(found, lambda: predicted(found, name), as_json=as_json)
+
+
+@app.command()
+def unpredict(dataset: Dataset, name: PredictionsName, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove predictions: new runs no longer see them."""
+    with connected(url) as client:
+        found = client.remove_predictions(dataset, name)
+    show(found, lambda: f"new runs of {dataset} no longer see the predictions {name}", as_json=as_json)
+
+
+def predicted(dataset: "Described", name: str) -> str:
+    """Say what was predicted."""
+    tasks = next(each.tasks for each in dataset.predictions if each.name == name)
+    return f"new runs of {dataset.name} see the predictions {name} of {task_count(tasks)}"
+
+
 TaskIds = Annotated[
     list[str], typer.Argument(help='Task IDs; "-" reads them from stdin, one per line.', show_default=False)
 ]
@@ -271,6 +310,7 @@ def described(dataset: "Described") -> dict[str, str]:
         "profiles": count(dataset.profiles),
         "tags": ", ".join(tags) or "-",
         "offset tags": ", ".join(dataset.offset_tags) or "-",
+        "predictions": ", ".join(f"{each.name} ({count(each.tasks)})" for each in dataset.predictions) or "-",
         "digest": dataset.digest,
         "created": moment(dataset.created_at),
     }

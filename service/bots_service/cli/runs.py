@@ -162,6 +162,24 @@ def delete(
     show({"dataset": dataset, "deleted": run}, lambda: f"run {run} of {dataset} is deleted", as_json=as_json)
 
 
+@app.command("as-predictions")
+def as_predictions(
+    dataset: Dataset,
+    run: Name = "default",
+    *,
+    name: Annotated[str | None, typer.Option(help="Name of the predictions.", show_default="the run's name")] = None,
+    step: Annotated[int | None, typer.Option(help="Step after which the run believes so.", show_default="last")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make predictions of what a run believes of the tasks that it tried; new runs learn how far to trust them."""
+    from bots_service.cli.datasets import predicted
+
+    with connected(url) as client:
+        found = client.predict_from_run(dataset, run, name or run, step=step)
+    show(found, lambda: predicted(found, name or run), as_json=as_json)
+
+
 def ratio(run: "Run") -> str:
     """Format a run's effective task ratio."""
     return number(run.totals.effective / run.totals.reported if run.totals.reported else None)

@@ -33,21 +33,29 @@ class Refold:
     run: the run's own state there: it says which step a report belongs to, and when a step closes.
     belief: what the other settings make of the same steps.
     settings: those.
+    pool: the tasks as the new run sees them; other predictions may tell them apart than in the run.
     forecasts: of that belief.
     """
 
     run: RunState
     belief: Belief
     settings: RunSettings
+    pool: Pool
     forecasts: Forecasts = NO_FORECASTS
 
     @classmethod
     def of(cls, run: RunState, settings: RunSettings, pool: Pool) -> "Refold":
-        """Return the beginning; `run` is the state before the first entry."""
-        return cls(run, KINDS[settings.belief].fresh(settings, pool), settings)
+        """Return the beginning; `run` is the state before the first entry, `pool` what the new run sees."""
+        return cls(run, KINDS[settings.belief].fresh(settings, pool), settings, pool)
 
     def with_entries(self, entries: Iterable[Entry], pool: Pool) -> "Refold":
-        """Return the fold with more entries; those that a rewind undid are left out."""
+        """Return the fold with more entries; those that a rewind undid are left out.
+
+        Args:
+            entries: the next ones.
+            pool: the tasks as the run sees them. Where the new one sees others, it knows all its profiles at once.
+        """
+        own, same = self.pool, self.pool is pool
         state, belief, forecasts = self.run, self.belief, self.forecasts
         for entry in entries:
             body = entry.body
@@ -57,15 +65,15 @@ class Refold:
             step = closing_step(state, body, pool) if isinstance(body, Report) else None
             state, _ = advance(state, entry, pool)
             if isinstance(body, Report | PastEvidence):
-                belief = belief.extended(pool, entry.profiles)
+                belief = belief.extended(own, entry.profiles if same else own.profiles)
             if isinstance(body, PastEvidence):
-                belief = belief.with_past(pool, body.aged, self.settings, step=state.step)
+                belief = belief.with_past(own, body.aged, self.settings, step=state.step)
             if step is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
-                forecasts = forecasts.with_step(belief.distributions(pool, step.groups.tasks), step.groups)
+                forecasts = forecasts.with_step(belief.distributions(own, step.groups.tasks), step.groups)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
-                belief = belief.fold(pool, step, self.settings)
-        return Refold(state, belief, self.settings, forecasts)
+                belief = belief.fold(own, step, self.settings)
+        return Refold(state, belief, self.settings, own, forecasts)
 
     def begin(self) -> RunState:
         """Return the state of a new run that continues here under the other settings, with no step open."""

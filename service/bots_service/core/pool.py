@@ -1,7 +1,7 @@
 """The tasks of a dataset as arrays: profiles, tags, and who is retired.
 
-A profile is a set of tasks with the same reference pass rates and the same offset tags. Until one of them is tried,
-nothing tells them apart, so the fold and the draw look at each profile once.
+A profile is a set of tasks with the same reference pass rates, the same offset tags and the same predictions. Until one
+of them is tried, nothing tells them apart, so the fold and the draw look at each profile once.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Bits, Counts, Floats, Tasks, frozen, tag_bits
+from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits
 from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
 from bots_service.core.receipt import MetricTags, metric_tags
@@ -106,6 +106,8 @@ class Pool:
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
     generators: whether its tasks are generators: a trainer makes a fresh task at each draw, so none is used up.
+    prediction_names: [C] of the columns of predictions.
+    predictions: [G, C] predicted pass rates; NaN where unknown.
     """
 
     references: Floats
@@ -115,6 +117,8 @@ class Pool:
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
     generators: bool = False
+    prediction_names: tuple[str, ...] = ()
+    predictions: Floats = field(default_factory=lambda: frozen(np.empty((0, 0))))
 
     def __len__(self) -> int:
         return len(self.profile_of)
@@ -135,6 +139,25 @@ class Pool:
         rows, carried, profile_of = number_profiles(references, carried)
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
+    def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
+        """Return these tasks, told apart by predictions too.
+
+        Args:
+            names: [C] of the columns, C > 0.
+            predictions: [N, C] pass rates, NaN where unknown; few distinct ones, or there is a profile for each task.
+        """
+        ranks = _row_ranks(np.column_stack([self.profile_of, _comparable(predictions)]))
+        firsts, profile_of = _numbered(ranks)
+        before = self.profile_of[firsts]
+        return replace(
+            self,
+            references=frozen(self.references[before]),
+            profile_of=profile_of,
+            carried=frozen(self.carried[before]) if self.offset_tags else self.carried,
+            prediction_names=names,
+            predictions=frozen(predictions[firsts]),
+        )
+
     @property
     def profiles(self) -> int:
         """How many profiles there are (G)."""
@@ -153,24 +176,31 @@ class Pool:
     @cached_property
     def alike(self) -> Counts:
         """[G] of each profile, the first one with the same reference pass rates."""
-        if not self.offset_tags:
+        if not self.offset_tags and not self.prediction_names:
             return frozen(np.arange(self.profiles))
         ranks = _row_ranks(_comparable(self.references))
         return frozen(_first_rows(ranks)[ranks])
 
     @cached_property
     def features(self) -> NDArray[np.float64]:
-        """[M + 2 + T, G] each profile as numbers: 1, a logit of each pass rate, 1 where any is unknown, 1 for each tag.
+        """[M + 2 + T + 2C, G] each profile as numbers.
 
-        Where any pass rate of a profile is unknown, its logits are 0.
+        They are: 1, a logit of each pass rate, 1 where any is unknown, 1 for each tag, a logit of each prediction, 1
+        where that is unknown. Logits of what is unknown are 0: of all pass rates, where any is; of a prediction alone.
         """
-        references = self.references.T
-        is_unknown = np.isnan(references).any(axis=0, keepdims=True)
-        rates = (REFERENCE_TRIALS * np.where(is_unknown, 0.5, references) + 0.5) / (REFERENCE_TRIALS + 1.0)
-        logits = log(rates) - log(1.0 - rates)
+        references, predictions = self.references.T, self._predicted
+        is_unknown = np.logical_or.reduce(np.isnan(references), axis=0, keepdims=True)
+        is_unpredicted = np.isnan(predictions)
+        logits = _logits(references, is_unknown)
         bits = np.arange(len(self.offset_tags), dtype=np.uint32)[:, None]
         tags = (self.carried >> bits) & np.uint32(1) if len(bits) else np.empty((0, self.profiles))
-        return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags]))
+        told = [_logits(predictions, is_unpredicted), is_unpredicted]
+        return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *told]))
+
+    @property
+    def _predicted(self) -> Floats:
+        """[C, G] the predictions."""
+        return self.predictions.T if self.prediction_names else np.empty((0, self.profiles))
 
     @cached_property
     def members(self) -> Members:
@@ -262,12 +292,23 @@ def number_profiles(references: Floats, carried: Bits) -> tuple[Floats, Bits, Ta
     """
     # Adding 0.0 turns -0.0 into 0.0.
     rows = np.where(np.isnan(references).any(axis=1, keepdims=True), np.nan, references + 0.0)
-    ranks = _row_ranks(np.column_stack([_comparable(rows), carried]))
+    firsts, numbers = _numbered(_row_ranks(np.column_stack([_comparable(rows), carried])))
+    return frozen(rows[firsts]), frozen(carried[firsts]), numbers
+
+
+def _numbered(ranks: Counts) -> tuple[Counts, Tasks]:
+    """Number ranks by their first rows: [R] the first row of each number, and [n] the number of each row."""
     firsts = _first_rows(ranks)
     numbers = np.empty(len(firsts), np.int32)
     numbers[np.argsort(firsts)] = np.arange(len(firsts), dtype=np.int32)
-    firsts = np.sort(firsts)
-    return frozen(rows[firsts]), frozen(carried[firsts]), frozen(numbers[ranks])
+    return np.sort(firsts), frozen(numbers[ranks])
+
+
+def _logits(rates: Floats, is_unknown: Flags) -> NDArray[np.float64]:
+    """Return a logit of each pass rate, finite for 0 and 1; 0 where it is unknown."""
+    counted = (REFERENCE_TRIALS * np.where(is_unknown, 0.5, rates) + 0.5) / (REFERENCE_TRIALS + 1.0)
+    logits: NDArray[np.float64] = log(counted) - log(1.0 - counted)
+    return logits
 
 
 def _comparable(references: Floats) -> Floats:

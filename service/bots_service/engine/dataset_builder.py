@@ -143,8 +143,8 @@ class DatasetBuilder:
         """Return the dataset's facts, ids and pool.
 
         Args:
-            earlier: facts of an earlier version of the dataset, whose order of reference models and offset tags are
-                kept; None for a new dataset: both are chosen.
+            earlier: facts of an earlier version of the dataset, whose order of reference models, offset tags and
+                predictions are kept; None for a new dataset: it has no predictions, and the others are chosen.
 
         Raises:
             InvalidTasksError: there are no tasks, an id is repeated, or no task has one of the offset tags.
@@ -171,6 +171,7 @@ class DatasetBuilder:
             tags={tag: len(tasks) for tag, tasks in tags.items()},
             digest=self.digest(),
             generators=self.header.generators,
+            predictions=() if earlier is None else earlier.predictions,
         )
         return facts, ids, replace(pool, generators=self.header.generators)
 

@@ -3,16 +3,19 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bots_service.core.arrays import Tasks
+from bots_service.core.predictions import PredictionsKey, seen_with
 from bots_service.core.state import RunState
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import UnknownRunError
 from bots_service.metrics.training import Cache
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.records import DatasetRow, Head, OpenDataset, RunRow
+
+MOST_VIEWS = 8  # of one dataset; each takes about as much memory as its tasks without their ids
 
 
 class OpenDatasets:
@@ -30,7 +33,7 @@ class OpenDatasets:
         self._max_bytes = max_bytes
         self._cache = cache
         self._open: OrderedDict[str, OpenDataset] = OrderedDict()
-        self._loading = asyncio.Lock()
+        self._loading, self._viewing = asyncio.Lock(), asyncio.Lock()
         self._changed: set[str] = set()  # names that changed while a dataset was loading
 
     async def __call__(self, name: str) -> OpenDataset:
@@ -67,6 +70,23 @@ class OpenDatasets:
         if known is not None and (known.row.id, known.row.version) != (row.id, row.version):
             self.invalidate(name)
         return await self(name)
+
+    async def seen_with(self, dataset: OpenDataset, predictions: tuple[PredictionsKey, ...]) -> OpenDataset:
+        """Return a dataset as runs see it that know these predictions; kept with the dataset for the next call.
+
+        Raises:
+            UnknownRunError: these predictions are not there any more, so no such run is.
+        """
+        if not predictions:
+            return dataset
+        async with self._viewing:
+            if predictions not in dataset.views:
+                columns = await self._datasets.predictions(dataset.row.id, predictions)
+                pool = await asyncio.to_thread(seen_with, dataset.pool, columns)
+                if len(dataset.views) == MOST_VIEWS:
+                    dataset.views.pop(next(iter(dataset.views)))
+                dataset.views[predictions] = replace(dataset, pool=pool, views={})
+            return dataset.views[predictions]
 
     async def _load(self, row: DatasetRow) -> OpenDataset:
         builder = await self.builder(row)
@@ -138,10 +158,26 @@ class OpenRuns:
                 self._rows[key] = row
                 self._drop_oldest()
         self._used[key] = dataset_name
-        return OpenRun(dataset, self._rows[key])
+        return await self.of(dataset, self._rows[key])
+
+    async def of(self, dataset: OpenDataset, row: RunRow) -> OpenRun:
+        """Return a run with the dataset as it sees it.
+
+        Args:
+            dataset: without predictions.
+            row: the run's.
+
+        Raises:
+            UnknownRunError: it was deleted or replaced.
+        """
+        try:
+            return OpenRun(await self._open_datasets.seen_with(dataset, row.predictions), row)
+        except UnknownRunError:
+            self.invalidate(row)
+            raise
 
     def used_recently(self) -> list[OpenRun]:
-        """Return the runs used since the last call that are still in the cache."""
+        """Return the runs used since the last call that are still in the cache, with their datasets as these are."""
         used, self._used = self._used, {}
         rows = ((self._open_datasets.known(name), self._rows.get(key)) for key, name in used.items())
         return [
@@ -183,7 +219,7 @@ class OpenRuns:
             UnknownDatasetError, UnknownRunError: the dataset or the run does not exist.
         """
         dataset = await self._open_datasets.fresh(dataset_name)
-        return OpenRun(dataset, await self._runs.get(dataset.row.id, run_name))
+        return await self.of(dataset, await self._runs.get(dataset.row.id, run_name))
 
     def invalidate_changed_dataset(self, run: OpenRun, head: Head) -> None:
         """Remove the run's dataset from the cache if another replica changed it."""
@@ -210,7 +246,7 @@ class OpenRuns:
         dataset = await self._open_datasets(run.dataset.row.name)
         if dataset.row.id != run.row.dataset_id:
             raise UnknownRunError(f"run {run.row.name!r} was deleted or replaced")
-        return OpenRun(dataset, run.row)
+        return await self.of(dataset, run.row)
 
     def invalidate(self, row: RunRow) -> None:
         """Remove a run from the cache, because it was deleted or replaced."""

@@ -118,6 +118,7 @@ class FollowReplicas:
         if known is not None and known.state.seq >= head.seq:
             return
         try:
+            run = await self._open_runs.refreshed(run)
             newest = await self._catch_up.newest(run)
             if newest.state.seq < head.seq:
                 await self._catch_up.through(run, head.seq)

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
+from bots_service.core.predictions import Predictions
 from bots_service.core.receipt import BINS, Receipt
 from bots_service.ports.records import Beginning, DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
 
@@ -18,6 +19,7 @@ Key = Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")]
 Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")]
 CalibrationBlob = Annotated[bytes, Meta(min_length=24 * BINS, max_length=24 * BINS)]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Uid = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
@@ -45,6 +47,7 @@ class SavedRun(Struct, frozen=True):
     pruned: Count
     created_at: Moment
     parent: SavedParent | None = None
+    predictions: tuple[tuple[Name, Digest], ...] = ()
 
 
 class SavedEntry(Struct, frozen=True, array_like=True):
@@ -102,11 +105,13 @@ class Cut:
 
     retired: sorted tasks.
     runs: each with its row, for the other ports.
+    predictions: all that new runs see and that a run knows, as stored, by digest.
     """
 
     dataset: DatasetRow
     retired: Tasks
     runs: list[tuple[RunRow, SavedRun]]
+    predictions: dict[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,14 @@ class Imports(Protocol):
 
     async def retire(self, stage: int, tasks: Tasks) -> None:
         """Retire tasks of the stage."""
+        ...
+
+    async def add_predictions(self, stage: int, content: bytes) -> Predictions:
+        """Add predictions to the stage, and return them as they will be read, without a name.
+
+        Raises:
+            DamagedStateError: they can't be read.
+        """
         ...
 
     async def add_run(self, stage: int, run: SavedRun) -> int:

@@ -1,10 +1,11 @@
 """The catalog of datasets and runs."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Fork
+from bots_service.core.predictions import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import (
@@ -113,6 +114,38 @@ class Datasets(Protocol):
         """
         ...
 
+    async def put_predictions(
+        self,
+        row: DatasetRow,
+        facts: DatasetFacts,
+        column: Predictions | None,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> tuple[DatasetRow, list[RunRow]]:
+        """Set the predictions that new runs see, and give them to the runs whose journal is empty, in one transaction.
+
+        Args:
+            row: of the dataset.
+            facts: with the predictions that it has from now on.
+            column: those of them that are new; None if there are none.
+            idempotency_key: keeps the row.
+
+        Returns:
+            The row, and the runs with an empty journal as they were; each has a new uid now.
+
+        Raises:
+            BusyError: the dataset is no longer at the row's version.
+        """
+        ...
+
+    async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
+        """Return predictions that new runs see or that a run knows, in the order of the keys.
+
+        Raises:
+            UnknownRunError: they are not there any more: the run that knew them, or the dataset, was deleted.
+            DamagedStateError: the bytes don't match their checksum.
+        """
+        ...
+
     async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""
         ...
@@ -153,6 +186,7 @@ class Runs(Protocol):
         settings: RunSettings,
         *,
         fork: tuple[Parent, Fork, int] | None = None,
+        predictions: tuple[PredictionsKey, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
         result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
     ) -> tuple[RunRow, RunPut]:
@@ -163,6 +197,7 @@ class Runs(Protocol):
             name: the run's name.
             settings: the run's first settings.
             fork: where it comes from, the journal's first entry, and the pool's profiles then.
+            predictions: those that it knows; without a fork, those of the dataset.
             idempotency_key: keeps the result of a run that was created or replaced; of an unchanged one, nothing.
             result_of: makes the result to keep of the row and of what was done to it.
 
@@ -172,6 +207,7 @@ class Runs(Protocol):
         Raises:
             RunHasHistoryError: the run's journal is not empty.
             LimitReachedError: the dataset has no room for another run.
+            BusyError: the predictions were replaced meanwhile.
         """
         ...
 

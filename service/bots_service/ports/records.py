@@ -1,6 +1,6 @@
 """The values that the ports exchange."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Literal, NamedTuple, TypeVar
 
@@ -8,6 +8,7 @@ from bots_service.core.arrays import Counts, Floats, Tasks, united
 from bots_service.core.costs import CostSums
 from bots_service.core.entries import Body, Entry
 from bots_service.core.pool import Pool
+from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.task_ids import TaskIds
@@ -33,6 +34,17 @@ class TaskBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictionBlock:
+    """Predictions of some tasks of a dataset. rates: [n] predicted pass rates, NaN where unknown."""
+
+    ids: list[str]
+    rates: Floats
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """Limits on the amount of data.
 
@@ -48,6 +60,25 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictionsFacts:
+    """Facts about a column of predictions. The fields are those of `Predictions`.
+
+    known: how many tasks it is about; mean: of those predictions.
+    """
+
+    name: str
+    digest: str
+    parts: int
+    known: int
+    mean: float
+
+    @property
+    def key(self) -> PredictionsKey:
+        """What a run remembers of it."""
+        return PredictionsKey(self.name, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetFacts:
     """Facts about a dataset's content.
 
@@ -56,8 +87,9 @@ class DatasetFacts:
     offset_tags: the tags that tell profiles apart; chosen when the dataset was made.
     size: tasks ever, retired ones included; profiles: distinct pairs of reference pass rates and offset tags.
     tags: tag -> number of tasks with it, including retired ones.
-    digest: of the content; does not depend on the upload's format.
+    digest: of the tasks; does not depend on the upload's format.
     generators: whether its tasks are generators.
+    predictions: those that new runs see, in the order in which they were put.
     """
 
     description: str
@@ -69,11 +101,17 @@ class DatasetFacts:
     tags: dict[str, int]
     digest: str
     generators: bool = False
+    predictions: tuple[PredictionsFacts, ...] = ()
+
+    @property
+    def prediction_keys(self) -> tuple[PredictionsKey, ...]:
+        """What new runs remember of the predictions."""
+        return tuple(each.key for each in self.predictions)
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """A version of a dataset. version: increases with each append, retirement and restoration."""
+    """A version of a dataset. version: increases with each change of tasks, retired ones or predictions."""
 
     id: int
     name: str
@@ -90,20 +128,27 @@ class DatasetRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """A dataset in memory, ready to select from."""
+    """A dataset in memory, ready to select from.
+
+    pool: without predictions; in a view, with those that some runs know.
+    views: the dataset as these runs see it.
+    """
 
     row: DatasetRow
     ids: TaskIds
     pool: Pool
+    views: "dict[tuple[PredictionsKey, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def nbytes(self) -> int:
         """Approximate memory in bytes."""
+        viewed = sum(view.nbytes - view.ids.nbytes for view in self.views.values())
         grouped, tags = self.pool.profile_of.nbytes * 2, self.pool.tags.values()
         tagged = sum(tasks.nbytes for tasks in tags) + bool(tags) * self.pool.profile_of.nbytes
-        told_apart = self.pool.references.nbytes + self.pool.carried.nbytes
-        features = 8 * self.pool.profiles * (self.pool.models + 2 + len(self.pool.offset_tags))  # for a tracker
-        return self.ids.nbytes + told_apart + features + grouped + tagged
+        told_apart = self.pool.references.nbytes + self.pool.carried.nbytes + self.pool.predictions.nbytes
+        effects = self.pool.models + 2 + len(self.pool.offset_tags) + 2 * len(self.pool.prediction_names)
+        features = 8 * self.pool.profiles * effects  # for a tracker
+        return self.ids.nbytes + told_apart + features + grouped + tagged + viewed
 
 
 Beginning = Literal["fork", "warm_start", "replay"]  # of a run that begins with another run's state
@@ -139,6 +184,7 @@ class RunRow:
     uid: random; a run that is deleted and created again, or gets new settings while empty, has a new one.
     settings: of the empty journal; later ones are in the state.
     head: the last seq; epoch: number of rewinds.
+    predictions: those that it knows: the dataset's when it began, or those of the run that it continues.
     """
 
     id: int
@@ -150,6 +196,7 @@ class RunRow:
     epoch: int
     created_at: float
     parent: Parent | None = None
+    predictions: tuple[PredictionsKey, ...] = ()
 
     @property
     def origin_step(self) -> int:

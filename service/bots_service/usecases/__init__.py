@@ -16,6 +16,7 @@ from bots_service.usecases.judge_run import JudgeRun
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
+from bots_service.usecases.put_predictions import ChangePredictions, PutPredictions, PutPredictionsOfRun
 from bots_service.usecases.put_run import PutRun
 from bots_service.usecases.read_run import (
     ReadCalibration,
@@ -66,11 +67,15 @@ class UseCases:
         self.append_tasks = AppendTasks(e.datasets, e.open_datasets, e.notify_replicas)
         self.retire_tasks = RetireTasks(e.datasets, e.open_datasets, e.notify_replicas)
         self.restore_tasks = RestoreTasks(e.datasets, e.open_datasets, e.notify_replicas)
+        change = ChangePredictions(e.datasets, e.open_datasets, e.open_runs, e.states, e.leases, e.notify_replicas)
+        self.put_predictions = PutPredictions(e.open_datasets, change)
+        self.put_predictions_of_run = PutPredictionsOfRun(e.open_datasets, e.open_runs, e.catch_up, change)
+        self.drop_predictions = change.drop
         self.delete_dataset = DeleteDataset(e.datasets, e.open_datasets, e.runs, e.states, e.leases, e.at_work)
 
     def _make_runs(self, e: Engine) -> None:
         self.describe_run = describe = DescribeRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.leases)
-        begin = BeginRun(e.open_runs, e.journal, e.catch_up)
+        begin = BeginRun(e.open_datasets, e.open_runs, e.journal, e.catch_up)
         self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, begin, e.states, e.leases, e.answers, describe)
         self.change_settings = ChangeSettings(e.open_runs, e.journal, e.catch_up, e.answers, describe)
         self.rewind_run = RewindRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)

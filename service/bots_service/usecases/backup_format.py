@@ -51,6 +51,12 @@ class RetiredPart(Struct, frozen=True, tag="retired"):
     tasks: bytes
 
 
+class PredictionsPart(Struct, frozen=True, tag="predictions"):
+    """Predictions that new runs see or that a run knows. content: as storage wrote it."""
+
+    content: bytes
+
+
 class RunPart(Struct, frozen=True, tag="run"):
     """A run; its entries, receipts and snapshots follow."""
 
@@ -82,7 +88,7 @@ class EndPart(Struct, frozen=True, tag="end"):
     sha256: bytes
 
 
-Part = DatasetPart | TasksPart | RetiredPart | RunPart | EntriesPart | ReceiptsPart | SnapshotPart
+Part = DatasetPart | TasksPart | RetiredPart | PredictionsPart | RunPart | EntriesPart | ReceiptsPart | SnapshotPart
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Part | EndPart] = msgspec.msgpack.Decoder(Part | EndPart)
 

@@ -2,15 +2,17 @@
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
+from bots_service.core.pool import Pool
+from bots_service.core.predictions import PredictionsKey
 from bots_service.core.run_settings import settings_asked
 from bots_service.core.state import NOTHING_OPEN, RunState, fresh_state
 from bots_service.engine.catch_up import CatchUp
-from bots_service.engine.open_runs import OpenRun, OpenRuns
+from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.engine.replay import PAGE
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.ports.journal import Journal
@@ -18,6 +20,15 @@ from bots_service.ports.records import OpenDataset, Parent
 from bots_service.usecases.change_run import require_fixed, require_known_tags, require_strategy
 
 Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
+
+
+class Begun(NamedTuple):
+    """What a run begins with. dataset: as it sees it; start: what leads to the state, None for an empty journal."""
+
+    state: RunState
+    dataset: OpenDataset
+    predictions: tuple[PredictionsKey, ...]
+    start: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +66,50 @@ RunOrigin = ForkFrom | WarmStartFrom | ReplayOf
 class BeginRun:
     """Computes the states that runs begin with. Changes nothing."""
 
+    open_datasets: OpenDatasets
     open_runs: OpenRuns
     journal: Journal
     catch_up: CatchUp
 
-    async def __call__(
-        self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]
-    ) -> tuple[RunState, Start | None]:
-        """Return the state to begin with, and what leads there; None for an empty journal.
+    async def __call__(self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]) -> Begun:
+        """Return the state to begin with, and what leads there.
+
+        A run sees the dataset's newest predictions, unless it continues the belief of a run that sees older ones.
 
         Raises:
             UnknownRunError, UnknownStepError: the other run, or its step.
             InvalidSettingsError: a setting is out of range, or can't be with this origin.
         """
-        begin, start = await self._begun(opened, origin, values)
-        require_known_tags(begin.settings, opened.pool)
-        require_strategy(begin.settings, opened.pool)
-        return begin, start
+        begun = await self._begun(opened, origin, values)
+        require_known_tags(begun.state.settings, opened.pool)
+        require_strategy(begun.state.settings, opened.pool)
+        return begun
 
-    async def _begun(
-        self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]
-    ) -> tuple[RunState, Start | None]:
+    async def _begun(self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]) -> Begun:
+        newest = opened.row.facts.prediction_keys
         if origin is None:
-            return fresh_state(settings_asked(values), opened.pool), None
+            seen = await self.open_datasets.seen_with(opened, newest)
+            return Begun(fresh_state(settings_asked(values), seen.pool), seen, newest)
         run = await self.open_runs(opened.row.name, origin.run)
+        predictions = newest if isinstance(origin, ReplayOf) else run.row.predictions
+        seen = await self.open_datasets.seen_with(opened, predictions)
         if isinstance(origin, ReplayOf):
-            begin, parent = await self._replay(run, origin, values)
+            same = run.row.predictions == newest
+            begin, parent = await self._replay(run, origin, values, None if same else seen.pool)
         else:
             state = await self.catch_up.at_step(run, origin.step)
             parent = Parent(origin.run, state.step, state.seq)
             if isinstance(origin, ForkFrom):
                 begin = _fork(state, values)
             else:
-                begin = await asyncio.to_thread(_warm, state, origin.discount, values, opened)
+                begin = await asyncio.to_thread(_warm, state, origin.discount, values, seen)
                 parent = replace(parent, how="warm_start", discount=origin.discount)
         entry = Fork(parent.run, parent.seq, await asyncio.to_thread(encode_state, begin))
-        return begin, (parent, entry, opened.pool.profiles)
+        return Begun(begin, seen, predictions, (parent, entry, seen.pool.profiles))
 
-    async def _replay(self, run: OpenRun, origin: ReplayOf, values: dict[str, Any]) -> tuple[RunState, Parent]:
+    async def _replay(
+        self, run: OpenRun, origin: ReplayOf, values: dict[str, Any], seen: Pool | None
+    ) -> tuple[RunState, Parent]:
         settings = settings_asked(values)
         if run.row.parent is not None:
             flaw = f"run {run.row.name!r} began from run {run.row.parent.run!r}: its own journal is only a part"
@@ -104,7 +121,7 @@ class BeginRun:
             raise await replay.missing_entry(run, 1, "has no entry 1")
         run = await self.open_runs.matching(run, state)
         pool = run.dataset.pool
-        fold = Refold.of(fresh_state(run.row.settings, pool), settings, pool)
+        fold = Refold.of(fresh_state(run.row.settings, pool), settings, pool if seen is None else seen)
         for before, last in await replay.course(run, 0, seq):
             for after in range(before, last, PAGE):
                 entries = await self.journal.after(run.row, after, min(after + PAGE, last), PAGE)

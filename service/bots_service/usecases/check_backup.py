@@ -11,6 +11,7 @@ from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind,
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import LARGEST_AGE
 from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
+from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_from
 from bots_service.core.state import RunState
@@ -61,7 +62,13 @@ class CheckedRun:
             epoch=run.epoch,
             created_at=run.created_at,
             parent=None if parent is None else _parent_of(parent),
+            predictions=tuple(PredictionsKey(*key) for key in run.predictions),
         )
+
+    @property
+    def _most_profiles(self) -> int:
+        """How many profiles there can be: predictions may tell all tasks apart."""
+        return self.facts.size if self.run.predictions else self.facts.profiles
 
     def entries(self, entries: list[Entry]) -> None:
         """Check the next entries; rewinds among those that were pruned come after all others."""
@@ -83,7 +90,7 @@ class CheckedRun:
 
     def _body(self, entry: Entry) -> None:
         body, where = entry.body, f"entry {entry.seq}"
-        self._require(0 <= entry.profiles <= self.facts.profiles, f"{where} knows {entry.profiles} profiles")
+        self._require(0 <= entry.profiles <= self._most_profiles, f"{where} knows {entry.profiles} profiles")
         if isinstance(body, Rewind):
             self._require(self.run.pruned <= body.to_seq < entry.seq, f"{where} rewinds to entry {body.to_seq}")
             self._rewound(entry.seq, body)
@@ -171,8 +178,9 @@ class CheckedRun:
 
     def _state(self, state: RunState, where: str) -> None:
         facts = self.facts
-        models, offset_tags = len(facts.reference_models), len(facts.offset_tags)
-        size = PoolSize(facts.size, facts.profiles, models, offset_tags, facts.generators)
+        models, tags = len(facts.reference_models), len(facts.offset_tags)
+        predictions = len(self.run.predictions)
+        size = PoolSize(facts.size, self._most_profiles, models, tags, predictions, facts.generators)
         possible = is_possible_state(state, size) and not fixed_flaws(state.settings, self.settings)
         self._require(possible, f"{where} is none that folding leads to")
 

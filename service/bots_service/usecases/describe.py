@@ -148,6 +148,6 @@ class DescribeRun:
 
     async def _of_row(self, opened: OpenDataset, row: RunRow) -> RunDescription:
         try:
-            return await self.of(OpenRun(opened, row))
+            return await self.of(await self.open_runs.of(opened, row))
         except UnknownRunError:  # deleted; there may be a new run of that name
             return await self(opened.row.name, row.name)

@@ -19,6 +19,7 @@ from bots_service.usecases.backup_format import (
     DatasetPart,
     EntriesPart,
     Part,
+    PredictionsPart,
     ReceiptsPart,
     RetiredPart,
     RunPart,
@@ -49,9 +50,12 @@ class ExportBackup:
         """
         cut = await self.exports.cut(dataset)
         if run is not None:
-            cut = Cut(cut.dataset, cut.retired, [found for found in cut.runs if found[0].name == run])
-            if not cut.runs:
+            runs = [found for found in cut.runs if found[0].name == run]
+            if not runs:
                 raise UnknownRunError(f"no run {run!r}")
+            known = {key.digest for key in runs[0][0].predictions}
+            contents = {digest: content for digest, content in cut.predictions.items() if digest in known}
+            cut = Cut(cut.dataset, cut.retired, runs, contents)
         return self._bytes(cut, whole=run is None)
 
     async def _bytes(self, cut: Cut, *, whole: bool) -> AsyncIterator[bytes]:
@@ -69,6 +73,8 @@ class ExportBackup:
                 yield part
             if len(cut.retired):
                 yield RetiredPart(np.ascontiguousarray(cut.retired, "<i4").tobytes())
+        for content in cut.predictions.values():
+            yield PredictionsPart(content)
         for run, saved in cut.runs:
             yield RunPart(saved)
             async for part in self._run(run, saved):

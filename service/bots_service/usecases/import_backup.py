@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bots_service.core.arrays import frozen
 from bots_service.core.offset_tags import are_possible
+from bots_service.core.predictions import MOST_COLUMNS, Predictions
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.engine.open_runs import OpenRuns
 from bots_service.engine.replicas import NotifyReplicas
@@ -26,6 +27,7 @@ from bots_service.usecases.backup_format import (
     DatasetPart,
     EntriesPart,
     Part,
+    PredictionsPart,
     ReceiptsPart,
     RetiredPart,
     RunPart,
@@ -36,6 +38,7 @@ from bots_service.usecases.backup_format import (
 )
 from bots_service.usecases.check_backup import CheckedRun
 from bots_service.usecases.import_dataset import KeyOfUpload, open_stage
+from bots_service.usecases.put_predictions import facts_of
 
 
 @dataclass(slots=True)
@@ -45,6 +48,7 @@ class _Arriving:
     begin: DatasetPart
     stage: int
     builder: DatasetBuilder
+    predictions: dict[str, Predictions] = field(default_factory=dict)
     runs: dict[int, CheckedRun] = field(default_factory=dict)
     current: tuple[int, CheckedRun] | None = None
 
@@ -123,6 +127,7 @@ class ImportBackup:
     async def _stage(self, arriving: _Arriving, part: Part) -> None:
         if isinstance(part, RunPart):
             _finish_run(arriving)
+            _require_predictions(arriving, {digest for _, digest in part.run.predictions})
             checked = CheckedRun(part.run, arriving.begin.facts)
             run_id = await self.imports.add_run(arriving.stage, part.run)
             arriving.runs[run_id], arriving.current = checked, (run_id, checked)
@@ -130,6 +135,11 @@ class ImportBackup:
             await self._stage_of_run(arriving, part)
         elif isinstance(part, TasksPart | RetiredPart) and arriving.begin.whole and arriving.current is None:
             await self._stage_tasks(arriving, part)
+        elif isinstance(part, PredictionsPart) and arriving.current is None:
+            column = await self.imports.add_predictions(arriving.stage, part.content)
+            if not column.are_possible(arriving.begin.facts.size):
+                raise InvalidBackupError("the backup's predictions are not some of its tasks'")
+            arriving.predictions[column.digest] = column
         else:
             raise InvalidBackupError(f"the backup is inconsistent: a {type(part).__name__} in the wrong place")
 
@@ -170,6 +180,7 @@ class ImportBackup:
         begin, stage = arriving.begin, arriving.stage
         uids = {run_id: checked.run.uid for run_id, checked in arriving.runs.items()}
         if target is None:
+            _require_described(arriving)
             built, _, _ = await asyncio.to_thread(arriving.builder.build, begin.facts)
             if built != begin.facts:
                 raise InvalidBackupError(
@@ -206,6 +217,25 @@ def _finish_run(arriving: _Arriving) -> None:
     """Check that the run that came last is whole."""
     if arriving.current is not None:
         arriving.current[1].end()
+
+
+def _require_predictions(arriving: _Arriving, wanted: set[str]) -> None:
+    """Check that predictions came.
+
+    Raises:
+        InvalidBackupError: some are missing.
+    """
+    if missing := sorted(wanted - arriving.predictions.keys()):
+        raise InvalidBackupError(f"the backup is inconsistent: the predictions {', '.join(missing)} are missing")
+
+
+def _require_described(arriving: _Arriving) -> None:
+    """Check that the predictions that new runs see came, and are as the dataset says."""
+    said = arriving.begin.facts.predictions
+    _require_predictions(arriving, {each.digest for each in said})
+    found = tuple(facts_of(replace(arriving.predictions[each.digest], name=each.name)) for each in said)
+    if found != said or len({each.name for each in said}) < len(said) or len(said) > MOST_COLUMNS:
+        raise InvalidBackupError("the backup's dataset is inconsistent: its predictions are others")
 
 
 def _require_same(facts: DatasetFacts, row: DatasetRow) -> None:

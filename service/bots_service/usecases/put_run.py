@@ -5,13 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from bots_service.core.run_settings import RunSettings
 from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Answers, Runs
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import IdempotencyKey, OpenDataset, RunPut, RunRow
-from bots_service.usecases.begin_run import BeginRun, RunOrigin, Start
+from bots_service.usecases.begin_run import BeginRun, Begun, RunOrigin
 from bots_service.usecases.describe import DescribeRun, RunDescription
 
 
@@ -59,20 +58,20 @@ class PutRun:
             KeyReusedError: the key came with another request before.
         """
         opened = await self.open_datasets.fresh(dataset)
-        begin, start = await self.begin(opened, origin, values)
-        settings = begin.settings
+        begun = await self.begin(opened, origin, values)
+        settings = begun.state.settings
 
         def result_of(row: RunRow, put: RunPut) -> PutRunResult:
             # Nobody has leased its tasks yet, and no replica can know a newer state.
-            state = replace(begin, seq=row.head, epoch=row.epoch)
-            return PutRunResult(RunDescription.of(OpenRun(opened, row), state, leased=0, degraded=False), put)
+            state = replace(begun.state, seq=row.head, epoch=row.epoch)
+            return PutRunResult(RunDescription.of(OpenRun(begun.dataset, row), state, leased=0, degraded=False), put)
 
         try:
             # To the end even if the caller stops waiting, or what is replaced would stay in memory.
-            row, put = await asyncio.shield(self._put(opened, name, settings, start, idempotency_key, result_of))
+            row, put = await asyncio.shield(self._put(opened, name, begun, idempotency_key, result_of))
         except RunHasHistoryError:
             standing = await self.describe(dataset, name)
-            if start is not None or standing.settings != settings:
+            if begun.start is not None or standing.settings != settings:
                 raise
         else:
             if put is not RunPut.UNCHANGED:
@@ -84,14 +83,19 @@ class PutRun:
         self,
         opened: OpenDataset,
         name: str,
-        settings: RunSettings,
-        start: Start | None,
+        begun: Begun,
         idempotency_key: IdempotencyKey | None,
         result_of: Callable[[RunRow, RunPut], PutRunResult],
     ) -> tuple[RunRow, RunPut]:
         before = await self._standing(opened.row.id, name)
         row, put = await self.runs.put(
-            opened.row.id, name, settings, fork=start, idempotency_key=idempotency_key, result_of=result_of
+            opened.row.id,
+            name,
+            begun.state.settings,
+            fork=begun.start,
+            predictions=begun.predictions,
+            idempotency_key=idempotency_key,
+            result_of=result_of,
         )
         self.open_runs.invalidate(row)
         if before is not None and before.uid == row.uid:

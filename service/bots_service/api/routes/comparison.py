@@ -49,7 +49,8 @@ class ComparedBelief(Struct, frozen=True):
         grid (BOTS with other values of forgetting and implicit_weight).
     belief: tracker or bots.
     forgetting, implicit_weight, capability: settings of the belief bots; null for others.
-    references, tags: whether it uses those of the dataset; false shows what they are worth, no run can be set so.
+    references, tags, predictions: whether it uses those of the dataset; false shows what they are worth, no run can be
+        set so.
     log_loss, brier: mean errors over the rollouts; smaller is better. Log loss in nats.
     calibration_error: mean difference between predicted and observed success rate, by tenths of the prediction.
     calibration_slope: rise of the observed success rate per rise of the prediction; 1 is ideal, below 1 the predictions
@@ -65,6 +66,7 @@ class ComparedBelief(Struct, frozen=True):
     capability: str | None
     references: bool
     tags: bool
+    predictions: bool
     log_loss: float
     brier: float
     calibration_error: float
@@ -86,6 +88,7 @@ class ComparedBelief(Struct, frozen=True):
             capability=settings.capability if is_bots else None,
             references=candidate.references,
             tags=candidate.tags,
+            predictions=candidate.predictions,
             log_loss=score.log_loss,
             brier=score.brier,
             calibration_error=score.calibration_error,
@@ -104,7 +107,7 @@ class BeliefComparison(Struct, frozen=True):
     steps: number of these steps; rollouts: in these steps.
     recommended: name of the belief to use; null: keep the run's own.
     advice: what to do, in one sentence.
-    remarks: whether references and tags help, where that is certain; one sentence each.
+    remarks: whether references, tags and predictions help, where that is certain; one sentence each.
     beliefs: all beliefs, the run itself first, the others by rising log loss; empty if no step has outcomes.
     """
 
@@ -161,7 +164,7 @@ class ComparisonResponse(Struct, frozen=True):
 
 
 EXAMPLE_RUN = ComparedBelief(
-    "this run", "run", "bots", 0.1, 0.1, "least_squares", True, True, 0.588, 0.2, 0.06, 0.71, None, None
+    "this run", "run", "bots", 0.1, 0.1, "least_squares", True, True, True, 0.588, 0.2, 0.06, 0.71, None, None
 )
 EXAMPLE_TRACKER = ComparedBelief(
     name="tracker",
@@ -172,6 +175,7 @@ EXAMPLE_TRACKER = ComparedBelief(
     capability=None,
     references=True,
     tags=True,
+    predictions=True,
     log_loss=0.557,
     brier=0.187,
     calibration_error=0.02,

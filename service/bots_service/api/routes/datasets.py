@@ -44,6 +44,21 @@ UPLOADS: Media = {
 }
 
 
+class Predicted(Struct, frozen=True):
+    """Predictions of a dataset that new runs see.
+
+    name: of the predictor.
+    tasks: how many tasks they are about.
+    mean: of the predicted pass rates.
+    parts: predictions are rounded to whole numbers of these parts of one.
+    """
+
+    name: str
+    tasks: int
+    mean: float
+    parts: int
+
+
 class Dataset(Struct, frozen=True):
     """A dataset.
 
@@ -52,8 +67,9 @@ class Dataset(Struct, frozen=True):
     offset_tags: tags that split profiles; a tracker learns an offset for each.
     profiles: number of distinct combinations of reference pass rates and offset tags.
     tags: number of tasks with each tag.
-    digest: of the content; does not depend on the upload's format.
+    digest: of the tasks; does not depend on the upload's format.
     generators: whether the tasks are generators.
+    predictions: those that new runs see, in the order in which they were put.
     """
 
     name: str
@@ -66,6 +82,7 @@ class Dataset(Struct, frozen=True):
     tags: dict[str, int]
     digest: str
     created_at: datetime
+    predictions: tuple[Predicted, ...]
     generators: bool = False
 
     @classmethod
@@ -84,6 +101,7 @@ class Dataset(Struct, frozen=True):
             digest=facts.digest,
             created_at=moment(row.created_at),
             generators=facts.generators,
+            predictions=tuple(Predicted(each.name, each.known, each.mean, each.parts) for each in facts.predictions),
         )
 
 
@@ -139,6 +157,7 @@ EXAMPLE = Dataset(
     tags={"arithmetic": 5120},
     digest="5f2c9a01d4e65f2c9a01d4e65f2c9a01",
     created_at=EXAMPLE_TIME,
+    predictions=(),
 )
 EXAMPLE_TASK = TaskRequest("gsm8k-17", [0.25], ["arithmetic"])
 

@@ -132,6 +132,7 @@ class Run(Struct, frozen=True):
     mix: the tags of the run's mix, by name; empty without one.
     resting: the tasks that the run leaves out, by `min_effective`.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
+    predictions: names of the predictions that it knows.
     """
 
     dataset: str
@@ -155,6 +156,7 @@ class Run(Struct, frozen=True):
     resting: Resting
     forked_from: Parent | None
     created_at: datetime
+    predictions: tuple[str, ...]
 
     @classmethod
     def from_description(cls, run: RunDescription) -> "Run":
@@ -181,6 +183,7 @@ class Run(Struct, frozen=True):
             resting=run.resting,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
+            predictions=tuple(each.name for each in run.row.predictions),
         )
 
 
@@ -246,6 +249,7 @@ EXAMPLE = Run(
     resting=Resting(),
     forked_from=None,
     created_at=EXAMPLE_TIME,
+    predictions=("probe",),
 )
 
 

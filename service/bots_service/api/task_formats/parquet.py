@@ -4,10 +4,10 @@ import asyncio
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
@@ -144,10 +144,33 @@ async def open_parquet(chunks: AsyncIterator[bytes], *, max_tasks: int) -> Async
         InvalidTasksError: its columns are others, or stand for too much.
         LimitReachedError: it has more than `max_tasks` rows.
     """
+    async with open_spooled(chunks, require_columns, max_tasks=max_tasks) as (file, schema):
+        said = (schema.metadata or {}).get(METADATA)
+        header = Header() if said is None else decode(_HEADER, said, ("body", "metadata", "bots"))
+        yield TaskFile(
+            header, lambda models: blocks_of_file(file, lambda batch, first: block_of_batch(batch, models, first))
+        )
+
+
+@asynccontextmanager
+async def open_spooled(
+    chunks: AsyncIterator[bytes], require: Callable[[Any], None], *, max_tasks: int
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Yield a Parquet body as a file, and its schema; the temporary file is gone afterwards.
+
+    Args:
+        chunks: the body.
+        require: raises where the schema is not as it should be.
+        max_tasks: the most rows.
+
+    Raises:
+        MalformedBodyError: it is not a whole Parquet file.
+        InvalidTasksError: its columns stand for too much.
+        LimitReachedError: it has more rows.
+    """
     with tempfile.TemporaryFile() as spool:
         await _fill(spool, chunks)
-        file, header = await asyncio.to_thread(_opened, spool, max_tasks)
-        yield TaskFile(header, lambda models: _blocks(file, models))
+        yield await asyncio.to_thread(_opened, spool, require, max_tasks)
 
 
 async def _fill(spool: BinaryIO, chunks: AsyncIterator[bytes]) -> None:
@@ -163,74 +186,105 @@ async def _fill(spool: BinaryIO, chunks: AsyncIterator[bytes]) -> None:
     spool.seek(0)
 
 
-def _opened(spool: BinaryIO, max_tasks: int) -> tuple[Any, Header]:
+def _opened(spool: BinaryIO, require: Callable[[Any], None], max_tasks: int) -> tuple[Any, Any]:
     require_short_footer(spool)
     try:
         metadata = pq.ParquetFile(spool).metadata
         schema = metadata.schema.to_arrow_schema()
-        require_columns(schema)
+        require(schema)
         require_bounded(spool, metadata, max_tasks=max_tasks)
         # Without pre_buffer and with a small buffer_size, memory does not grow with the file's row groups.
         file = pq.ParquetFile(spool, metadata=metadata, pre_buffer=False, buffer_size=MIB)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(error) from error
-    said = (schema.metadata or {}).get(METADATA)
-    return file, Header() if said is None else decode(_HEADER, said, ("body", "metadata", "bots"))
+    return file, schema
 
 
 def require_columns(schema: Any) -> None:
-    """Check names and types of the columns.
+    """Check names and types of a dataset's columns.
 
     Raises:
         InvalidTasksError: one is missing, unknown, twice, or of another type.
     """
+    require_only(schema, COLUMNS, _fits)
+    if "id" not in schema.names:
+        raise missing_column("id")
+
+
+def missing_column(name: str) -> InvalidTasksError:
+    """Return the refusal of a file without a column."""
+    return InvalidTasksError("a column is missing", (Flaw(("body", "columns", name), "there is no such column"),))
+
+
+def require_only(schema: Any, columns: dict[str, str], fits: Callable[[str, Any], bool]) -> None:
+    """Check names and types of the columns that are there.
+
+    Args:
+        schema: the file's.
+        columns: the type of each column that may be there, in words.
+        fits: whether a column of this name may have this type.
+
+    Raises:
+        InvalidTasksError: one is unknown, twice, or of another type.
+    """
     flaws, often = [], Counter(schema.names)
     for name, times in often.items():
-        if name not in COLUMNS:
-            flaws.append(Flaw(("body", "columns", name[:80]), f"unknown column; known: {', '.join(COLUMNS)}"))
+        if name not in columns:
+            flaws.append(Flaw(("body", "columns", name[:80]), f"unknown column; known: {', '.join(columns)}"))
         elif times > 1:
             flaws.append(Flaw(("body", "columns", name), "there are several columns of this name"))
-        elif not _fits(name, schema.field(name).type):
+        elif not fits(name, schema.field(name).type):
             flaws.append(
-                Flaw(("body", "columns", name), f"it is {str(schema.field(name).type)[:80]}, not {COLUMNS[name]}")
+                Flaw(("body", "columns", name), f"it is {str(schema.field(name).type)[:80]}, not {columns[name]}")
             )
-    if "id" not in often:
-        flaws.append(Flaw(("body", "columns", "id"), "there is no such column"))
     if flaws:
         raise InvalidTasksError("the columns are not those of a dataset", tuple(flaws[:SHOWN_FLAWS]))
 
 
 def _fits(name: str, kind: Any) -> bool:
     if name == "id":
-        return _is_text(kind)
+        return is_text(kind)
     if pa.types.is_null(kind):
         return True
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     item = kind.value_type
     if name == "tags":
-        return _is_text(item) or bool(pa.types.is_null(item))
+        return is_text(item) or bool(pa.types.is_null(item))
     return bool(pa.types.is_floating(item) or pa.types.is_integer(item) or pa.types.is_null(item))
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Return whether a column of this type holds texts."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-async def _blocks(file: Any, models: int) -> AsyncIterator[TaskBlock]:
+Block = TypeVar("Block", bound=Sized)
+
+
+async def blocks_of_file(file: Any, block_of: Callable[[Any, int], Block]) -> AsyncIterator[Block]:
+    """Yield the rows of a file as blocks.
+
+    Args:
+        file: opened.
+        block_of: makes a block of a record batch and the number of its first row.
+
+    Raises:
+        MalformedBodyError: it can't be read.
+    """
     batches = file.iter_batches(batch_size=BLOCK_TASKS, use_threads=False)
     first = 0
-    while (block := await asyncio.to_thread(_next_block, batches, models, first)) is not None:
+    while (block := await asyncio.to_thread(_next_block, batches, block_of, first)) is not None:
         yield block
         first += len(block)
 
 
-def _next_block(batches: Any, models: int, first: int) -> TaskBlock | None:
+def _next_block(batches: Any, block_of: Callable[[Any, int], Block], first: int) -> Block | None:
     try:
         batch = next(batches, None)
-        return None if batch is None else block_of_batch(batch, models, first)
+        return None if batch is None else block_of(batch, first)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(error) from error
 
@@ -244,12 +298,12 @@ def block_of_batch(batch: Any, models: int, first: int) -> TaskBlock:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in columns.keys() - {"reference_pass_rates"}:
         require_short(name, columns[name])
-    ids = _known(columns["id"], "a task has no id", lambda place: ("body", "tasks", first + place, "id"))
+    ids = known_texts(columns["id"], "a task has no id", lambda place: ("body", "tasks", first + place, "id"))
     references = _references(columns.get("reference_pass_rates"), len(ids), models, first)
     return TaskBlock(ids, references, _tags(columns.get("tags"), len(ids), first))
 
 
-def _known(column: Any, refusal: str, where: Callable[[int], tuple[str | int, ...]]) -> list[str]:
+def known_texts(column: Any, refusal: str, where: Callable[[int], tuple[str | int, ...]]) -> list[str]:
     """Return a column's texts once none of them is null."""
     if column.null_count:
         place = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
@@ -277,7 +331,7 @@ def _tags(column: Any, tasks: int, first: int) -> list[tuple[str, ...]]:
     def where(place: int) -> tuple[str | int, ...]:
         return ("body", "tasks", first + int(np.searchsorted(ends, place, side="right")), "tags")
 
-    tags = iter(_known(pc.list_flatten(column), "a tag is null", where))
+    tags = iter(known_texts(pc.list_flatten(column), "a tag is null", where))
     tidied: dict[tuple[str, ...], tuple[str, ...]] = {(): ()}  # few combinations occur, most of them often
     labels = []
     for length in lengths.tolist():

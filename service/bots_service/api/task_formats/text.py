@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import nan
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 import numpy as np
@@ -150,7 +151,7 @@ async def read_ndjson(chunks: AsyncIterator[bytes]) -> TaskFile:
     if lines and _is_header(lines[0]):
         header = decode(_HEADER, lines[0], ("body", "header"))
         lines = lines[1:]
-    return TaskFile(header, lambda models: _blocks_of_lines(lines, more, models))
+    return TaskFile(header, lambda models: blocks_of_lines(lines, more, partial(_block, models=models)))
 
 
 def _is_header(line: bytes) -> bool:
@@ -187,22 +188,31 @@ def _require_short(lines: list[bytes]) -> None:
         raise PayloadTooLargeError(f"a line is longer than {LINE_LIMIT} bytes")
 
 
-async def _blocks_of_lines(
-    lines: list[bytes], more: AsyncIterator[list[bytes]], models: int
-) -> AsyncIterator[TaskBlock]:
-    """Yield blocks, each once it is large enough; `more` brings a network packet's lines at a time."""
+Block = TypeVar("Block")
+
+
+async def blocks_of_lines(
+    lines: list[bytes], more: AsyncIterator[list[bytes]], block_of_lines: Callable[[list[bytes], int], Block]
+) -> AsyncIterator[Block]:
+    """Yield blocks, each once it is large enough.
+
+    Args:
+        lines: the first ones.
+        more: brings a network packet's lines at a time.
+        block_of_lines: makes a block of lines and the number of the first.
+    """
     first, size = 0, sum(map(len, lines))
     async for fresh in more:
         lines.extend(fresh)
         size += sum(map(len, fresh))
         if len(lines) >= BLOCK_TASKS or size >= BLOCK_BYTES:
-            yield await asyncio.to_thread(_block, lines, models, first)
+            yield await asyncio.to_thread(block_of_lines, lines, first)
             first, size = first + len(lines), 0
             lines = []
     if lines:
-        yield await asyncio.to_thread(_block, lines, models, first)
+        yield await asyncio.to_thread(block_of_lines, lines, first)
 
 
-def _block(lines: list[bytes], models: int, first: int) -> TaskBlock:
+def _block(lines: list[bytes], first: int, *, models: int) -> TaskBlock:
     tasks = [decode(_TASK, line, ("body", "tasks", place)) for place, line in enumerate(lines, first)]
     return block_of(tasks, models, first)

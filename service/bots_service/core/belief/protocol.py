@@ -118,7 +118,7 @@ class ClosingStep:
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
-    """How many tasks, profiles, reference models, and tags that tell profiles apart a pool has.
+    """How many tasks, profiles, reference models, offset tags, and columns of predictions a pool has.
 
     generators: whether its tasks are generators.
     """
@@ -127,6 +127,7 @@ class PoolSize:
     profiles: int
     models: int
     offset_tags: int
+    predictions: int = 0
     generators: bool = False
 
 

@@ -74,7 +74,7 @@ class TrackerBelief:
         """Return the belief before any evidence."""
         return cls(
             0,
-            first_effects(pool.models, len(pool.offset_tags)),
+            first_effects(pool.models, len(pool.offset_tags), len(pool.prediction_names)),
             first_variances(),
             LayeredRows(no_residuals(), no_residuals()),
         )
@@ -199,7 +199,9 @@ class TrackerBelief:
         """Return the means of the effects, in logits (the velocity: a step), and the three learned variances."""
         slopes = (f"slope_{place}" for place in range(1, pool.models + 1))
         offsets = (f"tag_offset_{tag}" for tag in pool.offset_tags)
-        effects = ("ability", *slopes, "unknown_offset", *offsets, "velocity")
+        kinds = ("prediction_slope", "unpredicted_offset")
+        predictions = (f"{kind}_{name}" for kind in kinds for name in pool.prediction_names)
+        effects = ("ability", *slopes, "unknown_offset", *offsets, *predictions, "velocity")
         variances = ("untried_variance", "residual_drift", "ability_drift")
         return {
             **dict(zip(effects, self.effects.mean.tolist(), strict=True)),
@@ -230,7 +232,7 @@ class TrackerBelief:
         weights = (self.variances.untried, self.variances.residual, self.variances.ability)
         return (
             self.step == step
-            and np.array_equal(self.effects.drift, first_effects(size.models, size.offset_tags).drift)
+            and np.array_equal(self.effects.drift, first_effects(size.models, size.offset_tags, size.predictions).drift)
             and are_within(np.abs(mean), 0.0, LARGEST_LOGIT)
             and are_within(np.abs(covariance), 0.0, LARGEST_LOGIT)
             and bool((covariance == covariance.T).all() and np.linalg.eigvalsh(covariance)[0] > 0.0)

@@ -5,8 +5,8 @@ After t closed steps task k succeeds with probability sigmoid(theta_k),
     theta_k = phi_k . beta + r_k
 
 phi_k: the features of the task's profile, and 0 for the velocity. beta: the effects that all tasks share (the ability,
-a slope on each reference, the offset where references are unknown, and the ability's velocity), one Gaussian. r_k: the
-task's own residual. With each step all of them drift.
+slopes on references and predictions, offsets where these are unknown, and the ability's velocity), one Gaussian. r_k:
+the task's own residual. With each step all of them drift.
 
 Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
 posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Three variances are no settings: they are
@@ -53,6 +53,7 @@ LN2 = 0.6931471805599453
 
 ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
 TAG_VARIANCE = 1.0
+PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
 SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
 TAG_DRIFT = 0.5
 VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
@@ -116,7 +117,7 @@ class Effects:
     """The effects that tasks share, N(mean, covariance).
 
     They are, in order: the ability, a slope on each reference, the offset of unknown references, an offset of each tag,
-    and the ability's velocity.
+    a slope on each column of predictions, the offset where each is unknown, and the ability's velocity.
 
     mean: [d]; covariance: [d, d].
     drift: [d] the variance that each effect gains a step, as a multiple of the ability's; the velocity has its own.
@@ -159,13 +160,24 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return matrices.reshape(size * size, *matrices.shape[2:])[:: size + 1]
 
 
-def first_effects(models: int, tags: int) -> Effects:
-    """Return the effects before any evidence: tasks are as hard as the mean of the references' logits says."""
+def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
+    """Return the effects before any evidence: tasks are as hard as the mean of the references' logits says.
+
+    Predictions count for nothing yet: evidence tells whether they are of any use.
+    """
     part = 1 / max(models, 1)
-    mean = np.array([0.0, *[part] * models, 0.0, *[0.0] * tags, 0.0])
-    spread = [ABILITY_VARIANCE, *[part**2] * models, UNKNOWN_VARIANCE, *[TAG_VARIANCE] * tags, VELOCITY_VARIANCE]
-    drift = np.array([1.0, *[SLOPE_DRIFT] * models, UNKNOWN_DRIFT, *[TAG_DRIFT] * tags, 0.0])
-    return Effects(frozen(mean), frozen(np.diag(spread)), frozen(drift))
+    each = [  # how many, their mean, their variance, their drift
+        (1, 0.0, ABILITY_VARIANCE, 1.0),
+        (models, part, part**2, SLOPE_DRIFT),
+        (1, 0.0, UNKNOWN_VARIANCE, UNKNOWN_DRIFT),
+        (tags, 0.0, TAG_VARIANCE, TAG_DRIFT),
+        (predictions, 0.0, PREDICTION_VARIANCE, SLOPE_DRIFT),
+        (predictions, 0.0, UNKNOWN_VARIANCE, UNKNOWN_DRIFT),
+        (1, 0.0, VELOCITY_VARIANCE, 0.0),
+    ]
+    count, *numbers = zip(*each, strict=True)
+    mean, variance, drift = (np.repeat(np.array(which), count) for which in numbers)
+    return Effects(frozen(mean), frozen(np.diag(variance)), frozen(drift))
 
 
 @dataclass(frozen=True, slots=True)

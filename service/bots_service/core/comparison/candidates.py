@@ -22,20 +22,32 @@ class Candidate:
     role: "run", the run's own settings; "tracker"; "bots" and "paper", BOTS with its default settings and with the
         paper's; or "grid", other values of its two main settings.
     settings: of the belief. The run's own may change during its journal; all others stay.
-    references, tags: whether it sees those of the dataset.
+    references, tags, predictions: whether it sees those of the dataset.
     """
 
     role: Role
     settings: RunSettings
     references: bool = True
     tags: bool = True
+    predictions: bool = True
+
+    @property
+    def sees(self) -> tuple[bool, bool, bool]:
+        """Whether it sees references, tags and predictions."""
+        return self.references, self.tags, self.predictions
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What of the dataset it doesn't see."""
+        return tuple(
+            name for name, seen in zip(("references", "tags", "predictions"), self.sees, strict=True) if not seen
+        )
 
     @property
     def name(self) -> str:
         """What to call it; no two candidates of a comparison have one name."""
         kind = "tracker" if self.role == "tracker" else "BOTS"
-        hidden = [said for said, seen in (("references", self.references), ("tags", self.tags)) if not seen]
-        without = f" without {' and '.join(hidden)}" if hidden else ""
+        without = f" without {' and '.join(self.hidden)}" if self.hidden else ""
         detail = {
             "run": "this run",
             "paper": "BOTS as in the paper",
@@ -48,7 +60,7 @@ def candidates_for(own: RunSettings, pool: Pool) -> tuple[Candidate, ...]:
     """Return the candidates for a run, its own settings first.
 
     Those that can't differ are left out: without references, neither the implicit weight nor the rule of capability
-    changes anything; and belief "bots" knows no tags.
+    changes anything; and belief "bots" knows neither tags nor predictions.
 
     Args:
         own: the run's settings where the comparison begins.
@@ -64,6 +76,8 @@ def candidates_for(own: RunSettings, pool: Pool) -> tuple[Candidate, ...]:
         found.append(Candidate("tracker", tracker, tags=False))
     if pool.has_references and pool.offset_tags:
         found.append(Candidate("tracker", tracker, references=False, tags=False))
+    if pool.prediction_names:
+        found.append(Candidate("tracker", tracker, predictions=False))
     weights = IMPLICIT_WEIGHT if pool.has_references else (bots.implicit_weight,)
     grid = [replace(bots, forgetting=lost, implicit_weight=weight) for lost in FORGETTING for weight in weights]
     found += [Candidate("grid", settings) for settings in grid if settings != bots]
@@ -88,12 +102,15 @@ class PoolView:
 
 def view(pool: Pool, candidate: Candidate) -> PoolView:
     """Return the pool as the candidate sees it; tasks that it can't tell apart have one profile."""
-    if candidate.references and candidate.tags:
+    if not candidate.hidden:
         return PoolView(pool, np.arange(pool.profiles))
     references = pool.references if candidate.references else pool.references[:, :0]
     shows_tags = candidate.tags and bool(pool.offset_tags)
     carried = pool.carried if shows_tags else np.zeros(pool.profiles, np.uint32)
     references, carried, numbers = number_profiles(references, carried)
     tags = pool.offset_tags if shows_tags else ()
-    seen = Pool(references, numbers[pool.profile_of], offset_tags=tags, carried=carried)
-    return PoolView(seen, numbers.astype(np.int64))
+    seen = Pool(references, numbers, offset_tags=tags, carried=carried)
+    if candidate.predictions and pool.prediction_names:
+        seen = seen.with_predictions(pool.prediction_names, pool.predictions)
+    numbers = seen.profile_of
+    return PoolView(replace(seen, profile_of=numbers[pool.profile_of]), numbers.astype(np.int64))

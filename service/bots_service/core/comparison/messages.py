@@ -28,9 +28,14 @@ class Progress:
 def pack_pool(pool: Pool) -> bytes:
     """Return what a fold reads of a pool: not who is retired, and only the tags that tell profiles apart."""
     return pack(
-        {"offset_tags": pool.offset_tags, "generators": pool.generators},
+        {
+            "offset_tags": pool.offset_tags,
+            "prediction_names": pool.prediction_names,
+            "generators": pool.generators,
+        },
         {
             "references": pool.references,
+            "predictions": pool.predictions,
             "carried": pool.carried.astype(np.uint64),
             "profile_of": pool.profile_of,
         },
@@ -41,9 +46,15 @@ def unpack_pool(blob: bytes) -> Pool:
     """Return the pool that was packed."""
     header, arrays = unpack(blob)
     carried = frozen(arrays["carried"].astype(np.uint32))
-    tags = tuple(header["offset_tags"])
-    references, profile_of = arrays["references"], arrays["profile_of"]
-    return Pool(references, profile_of, offset_tags=tags, carried=carried, generators=header["generators"])
+    return Pool(
+        arrays["references"],
+        arrays["profile_of"],
+        offset_tags=tuple(header["offset_tags"]),
+        carried=carried,
+        prediction_names=tuple(header["prediction_names"]),
+        predictions=arrays["predictions"],
+        generators=header["generators"],
+    )
 
 
 def pack_entry(entry: Entry) -> bytes:

@@ -75,8 +75,8 @@ def refolded(
         candidates: the run's own settings first.
         pool: the tasks, at the last entry's version or a later one.
     """
-    seen = {(each.references, each.tags): view(pool, each) for each in candidates}
-    rivals = [_Rival.fresh(each, seen[each.references, each.tags]) for each in candidates[1:]]
+    seen = {each.sees: view(pool, each) for each in candidates}
+    rivals = [_Rival.fresh(each, seen[each.sees]) for each in candidates[1:]]
     state = start
     for entry in entries:
         if isinstance(entry.body, Rewind):

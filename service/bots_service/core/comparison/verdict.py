@@ -143,9 +143,7 @@ def _advice(candidates: Sequence[Candidate], scores: Scores) -> tuple[str | None
 def _named(candidates: Sequence[Candidate]) -> list[int]:
     """Return the candidates besides the run and the grid that a run can be given: they see all that the dataset has."""
     return [
-        place
-        for place, each in enumerate(candidates)
-        if each.role in ("bots", "paper", "tracker") and each.references and each.tags
+        place for place, each in enumerate(candidates) if each.role in ("bots", "paper", "tracker") and not each.hidden
     ]
 
 
@@ -160,20 +158,20 @@ def _against_run(scores: Scores, place: int, since: int) -> Difference:
 
 
 def _remarks(candidates: Sequence[Candidate], scores: Scores) -> tuple[str, ...]:
-    """Return what references and tags do for a belief that was tried without them, where that is certain."""
+    """Return what references, tags or predictions do for a belief that was tried without, where that is certain."""
     remarks = []
     for place, each in enumerate(candidates):
-        hides = [said for said, seen in (("references", each.references), ("tags", each.tags)) if not seen]
-        if len(hides) != 1:
+        if len(each.hidden) != 1:
             continue
+        (hidden,) = each.hidden
         whole = next(i for i in _named(candidates) if candidates[i].role == each.role)
         found = difference(scores.log_loss[:, place], scores.log_loss[:, whole], scores.rollouts)
         name = _the(candidates[whole].name)
         if found.is_higher:
             better = Difference(-found.mean, -found.high, -found.low)
-            remarks.append(f"The dataset's {hides[0]} help {name}: with them its log loss is {_lower(better)}.")
+            remarks.append(f"The dataset's {hidden} help {name}: with them its log loss is {_lower(better)}.")
         elif found.is_lower:
-            remarks.append(f"The dataset's {hides[0]} mislead {name}: without them its log loss is {_lower(found)}.")
+            remarks.append(f"The dataset's {hidden} mislead {name}: without them its log loss is {_lower(found)}.")
     return tuple(remarks)
 
 

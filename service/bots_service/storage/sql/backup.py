@@ -1,5 +1,6 @@
 """What a backup holds, read from SQL; and staged in SQL, then made visible at once."""
 
+import asyncio
 import dataclasses
 import json
 import time
@@ -11,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
+from bots_service.core.predictions import Predictions
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
@@ -23,13 +25,14 @@ from bots_service.errors import (
 from bots_service.ports.backup import Cut, Imported, SavedEntry, SavedParent, SavedReceipt, SavedRun
 from bots_service.ports.keys import EVERY_DATASET
 from bots_service.ports.records import Capacity, DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
+from bots_service.storage.sql import predictions
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database, Job, Result, SqlRow
 from bots_service.storage.sql.datasets import COLUMNS, dataset_of, facts_text, retired_blob, retired_of, stage_gone
 from bots_service.storage.sql.history import receipt_of
-from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id, new_uid, parent_columns, run_of
+from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, keys_text, new_id, new_uid, parent_columns, run_of
 from bots_service.storage.sql.tables import datasets, journal, receipts, retired_tasks, runs, snapshots
 
 MOST_ROWS = 1000  # at a time
@@ -70,7 +73,8 @@ class SqlExports:
             if row is None:
                 raise UnknownDatasetError(f"no dataset {dataset!r}")
             found = connection.execute(_ITS_RUNS, {"dataset": row.id}).all()
-            return Cut(dataset_of(row), retired_of(connection, row.id), [(run_of(run), _saved(run)) for run in found])
+            made = [(run_of(run), _saved(run)) for run in found]
+            return Cut(dataset_of(row), retired_of(connection, row.id), made, predictions.all_of(connection, row.id))
 
         return await self._database.read(job)
 
@@ -107,9 +111,8 @@ def last_within(sizes: list[tuple[int, int]], last: int) -> int:
 def _saved(row: SqlRow) -> SavedRun:
     run = run_of(row)
     parent = None if run.parent is None else SavedParent(*dataclasses.astuple(run.parent))
-    return SavedRun(
-        run.name, run.uid, json.loads(row.settings), run.head, run.epoch, row.pruned, run.created_at, parent
-    )
+    settings, known = json.loads(row.settings), tuple((key.name, key.digest) for key in run.predictions)
+    return SavedRun(run.name, run.uid, settings, run.head, run.epoch, row.pruned, run.created_at, parent, known)
 
 
 _DATASET = select(*COLUMNS).where(datasets.c.id == bindparam("dataset"))
@@ -172,9 +175,21 @@ class SqlImports:
 
         await self._write(job)
 
+    async def add_predictions(self, stage: int, content: bytes) -> Predictions:
+        """Put predictions on the stage, and return them as they will be read, without a name."""
+        column = await asyncio.to_thread(predictions.predictions_in, "", content)
+
+        def job(connection: Connection) -> None:
+            _require(connection, stage)
+            predictions.keep(connection, stage, column.digest, content)
+
+        await self._write(job)
+        return column
+
     async def add_run(self, stage: int, run: SavedRun) -> int:
         """Put a run on the stage and return its number."""
         row = msgspec.structs.asdict(run)
+        row["predictions"] = keys_text(run.predictions)
         parent = row.pop("parent")
         if parent is not None:
             row |= parent_columns(parent)
@@ -230,7 +245,8 @@ class SqlImports:
             _set_uids(connection, uids)
             made = list(map(run_of, connection.execute(_RUNS, {"dataset": stage})))
             if all(run.name != DEFAULT_RUN for run in made):
-                insert_run(connection, stage, DEFAULT_RUN, RunSettings(), self._clock())
+                known = facts.prediction_keys
+                insert_run(connection, stage, DEFAULT_RUN, RunSettings(), self._clock(), known)
             require_room_for_run(connection, stage, self._capacity, more=0)
             return Imported(dataset_of(connection.execute(_DATASET, {"dataset": stage}).one()), made)
 
@@ -248,6 +264,7 @@ class SqlImports:
         (run_id,) = uids
 
         def job(connection: Connection) -> Imported:
+            predictions.current(connection, dataset.id)  # nobody drops any meanwhile
             found = connection.execute(_DATASET, {"dataset": dataset.id}).one_or_none()
             if found is None or found.version != dataset.version:
                 raise BusyError(f"dataset {dataset.name!r} was changed by another request at the same time; try again")
@@ -257,6 +274,8 @@ class SqlImports:
             if connection.execute(_MOVE_RUN, move).rowcount == 0:
                 raise stage_gone()
             _set_uids(connection, uids)
+            for digest, content in predictions.all_of(connection, stage).items():
+                predictions.keep(connection, dataset.id, digest, content)
             connection.execute(_DROP_STAGE, {"stage": stage})
             moved = connection.execute(_BY_NAME, {"dataset": dataset.id, "run_name": name}).one()
             return Imported(dataset, [run_of(moved)], replaced)

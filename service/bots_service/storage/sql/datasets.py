@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.codec import pack, unpack
+from bots_service.core.predictions import Predictions, PredictionsKey
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, DatasetExistsError, UnknownDatasetError
 from bots_service.ports.keys import EVERY_DATASET
@@ -20,15 +21,25 @@ from bots_service.ports.records import (
     DatasetFacts,
     DatasetRow,
     IdempotencyKey,
+    RunRow,
     TaskBlock,
 )
 from bots_service.retention import STAGES_S
+from bots_service.storage.sql import predictions
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
 from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.runs import DEFAULT_RUN, insert_run, new_id
-from bots_service.storage.sql.tables import datasets, retired_tasks, task_blocks
+from bots_service.storage.sql.runs import (
+    DEFAULT_RUN,
+    insert_run,
+    keys_text,
+    new_id,
+    new_uid,
+    replace_empty_run,
+    run_of,
+)
+from bots_service.storage.sql.tables import datasets, retired_tasks, runs, task_blocks
 
 COLUMNS = tuple(datasets.c[name] for name in ("id", "name", "version", "retired", "created_at", "facts"))
 _RETIRED = select(retired_tasks.c.tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
@@ -83,6 +94,7 @@ _MOVE = (
         first=task_blocks.c.first + bindparam("tasks"),
     )
 )
+_EMPTY_RUNS = select(runs).where(runs.c.dataset_id == bindparam("dataset"), runs.c.head == 0).with_for_update()
 _DELETE_DATASET = delete(datasets).where(datasets.c.id == bindparam("dataset"))
 _DELETE_RETIRED = delete(retired_tasks).where(retired_tasks.c.dataset_id == bindparam("dataset"))
 
@@ -143,6 +155,31 @@ def _keep_retired(connection: Connection, row: DatasetRow, tasks: Tasks) -> None
     connection.execute(_DELETE_RETIRED, {"dataset": row.id})
     blob = retired_blob(tasks.astype(np.int32))
     connection.execute(insert(retired_tasks), {"dataset_id": row.id, "tasks": blob})
+
+
+def put_predictions(
+    connection: Connection, row: DatasetRow, facts: DatasetFacts, new: tuple[str, bytes] | None
+) -> list[RunRow]:
+    """Set what new runs see; return the runs with an empty journal, as they were before they saw it too.
+
+    Args:
+        connection: in a transaction.
+        row: of the dataset.
+        facts: from now on.
+        new: digest and content of predictions that were not there.
+
+    Raises:
+        BusyError: the dataset is no longer at the row's version.
+    """
+    _raise_version(connection, row, facts=facts_text(facts))
+    if new is not None:
+        predictions.keep(connection, row.id, *new)
+    empty = [run_of(found) for found in connection.execute(_EMPTY_RUNS, {"dataset": row.id})]
+    for run in empty:
+        # A new uid: what was made without these predictions must not be taken for this run's.
+        replace_empty_run(connection, run.id, {"uid": new_uid(), "predictions": keys_text(facts.prediction_keys)})
+    predictions.drop_unused(connection, row.id, facts.prediction_keys)
+    return empty
 
 
 def stage_gone() -> BusyError:
@@ -284,6 +321,28 @@ class SqlDatasets:
             return _row(connection, row.id)
 
         return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+
+    async def put_predictions(
+        self,
+        row: DatasetRow,
+        facts: DatasetFacts,
+        column: Predictions | None,
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> tuple[DatasetRow, list[RunRow]]:
+        """Set the predictions that new runs see, and give them to the runs whose journal is empty."""
+        new = None if column is None else (column.digest, await asyncio.to_thread(predictions.content_of, column))
+        empty: list[RunRow] = []
+
+        def job(connection: Connection) -> DatasetRow:
+            empty[:] = put_predictions(connection, row, facts, new)
+            return _row(connection, row.id)
+
+        return await self._database.write(keeping_result(job, idempotency_key, self._clock)), empty
+
+    async def predictions(self, dataset_id: int, keys: Sequence[PredictionsKey]) -> list[Predictions]:
+        """Return predictions that new runs see or that a run knows, in the order of the keys."""
+        found = await self._database.read(lambda connection: predictions.read(connection, dataset_id, keys))
+        return await asyncio.to_thread(lambda: [predictions.predictions_in(*each) for each in found])
 
     async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""

@@ -3,16 +3,18 @@
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, bindparam, delete, insert, select, update
 
 from bots_service.core.entries import Fork
+from bots_service.core.predictions import PredictionsKey
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.backup import SavedParent
 from bots_service.ports.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
+from bots_service.storage.sql import predictions as stored_predictions
 from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
 from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, encode_body
@@ -34,7 +36,14 @@ def settings_text(settings: RunSettings) -> str:
     return json.dumps(settings.as_dict(), separators=(",", ":"), allow_nan=False)
 
 
-def insert_run(connection: Connection, dataset_id: int, name: str, settings: RunSettings, now: float) -> int:
+def insert_run(
+    connection: Connection,
+    dataset_id: int,
+    name: str,
+    settings: RunSettings,
+    now: float,
+    predictions: tuple[PredictionsKey, ...] = (),
+) -> int:
     """Insert a run with an empty journal and return its id."""
     values = {
         "uid": new_uid(),
@@ -44,8 +53,14 @@ def insert_run(connection: Connection, dataset_id: int, name: str, settings: Run
         "head": 0,
         "epoch": 0,
         "created_at": now,
+        "predictions": keys_text(predictions),
     }
     return new_id(connection.execute(_INSERT, values))
+
+
+def keys_text(predictions: Sequence[tuple[str, str]]) -> str:
+    """Return as JSON which predictions a run knows."""
+    return json.dumps(predictions, separators=(",", ":"))
 
 
 def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
@@ -75,6 +90,7 @@ def run_of(row: SqlRow) -> RunRow:
         epoch=row.epoch,
         created_at=row.created_at,
         parent=parent,
+        predictions=tuple(PredictionsKey(*key) for key in json.loads(row.predictions)),
     )
 
 
@@ -90,6 +106,13 @@ _DROP_OUTLOOKS = delete(outlooks).where(outlooks.c.run_id == bindparam("run"))
 _DELETE = delete(runs).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
 
 Origin = tuple[Parent, Fork, int]
+
+
+def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any]) -> None:
+    """Set columns of a run whose journal is empty, and drop what was made of the old ones."""
+    connection.execute(_UPDATE.values(values), {"run": run_id})
+    for drop in (_DROP_SNAPSHOTS, _DROP_OUTLOOKS):
+        connection.execute(drop, {"run": run_id})
 
 
 class SqlRuns:
@@ -129,6 +152,7 @@ class SqlRuns:
         settings: RunSettings,
         *,
         fork: Origin | None = None,
+        predictions: tuple[PredictionsKey, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
         result_of: Callable[[RunRow, RunPut], object] = lambda row, put: (row, put),
     ) -> tuple[RunRow, RunPut]:
@@ -136,7 +160,7 @@ class SqlRuns:
 
         def job(connection: Connection) -> tuple[RunRow, RunPut]:
             require_unanswered(connection, idempotency_key)
-            row, put = self._put(connection, dataset_id, name, settings, fork)
+            row, put = self._put(connection, dataset_id, name, settings, fork, predictions)
             if put is not RunPut.UNCHANGED:
                 keep_result(connection, idempotency_key, result_of(row, put), self._clock())
             return row, put
@@ -147,15 +171,23 @@ class SqlRuns:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
 
         def job(connection: Connection) -> None:
+            known = stored_predictions.current(connection, row.dataset_id)
             gone = connection.execute(_DELETE, {"run": row.id, "old_uid": row.uid})
             if gone.rowcount and row.name == DEFAULT_RUN:
-                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), self._clock())
+                insert_run(connection, row.dataset_id, DEFAULT_RUN, RunSettings(), self._clock(), known)
 
         await self._database.write(keeping_result(job, idempotency_key, self._clock))
 
     def _put(
-        self, connection: Connection, dataset_id: int, name: str, settings: RunSettings, fork: Origin | None
+        self,
+        connection: Connection,
+        dataset_id: int,
+        name: str,
+        settings: RunSettings,
+        fork: Origin | None,
+        predictions: tuple[PredictionsKey, ...],
     ) -> tuple[RunRow, RunPut]:
+        stored_predictions.require(connection, dataset_id, predictions, only_current=fork is None)
         by_name = {"dataset": dataset_id, "run_name": name}
         found = connection.execute(_BY_NAME_LOCKED, by_name).one_or_none()
         standing = None if found is None else run_of(found)
@@ -163,16 +195,14 @@ class SqlRuns:
             raise RunHasHistoryError(f"run {name!r} has {standing.head} journal entries; change its settings by PATCH")
         if standing is None:
             require_room_for_run(connection, dataset_id, self._capacity)
-            run_id = insert_run(connection, dataset_id, name, settings, self._clock())
+            run_id = insert_run(connection, dataset_id, name, settings, self._clock(), predictions)
         elif standing.settings == settings and fork is None:
             return standing, RunPut.UNCHANGED
         else:
             # A new uid: what was made of the old settings must not be taken for this run's.
             run_id = standing.id
-            values = {"uid": new_uid(), "settings": settings_text(settings)}
-            connection.execute(_UPDATE.values(values), {"run": run_id})
-            for drop in (_DROP_SNAPSHOTS, _DROP_OUTLOOKS):
-                connection.execute(drop, {"run": run_id})
+            values = {"uid": new_uid(), "settings": settings_text(settings), "predictions": keys_text(predictions)}
+            replace_empty_run(connection, run_id, values)
         if fork is not None:
             self._start_from(connection, run_id, fork)
         put = RunPut.CREATED if standing is None else RunPut.REPLACED

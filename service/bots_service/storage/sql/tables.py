@@ -74,6 +74,15 @@ retired_tasks = Table(
     Column("tasks", LargeBinary, nullable=False),
 )
 
+# What new runs see, and what some run knows; the dataset's facts and the runs' rows say which. Nothing changes a row.
+predictions = Table(
+    "predictions",
+    metadata,
+    _of_dataset(primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
 runs = Table(
     "runs",
     metadata,
@@ -91,6 +100,7 @@ runs = Table(
     Column("parent_discount", Double),
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
+    Column("predictions", Text, nullable=False, server_default=text("'[]'")),  # JSON: names and digests
     UniqueConstraint("dataset_id", "name"),
     sqlite_autoincrement=True,
 )

@@ -1,0 +1,305 @@
+"""Predictions: who sees which, from an upload and from a run, on every replica, and in backups."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from bots_service.core.codec import pack
+from bots_service.core.comparison.candidates import candidates_for
+from bots_service.core.predictions import MOST_COLUMNS, Predictions
+from bots_service.errors import (
+    BusyError,
+    InvalidBackupError,
+    InvalidTasksError,
+    LimitReachedError,
+    UnknownPredictionsError,
+    UnknownRunError,
+)
+from bots_service.ports.records import PredictionBlock
+from bots_service.storage.sql.predictions import content_of
+from bots_service.usecases.backup_format import BackupWriter, DatasetPart, Part, PredictionsPart, RunPart, read_parts
+from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
+from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
+
+RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
+
+
+async def blocks(*parts: dict[str, float]) -> AsyncIterator[PredictionBlock]:
+    for part in parts:
+        yield PredictionBlock(list(part), np.array(list(part.values()), np.float64))
+
+
+async def predict(world: World, name: str = "probe", *parts: dict[str, float]) -> None:
+    await world.use.put_predictions(POOL, name, blocks(*(parts or (RATES,))), never)
+
+
+async def names(world: World, run: str = "default") -> list[str]:
+    return [key.name for key in (await world.row(run)).predictions]
+
+
+async def test_a_run_without_a_journal_sees_predictions_that_come_and_one_with_a_journal_does_not(world: World):
+    await world.put_run("live")
+    await world.report(outcome("t0"), run="live")
+    before = (await world.row()).uid
+    await predict(world)
+    assert (await names(world), await names(world, "live")) == (["probe"], [])
+    assert (await world.row()).uid != before
+    seen = (await world.opened()).dataset.pool
+    expected = [RATES.get(f"t{number}", np.nan) for number in range(TASKS)]
+    np.testing.assert_array_equal(seen.predictions[seen.profile_of, 0], expected)
+    assert (await world.opened("live")).dataset.pool.prediction_names == ()
+    await world.put_run("late")
+    assert await names(world, "late") == ["probe"]
+    await world.report(outcome("t3"), run="live")
+    await world.report(outcome("t3"), run="late")
+    for run in ("live", "late"):
+        await world.assert_is_a_replay(run)
+
+
+async def test_replaced_predictions_stay_with_the_runs_that_know_them(world: World):
+    await predict(world)
+    await world.report(outcome("t1"))
+    await predict(world, "probe", {"t1": 0.5})
+    old = (await world.opened()).dataset.pool
+    assert old.predictions[old.profile_of[0], 0] == RATES["t0"]
+    await world.put_run("next")
+    new = (await world.opened("next")).dataset.pool
+    assert np.isnan(new.predictions[new.profile_of[0], 0])
+    await world.assert_is_a_replay()
+    cold = world.beside()
+    assert (await cold.opened()).dataset.pool.predictions.tolist() == pytest.approx(old.predictions, nan_ok=True)
+
+
+async def test_predictions_that_nobody_knows_any_more_are_dropped(world: World):
+    await predict(world)
+    await predict(world, "probe", {"t1": 0.5})
+    assert len(world.sql("SELECT digest FROM predictions")) == 1
+    assert (await world.use.drop_predictions(POOL, "probe", None)).facts.predictions == ()
+    assert (world.sql("SELECT digest FROM predictions"), await names(world)) == ([], [])
+    with pytest.raises(UnknownPredictionsError, match="no predictions 'probe'"):
+        await world.use.drop_predictions(POOL, "probe", None)
+
+
+async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: World):
+    await predict(world)
+    there = world.beside()
+    stale = await there.opened()
+    await predict(world, "probe", {"t1": 0.5})
+    there.parts.open_datasets.invalidate(POOL)
+    await there.select(2)
+    assert (await there.opened()).row.predictions != stale.row.predictions
+    with pytest.raises(UnknownRunError):
+        await there.parts.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
+
+
+async def test_forks_and_warm_starts_keep_what_a_run_knows_and_a_replay_sees_the_newest(world: World):
+    await world.report(outcome("t0"), outcome("t1", 16.0))
+    await world.report(outcome("t2", 0.0))
+    await predict(world)
+    put = world.use.put_run
+    await put(POOL, "fork", {}, ForkFrom("default"), None)
+    await put(POOL, "warm", {}, WarmStartFrom("default", 0.5), None)
+    described, _ = await put(POOL, "again", {}, ReplayOf("default"), None)
+    assert [await names(world, run) for run in ("fork", "warm", "again")] == [[], [], ["probe"]]
+    assert (described.step, "prediction_slope_probe" in described.estimates) == (2, True)
+    assert described.estimates["prediction_slope_probe"] != 0.0  # learned from the other run's journal
+    for run in ("fork", "warm", "again"):
+        await world.report(outcome("t5"), run=run)
+        await world.assert_is_a_replay(run)
+
+
+async def test_a_replay_under_the_same_predictions_is_the_run_itself(world: World):
+    await predict(world)
+    await world.report(outcome("t0"), outcome("t1", 16.0))
+    described, _ = await world.use.put_run(POOL, "same", {}, ReplayOf("default"), None)
+    assert described.estimates == (await world.describe()).estimates
+
+
+async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):
+    await world.report(outcome("t0", 16.0), outcome("t1", 0.0))
+    await world.use.put_predictions_of_run(POOL, "default", "first", None, None)
+    await world.put_run("next")
+    pool, state = (await world.opened("next")).dataset.pool, await world.state()
+    rates = pool.predictions[pool.profile_of, 0]
+    assert np.flatnonzero(~np.isnan(rates)).tolist() == [0, 1]
+    own = (await world.opened()).dataset.pool
+    means = state.belief.distributions(own, np.array([0, 1], np.int32)).mean
+    np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
+    await world.put_run("untried")
+    with pytest.raises(InvalidTasksError, match="no task has a predicted pass rate"):
+        await world.use.put_predictions_of_run(POOL, "untried", "nothing", None, None)
+
+
+async def test_appended_and_retired_tasks_change_nothing_of_what_is_known(world: World):
+    await predict(world)
+    await world.report(outcome("t0"))
+    await world.use.append_tasks(POOL, stream(block(TASKS, 3)), never)
+    await world.use.retire_tasks(POOL, ["t3"], None)
+    pool = (await world.opened()).dataset.pool
+    assert (len(pool), pool.retired.tolist()) == (TASKS + 3, [3])
+    assert np.isnan(pool.predictions[pool.profile_of[TASKS:], 0]).all()
+    await world.select(5)
+    await world.report(outcome(f"t{TASKS}"))
+    await world.assert_is_a_replay()
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (({"t0": 0.5, "gone": 0.1},), "no task 'gone'"),
+        (({"t0": 0.5}, {"t0": 0.5}), "'t0' has a prediction already"),
+        (({"t0": 1.5},), "not in"),
+        (({"t0": np.nan},), "no task has a predicted pass rate"),
+        (({},), "no task has a predicted pass rate"),
+    ],
+)
+async def test_predictions_that_cannot_be_are_refused(world: World, parts: tuple[dict[str, float], ...], message: str):
+    with pytest.raises(InvalidTasksError) as refused:
+        await predict(world, "probe", *parts)
+    assert message in str(refused.value) + "".join(str(flaw) for flaw in refused.value.flaws)
+
+
+async def test_an_id_twice_in_one_block_is_refused(world: World):
+    async def twice() -> AsyncIterator[PredictionBlock]:
+        yield PredictionBlock(["t0", "t0"], np.array([0.5, 0.5]))
+
+    with pytest.raises(InvalidTasksError):
+        await world.use.put_predictions(POOL, "probe", twice(), never)
+
+
+async def test_a_dataset_has_few_predictions(world: World):
+    for number in range(MOST_COLUMNS):
+        await predict(world, f"p{number}")
+    with pytest.raises(LimitReachedError, match="remove one"):
+        await predict(world, "more")
+    await predict(world, "p0", {"t1": 0.25})
+    assert await names(world) == [f"p{number}" for number in range(MOST_COLUMNS)]
+
+
+async def test_of_two_changes_at_once_one_is_refused(world: World):
+    there = world.beside()
+    dataset = await there.parts.open_datasets.fresh(POOL)
+    await predict(world)
+    with pytest.raises(BusyError):
+        await there.use.put_predictions.change.put(dataset, "other", np.full(TASKS, 0.5), never)
+    await predict(there, "other")
+
+
+async def test_views_of_a_dataset_are_few_and_counted(world: World):
+    open_datasets = world.parts.open_datasets
+    for number in range(9):
+        await predict(world, "probe", {"t1": 0.5, "t2": number / 16})
+        await world.put_run(f"r{number}")
+        await world.report(outcome("t1"), run=f"r{number}")
+    for number in range(9):
+        await world.opened(f"r{number}")
+    dataset = await open_datasets(POOL)
+    assert len(dataset.views) == 8
+    assert dataset.nbytes > max(view.nbytes for view in dataset.views.values())
+
+
+async def test_a_deleted_default_run_sees_the_predictions_again(world: World):
+    await predict(world)
+    await world.report(outcome("t0"))
+    await world.use.delete_run(POOL, "default", None)
+    assert await names(world) == ["probe"]
+
+
+async def export(world: World, run: str | None = None) -> bytes:
+    return b"".join([chunk async for chunk in await world.use.export_backup(POOL, run)])
+
+
+async def chunks(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def test_a_backup_brings_predictions_back(world: World):
+    await predict(world)
+    await world.report(outcome("t0"))
+    await predict(world, "probe", {"t1": 0.5})
+    data = await export(world)
+    await world.use.import_backup(chunks(data), never, dataset="copy")
+    mine, theirs = [(await world.opened(dataset=name)).dataset.pool for name in (POOL, "copy")]
+    np.testing.assert_array_equal(mine.predictions, theirs.predictions)
+    assert (await world.parts.datasets.get("copy")).facts == (await world.parts.datasets.get(POOL)).facts
+
+
+async def test_a_backup_of_one_run_brings_the_predictions_that_it_knows(world: World):
+    await predict(world)
+    await world.report(outcome("t0"))
+    data = await export(world, "default")
+    await world.use.delete_run(POOL, "default", None)
+    await world.use.drop_predictions(POOL, "probe", None)
+    await world.use.import_backup(chunks(data), never, run="back")
+    assert await names(world, "back") == ["probe"]
+    await world.report(outcome("t4"), run="back")
+    await world.assert_is_a_replay("back")
+
+
+async def test_a_comparison_tries_the_tracker_without_predictions(world: World):
+    await predict(world)
+    for number in range(4):
+        await world.report(*(outcome(f"t{task}", 4.0 * (task % 5)) for task in range(number, 20, 4)))
+    pool = (await world.opened()).dataset.pool
+    found = [each.name for each in candidates_for((await world.row()).settings, pool)]
+    assert "tracker without predictions" in found
+
+
+async def altered(world: World, data: bytes, change: Callable[[Part], list[Part]]) -> bytes:
+    writer = BackupWriter()
+    parts = [writer.begin()]
+    async for part in read_parts(chunks(data)):
+        parts += [writer.part(each) for each in change(part)]
+    return b"".join([*parts, writer.end()])
+
+
+def without_predictions(part: Part) -> list[Part]:
+    return [] if isinstance(part, PredictionsPart) else [part]
+
+
+def of_more_tasks(part: Part) -> list[Part]:
+    if not isinstance(part, PredictionsPart):
+        return [part]
+    return [PredictionsPart(content_of(Predictions("probe", 16, np.zeros(TASKS + 1, np.uint8))))]
+
+
+def no_predictions(part: Part) -> list[Part]:
+    return [PredictionsPart(pack({}, {}))] if isinstance(part, PredictionsPart) else [part]
+
+
+def of_another_mean(part: Part) -> list[Part]:
+    if not isinstance(part, DatasetPart):
+        return [part]
+    (one,) = part.facts.predictions
+    facts = replace(part.facts, predictions=(replace(one, mean=one.mean / 2),))
+    return [msgspec.structs.replace(part, facts=facts)]
+
+
+def at_the_end(part: Part) -> list[Part]:
+    if isinstance(part, PredictionsPart):
+        return []
+    content = content_of(Predictions("probe", 16, np.zeros(TASKS, np.uint8)))
+    return [part, PredictionsPart(content)] if isinstance(part, RunPart) else [part]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without_predictions, "are missing"),
+        (of_more_tasks, "not some of its tasks"),
+        (no_predictions, "no predictions"),
+        (of_another_mean, "its predictions are others"),
+        (at_the_end, "are missing"),
+    ],
+)
+async def test_a_backup_whose_predictions_do_not_fit_is_refused(
+    world: World, change: Callable[[Part], list[Part]], message: str
+):
+    await predict(world)
+    await world.report(outcome("t0"))
+    data = await altered(world, await export(world), change)
+    with pytest.raises(InvalidBackupError, match=message):
+        await world.use.import_backup(chunks(data), never, dataset="copy")
