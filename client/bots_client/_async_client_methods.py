@@ -156,8 +156,8 @@ class AsyncClientMethods(BaseAsyncClient):
         Args:
             dataset: its name.
             name: of the predictor: letters, digits, ".", "_" and "-".
-            pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000 tasks,
-                use `upload_predictions`.
+            pass_rates: by task ID, from 0 to 1; tasks that are left out have no prediction. For more than 100,000
+                tasks, use `upload_predictions`.
 
         Raises:
             InvalidRequestError: a task is not in the dataset, or a pass rate is out of range.

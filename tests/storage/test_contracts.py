@@ -9,6 +9,7 @@ from tests.storage.contracts.journal import JournalContract, SnapshotsContract
 from tests.storage.contracts.keys import KeysContract
 from tests.storage.contracts.lineage import LineageContract
 from tests.storage.contracts.outlooks import OutlooksContract
+from tests.storage.contracts.predictions import PredictionsContract
 from tests.storage.contracts.sizes import SizesContract
 from tests.storage.contracts.task_history import TaskHistoryContract
 from tests.storage.made import Stores
@@ -23,6 +24,9 @@ class TestDatasets(DatasetsContract): ...
 
 
 class TestRuns(RunsContract): ...
+
+
+class TestPredictions(PredictionsContract): ...
 
 
 class TestAnswers(AnswersContract): ...

@@ -135,14 +135,16 @@ function frame(dataset, on) {
   return { node, facts, headline: result, chooser: list, charts, numbers };
 }
 
-function factsOf({ tasks, profiles, tags, description, generators }) {
+function factsOf({ tasks, profiles, tags, description, generators, predictions }) {
   const parts = [
     [tasks, generators ? "generators" : "tasks"],
     [profiles, "profiles of pass rates"],
     [Object.keys(tags).length, "tags"],
   ];
   const numbers = parts.filter(([number]) => number).map(([number, name]) => `${count(number)} ${name}`);
-  return `${numbers.join(", ")}. ${description}`;
+  const names = predictions.map((each) => `${each.name} (${count(each.tasks)})`).join(", ");
+  const predicted = names && `Predictions, with the number of tasks: ${names}. `;
+  return `${numbers.join(", ")}. ${predicted}${description}`;
 }
 
 function inNumbers(compared, baseline) {

@@ -1,0 +1,47 @@
+"""Predictions, as commands put, show and remove them."""
+
+import json
+
+import pytest
+
+from bots_client import InvalidRequestError, Task
+
+
+@pytest.fixture
+def pool(client):
+    client.create_dataset("predicted", [Task(f"p{number}") for number in range(4)])
+    yield "predicted"
+    client.delete_dataset("predicted")
+
+
+def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
+    file = tmp_path / "probe.jsonl"
+    file.write_text("".join(json.dumps({"id": f"p{number}", "pass_rate": number / 4}) + "\n" for number in range(3)))
+    said = bots.ok("datasets", "predict", pool, "probe", str(file))
+    assert said.split() == ["new", "runs", "of", "predicted", "see", "the", "predictions", "probe", "of", "3", "tasks"]
+    assert "probe (3)" in bots.ok("datasets", "show", pool)
+    (found,) = bots("datasets", "show", pool, "--json").json["predictions"]
+    assert (found["name"], found["tasks"], found["mean"]) == ("probe", 3, 0.25)
+    assert "no longer see the predictions probe" in " ".join(bots.ok("datasets", "unpredict", pool, "probe").split())
+    assert bots("datasets", "show", pool, "--json").json["predictions"] == []
+
+
+def test_a_run_becomes_predictions_by_one_command(bots, pool, client):
+    bots.ok("report", pool, "p1=1/2")
+    said = " ".join(bots.ok("runs", "as-predictions", pool).split())
+    assert said == "new runs of predicted see the predictions default of 1 task"
+    client.create_run(pool, "next")
+    assert client.run(pool, "next").predictions == ("default",)
+    bots.ok("runs", "as-predictions", pool, "default", "--name", "first", "--step", "1")
+    assert [each.name for each in client.dataset(pool).predictions] == ["default", "first"]
+
+
+def test_the_client_puts_and_uploads_predictions(pool, client):
+    found = client.put_predictions(pool, "probe", {"p0": 0.5})
+    assert [(each.name, each.tasks, each.mean) for each in found.predictions] == [("probe", 1, 0.5)]
+    body = [b'{"id": "p1", "pass_rate": 1}']
+    found = client.upload_predictions(pool, "other", lambda: body, media_type="application/x-ndjson")
+    assert [each.name for each in found.predictions] == ["probe", "other"]
+    assert [each.name for each in client.remove_predictions(pool, "probe").predictions] == ["other"]
+    with pytest.raises(InvalidRequestError):
+        client.put_predictions(pool, "probe", {"gone": 0.5})
