@@ -76,12 +76,12 @@ def scores(*, seeds: int, steps: int = STEPS, pools: tuple[str, ...] = POOLS) ->
         whole = recorded_run() if name.startswith("recorded") else reasoning_gym()
         public = whole if name.endswith("two references") else without_references(whole)
         pool, settings = Pool.of_tasks(public.references), RunSettings()
-        told = [reports(public, seed, steps) for seed in range(seeds)]
-        without = [mean_log_loss(pool, settings, each) for each in told]
+        shown = [reports(public, seed, steps) for seed in range(seeds)]
+        without = [mean_log_loss(pool, settings, each) for each in shown]
         for predictor in PREDICTORS:
             rates = predicted(predictor, public, pool, whole.references[:, 1])
             seen = seen_with(pool, [rounded("x", rates, pool, [])])
-            for seed, each in enumerate(told):
+            for seed, each in enumerate(shown):
                 yield PredictionScore(name, predictor, seed, without[seed], mean_log_loss(seen, settings, each))
 
 

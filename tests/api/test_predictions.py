@@ -44,7 +44,7 @@ async def test_every_format_gives_the_same_predictions_and_new_runs_see_them(htt
         answer = await put(http, kind, body)
         assert answer.status_code == 200, answer.text
         assert answer.json()["predictions"] == [{"name": "probe", "tasks": 2, "mean": 0.625, "parts": 16}]
-    assert (await http.get("/datasets/guru")).json() == answer.json()
+        assert (await http.get("/datasets/guru")).json() == answer.json()
     assert (await http.get(RUN)).json()["predictions"] == ["probe"]
 
 

@@ -1,4 +1,4 @@
-"""What predictions are worth, and what useless ones cost: the short form of the benchmark, and the table on the pages."""
+"""What predictions are worth, and what useless ones cost: a short form of the benchmark, and the pages' table."""
 
 import json
 from pathlib import Path

@@ -77,7 +77,8 @@ async def test_predictions_that_nobody_knows_any_more_are_dropped(world: World):
     await predict(world)
     await predict(world, "probe", {"t1": 0.5})
     assert len(world.sql("SELECT digest FROM predictions")) == 1
-    assert (await world.use.drop_predictions(POOL, "probe", None)).facts.predictions == ()
+    row = await world.use.drop_predictions(POOL, "probe", None)
+    assert row.facts.predictions == ()
     assert (world.sql("SELECT digest FROM predictions"), await names(world)) == ([], [])
     with pytest.raises(UnknownPredictionsError, match="no predictions 'probe'"):
         await world.use.drop_predictions(POOL, "probe", None)
@@ -181,11 +182,15 @@ async def test_a_dataset_has_few_predictions(world: World):
 
 async def test_of_two_changes_at_once_one_is_refused(world: World):
     there = world.beside()
-    dataset = await there.parts.open_datasets.fresh(POOL)
-    await predict(world)
+
+    async def late() -> AsyncIterator[PredictionBlock]:
+        await predict(world)
+        yield PredictionBlock(["t0"], np.array([0.5]))
+
     with pytest.raises(BusyError):
-        await there.use.put_predictions.change.put(dataset, "other", np.full(TASKS, 0.5), never)
+        await there.use.put_predictions(POOL, "other", late(), never)
     await predict(there, "other")
+    assert await names(world) == ["probe", "other"]
 
 
 async def test_views_of_a_dataset_are_few_and_counted(world: World):

@@ -140,7 +140,7 @@ class Pool:
         return cls(rows, profile_of, tags, offset_tags=offset_tags, carried=carried)
 
     def with_predictions(self, names: tuple[str, ...], predictions: Floats) -> "Pool":
-        """Return these tasks, told apart by predictions too.
+        """Return these tasks, in profiles that differ by predictions too.
 
         Args:
             names: [C] of the columns, C > 0.
@@ -194,8 +194,8 @@ class Pool:
         logits = _logits(references, is_unknown)
         bits = np.arange(len(self.offset_tags), dtype=np.uint32)[:, None]
         tags = (self.carried >> bits) & np.uint32(1) if len(bits) else np.empty((0, self.profiles))
-        told = [_logits(predictions, is_unpredicted), is_unpredicted]
-        return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *told]))
+        probes = [_logits(predictions, is_unpredicted), is_unpredicted]
+        return frozen(np.concatenate([np.ones((1, self.profiles)), logits, is_unknown, tags, *probes]))
 
     @property
     def _predicted(self) -> Floats:

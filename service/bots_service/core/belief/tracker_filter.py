@@ -52,8 +52,10 @@ MIDDLE = len(HALF_NODES)  # the place of node 0
 LN2 = 0.6931471805599453
 
 ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
-TAG_VARIANCE = 1.0
-PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
+TAG_VARIANCE, PREDICTION_VARIANCE = (
+    1.0,
+    0.25,
+)  # the latter of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
 SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
 TAG_DRIFT = 0.5
 VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
@@ -161,22 +163,12 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
-    """Return the effects before any evidence: tasks are as hard as the mean of the references' logits says.
-
-    Predictions count for nothing yet: evidence tells whether they are of any use.
-    """
-    part = 1 / max(models, 1)
-    each = [  # how many, their mean, their variance, their drift
-        (1, 0.0, ABILITY_VARIANCE, 1.0),
-        (models, part, part**2, SLOPE_DRIFT),
-        (1, 0.0, UNKNOWN_VARIANCE, UNKNOWN_DRIFT),
-        (tags, 0.0, TAG_VARIANCE, TAG_DRIFT),
-        (predictions, 0.0, PREDICTION_VARIANCE, SLOPE_DRIFT),
-        (predictions, 0.0, UNKNOWN_VARIANCE, UNKNOWN_DRIFT),
-        (1, 0.0, VELOCITY_VARIANCE, 0.0),
-    ]
-    count, *numbers = zip(*each, strict=True)
-    mean, variance, drift = (np.repeat(np.array(which), count) for which in numbers)
+    """Return the effects before any evidence: references tell how hard tasks are, and predictions tell nothing yet."""
+    counts, part = (1, models, 1, tags, predictions, predictions, 1), 1 / max(models, 1)
+    mean = np.repeat([0.0, part, 0.0, 0.0, 0.0, 0.0, 0.0], counts)
+    spread = (ABILITY_VARIANCE, part**2, UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE)
+    variance = np.repeat([*spread, VELOCITY_VARIANCE], counts)
+    drift = np.repeat([1.0, SLOPE_DRIFT, UNKNOWN_DRIFT, TAG_DRIFT, SLOPE_DRIFT, UNKNOWN_DRIFT, 0.0], counts)
     return Effects(frozen(mean), frozen(np.diag(variance)), frozen(drift))
 
 

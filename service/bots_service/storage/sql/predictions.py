@@ -45,7 +45,7 @@ def predictions_in(name: str, content: bytes) -> Predictions:
 def current(connection: Connection, dataset_id: int) -> tuple[PredictionsKey, ...]:
     """Return the predictions that new runs see; they stay so until the transaction ends.
 
-    Whoever locks runs too asks for this first: another order could end in a deadlock.
+    Ask for this before you lock runs: another order could end in a deadlock.
     """
     facts = connection.scalar(_FACTS_LOCKED, {"dataset": dataset_id})
     return () if facts is None else msgspec.json.decode(facts, type=DatasetFacts).prediction_keys
