@@ -5,8 +5,7 @@ After t closed steps task k succeeds with probability sigmoid(theta_k),
     theta_k = phi_k . beta + r_k
 
 phi_k: the features of the task's profile, and 0 for the velocity. beta: the effects that all tasks share (the ability,
-slopes on references and predictions, offsets where these are unknown, and the ability's velocity), one Gaussian. r_k:
-the task's own residual. With each step all of them drift.
+slopes on references and predictions, offsets, the ability's velocity), one Gaussian. r_k: its residual. All drift.
 
 Rollouts enter as one Gaussian observation of theta_k, the one that leads to the mean and the variance of the exact
 posterior (moment matching, as in expectation propagation: Minka, UAI 2001). Three variances are no settings: they are
@@ -52,10 +51,8 @@ MIDDLE = len(HALF_NODES)  # the place of node 0
 LN2 = 0.6931471805599453
 
 ABILITY_VARIANCE = UNKNOWN_VARIANCE = 4.0  # of logits, before any evidence
-TAG_VARIANCE, PREDICTION_VARIANCE = (
-    1.0,
-    0.25,
-)  # the latter of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
+TAG_VARIANCE = 1.0
+PREDICTION_VARIANCE = 0.25  # of a slope whose mean is 0: with means of 1/3 or 1/2, wrong predictions cost more
 SLOPE_DRIFT = UNKNOWN_DRIFT = 0.1  # times the ability's
 TAG_DRIFT = 0.5
 VELOCITY_VARIANCE = 0.02**2  # stationary; (logits a step)^2
@@ -165,9 +162,9 @@ def diagonal(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 def first_effects(models: int, tags: int, predictions: int = 0) -> Effects:
     """Return the effects before any evidence: references tell how hard tasks are, and predictions tell nothing yet."""
     counts, part = (1, models, 1, tags, predictions, predictions, 1), 1 / max(models, 1)
-    mean = np.repeat([0.0, part, 0.0, 0.0, 0.0, 0.0, 0.0], counts)
-    spread = (ABILITY_VARIANCE, part**2, UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE)
-    variance = np.repeat([*spread, VELOCITY_VARIANCE], counts)
+    mean = np.repeat((0.0, part, *[0.0] * 5), counts)
+    rest = (UNKNOWN_VARIANCE, TAG_VARIANCE, PREDICTION_VARIANCE, UNKNOWN_VARIANCE, VELOCITY_VARIANCE)
+    variance = np.repeat([ABILITY_VARIANCE, part**2, *rest], counts)
     drift = np.repeat([1.0, SLOPE_DRIFT, UNKNOWN_DRIFT, TAG_DRIFT, SLOPE_DRIFT, UNKNOWN_DRIFT, 0.0], counts)
     return Effects(frozen(mean), frozen(np.diag(variance)), frozen(drift))
 
