@@ -58,7 +58,7 @@ async def test_a_run_whose_tasks_teach_is_healthy(http):
     await play(http, 12)
     found = await verdict(http)
     assert found["kind"] == "healthy"
-    assert found["reason"].startswith("33% of the tasks of the last 12 steps were effective")
+    assert found["reason"].startswith("33.3 % of the tasks of the last 12 steps were effective")
 
 
 async def test_a_verifier_that_rejects_everything_of_a_tag_is_suspect(http):
@@ -129,7 +129,7 @@ async def test_a_run_with_few_effective_tasks_learns_slowly(http):
     found = await verdict(http)
     assert (found["kind"], found["reason"]) == (
         "learning_slowly",
-        "Only 17% of the tasks of the last 50 steps were effective.",
+        "Only 16.7 % of the tasks of the last 50 steps were effective.",
     )
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from bots_service.demo.replay import RUNS
+from tests.browser import everything
 from tests.browser.chromium import ColorScheme, Visit, open_chromium, visiting
 from tests.browser.replaying import BOTS, DATASET, PASS, replaying
 from tests.serving import ServiceProcess, running_service
@@ -37,6 +38,12 @@ VIEWS = {
     "task": f"{RUN}/tasks?task=dsr_sub/21",
     "not-found": f"datasets/{DATASET}/runs/trakcer",
 }
+EVERYTHING_VIEWS = {
+    "everything-dataset": f"datasets/{everything.DATASET}",
+    "everything-run": f"datasets/{everything.DATASET}/runs/{everything.RUN}",
+    "everything-tasks": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks",
+    "everything-task": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks?task=math-0",
+}
 README = {"run": f"datasets/{DATASET}/runs/{BOTS}", "dataset": f"datasets/{DATASET}"}
 README_SIZE = (1320, 1010)
 
@@ -56,6 +63,10 @@ def main() -> None:
             animate(browser, service)
             photograph_readme(browser, service)
             for name, view in VIEWS.items():
+                photograph_all(browser, service.url, name, view)
+        with running_service(Path(folder, "everything")) as service:
+            everything.train_on_everything(service.url)
+            for name, view in EVERYTHING_VIEWS.items():
                 photograph_all(browser, service.url, name, view)
         with running_service(Path(folder, "empty")) as service:
             photograph_all(browser, service.url, "empty", "")
@@ -118,7 +129,7 @@ def photograph_all(browser: Browser, url: str, name: str, view: str, look: Look 
         for scheme in SCHEMES:
             with visiting(browser, url, size=pixels, scheme=scheme, refused={401, 404}) as visit:
                 look(visit, view)
-                visit.keep(f"{name}-{size}-{scheme}", whole=name != "task")
+                visit.keep(f"{name}-{size}-{scheme}", whole="?task=" not in view)
     print(f"  {name}")
 
 

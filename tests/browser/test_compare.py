@@ -109,6 +109,31 @@ def test_without_a_uniform_run_no_gain_is_claimed_to_be_measured(browser: Browse
         assert "for the same" not in words
 
 
+def test_the_headline_of_a_run_that_returns_to_few_tasks_says_so(browser: Browser, trained: ServiceProcess):
+    # Of 20 tasks one, all of them, and all of them at random; effective in all steps, in 3 of 4, and in 1 of 4.
+    runs = {"default": (1, 4, {}), "wide": (20, 3, {}), "even": (20, 1, {"strategy": "uniform"})}
+    with httpx.Client(base_url=trained.url) as http:
+        http.put("/datasets/few", json={"tasks": [{"id": f"t{number}"} for number in range(20)]}).raise_for_status()
+        for run, (tasks, effective, settings) in runs.items():
+            http.put(f"/datasets/few/runs/{run}", json=settings).raise_for_status()
+            for step in range(20):
+                solved = 4 if step % 4 < effective else 0
+                outcomes = [{"task": f"t{step % tasks}", "successes": solved, "trials": 8}]
+                http.post("/report", json={"dataset": "few", "run": run, "outcomes": outcomes}).raise_for_status()
+        with visiting(browser, trained.url) as visit:
+            page = visit.open("datasets/few")
+            result = page.locator(".result")
+            expect(result).to_contain_text("+300 % effective tasks")
+            expect(result).to_contain_text("Few tasks take most visits of default")
+            link = result.get_by_role("link", name="What to do about default")
+            expect(link).to_have_attribute("href", "#/datasets/few/runs/default")
+            assert not visit.barriers()
+            page.get_by_role("checkbox", name="default", exact=True).uncheck()
+            expect(result).to_contain_text("+200 % effective tasks")
+            expect(result).not_to_contain_text("Few tasks")
+        http.delete("/datasets/few").raise_for_status()
+
+
 def test_differences_from_the_baseline_have_intervals_and_another_can_be_pinned(visit: Visit, trained: ServiceProcess):
     page, known = visit.page, summaries(trained)
     for baseline, run in ((UNIFORM, BOTS), (TRACKER, PASS)):
@@ -132,6 +157,8 @@ def test_numbers_are_those_of_the_api(visit: Visit, trained: ServiceProcess):
     assert row["vs uniform"] == f"{run['gain']['factor']:.2f}{TIMES}\nmeasured"
     assert row["Effective tasks"] == f"{run['effective']:,}"
     assert row["Rollouts"] == f"{round(run['rollouts']):,}"
+    coverage = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}").json()["coverage"]
+    assert row["Tasks met"] == f"{100 * coverage['reached_share']:.1f} %"
 
 
 def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServiceProcess):

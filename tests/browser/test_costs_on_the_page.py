@@ -47,12 +47,12 @@ def test_a_run_shows_what_an_effective_task_costs_and_what_was_saved(browser: Br
     with visiting(browser, service.url) as visit:
         page = visit.open("datasets/guru/runs/default")
         # Of two tasks that say their tokens, one is effective; uniform sampling finds half as many tasks.
-        costs, saved = tile(page, "Tokens an effective task"), tile(page, "Tokens saved")
+        costs, saved = tile(page, "Tokens per effective task"), tile(page, "Tokens saved")
         assert costs.startswith("8K")
         assert "96K tokens spent, known for 50.0 % of the rollouts" in costs
         assert saved.startswith("96K")
         assert "of 96K spent (measured)" in saved
-        assert tile(page, "GPU hours an effective task").startswith("1\n")
+        assert tile(page, "GPU seconds per effective task").startswith("3.6K\n")
         assert tile(page, "GPU hours saved").startswith("12\n")
         assert visit.barriers() == []
 
@@ -63,16 +63,16 @@ def test_tags_runs_and_tasks_show_what_they_cost(browser: Browser, service: Serv
         tags = page.get_by_role("table", name="Numbers by tag")
         heads = tags.locator("thead th").all_inner_texts()
         cells = tags.get_by_role("row").filter(has_text="odd").locator("th, td").all_inner_texts()
-        assert dict(zip(heads, cells, strict=True))["Tokens an effective task"] == "8K"
+        assert dict(zip(heads, cells, strict=True))["Tokens per effective task"] == "8K"
         even = tags.get_by_role("row").filter(has_text="even").locator("th, td").all_inner_texts()
-        assert dict(zip(heads, even, strict=True))["GPU hours an effective task"] == UNKNOWN
+        assert dict(zip(heads, even, strict=True))["GPU seconds per effective task"] == UNKNOWN
         page = visit.open("datasets/guru")
         runs = page.get_by_role("table", name="Comparison of runs")
         expect(runs).to_contain_text("192K")
         heads = runs.locator("thead th").all_inner_texts()
         own = runs.get_by_role("row").filter(has=page.get_by_role("link", name="even", exact=True)).locator("th, td")
         row = dict(zip(heads, own.all_inner_texts(), strict=True))
-        assert (row["Tokens"], row["GPU hours an effective task"]) == ("192K", "2")
+        assert (row["Tokens"], row["GPU seconds per effective task"]) == ("192K", "7.2K")
         page = visit.open("datasets/guru/runs/default/tasks?task=t1")
         drawer = page.get_by_role("dialog")
         expect(drawer).to_contain_text("48K")

@@ -1,5 +1,6 @@
 """The journal and the settings of a run: what stands out, what is one line, and what is left out."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -140,7 +141,7 @@ def test_settings_that_differ_come_first_and_those_that_mean_nothing_are_left_ou
     used = settings_from(settings)
     with visiting(browser, service.url) as visit:
         page = visit.open(f"datasets/guru/runs/{run}")
-        summary = page.get_by_text("more have their default")
+        summary = page.get_by_text("more have their default" if changed else re.compile(r"^\d+ settings$"))
         summary.click()
         assert names(page, "div > .settings") == names(page, "")
         shown = names(page, "")

@@ -119,8 +119,8 @@ def test_a_suspect_verifier_is_named_with_its_tag_and_the_step_to_go_back_to(col
     assert found.kind == "verifier_suspect"
     share = (2 if column == 1 else 1) / 8
     assert found.reason == (
-        f"All rollouts of tasks with the tag 'code' in the last 3 steps {word}: 24 groups; before, {share:.0%} of the"
-        " groups did."
+        f"All rollouts of tasks with the tag 'code' in the last 3 steps {word}: 24 groups; before,"
+        f" {100 * share:.0f} % of the groups did."
     )
     assert "rewind the run to step 77" in found.advice
     whole = verdict_on(PROGRESS, replace(FACTS, groups={None: FALLEN}))
@@ -173,8 +173,8 @@ def test_an_exhausted_pool_says_on_which_side():
         found = verdict_on(PROGRESS, facts)
         assert (found.kind, found.reason) == (
             "pool_exhausted",
-            f"About 10% of the pool's tasks would be effective: {easy:.0%} are solved nearly always, {hard:.0%} nearly"
-            " never.",
+            f"About 10 % of the pool's tasks would be effective: {100 * easy:.0f} % are solved nearly always,"
+            f" {100 * hard:.0f} % nearly never.",
         )
         assert advice in found.advice
     assert verdict_on(PROGRESS, replace(FACTS, expected=EXHAUSTED + 0.01)).kind == "healthy"
@@ -194,8 +194,8 @@ def test_few_effective_tasks_or_clearly_fewer_than_uniform_sampling_are_slow_lea
 
 def test_a_healthy_run_says_what_it_has_and_what_uniform_sampling_has():
     found = verdict_on(PROGRESS, FACTS)
-    assert found.reason == "60% of the tasks of the last 50 steps were effective; uniform sampling has 40%."
+    assert found.reason == "60.0 % of the tasks of the last 50 steps were effective; uniform sampling has 40.0 %."
     alone = verdict_on(replace(PROGRESS, uniform=None, steps=20), replace(FACTS, hints=("Use pass.",)))
-    assert (alone.reason, alone.advice) == ("60% of the tasks of the last 20 steps were effective.", "Use pass.")
+    assert (alone.reason, alone.advice) == ("60.0 % of the tasks of the last 20 steps were effective.", "Use pass.")
     nothing = verdict_on(replace(PROGRESS, recent=StepSums()), FACTS)
     assert (nothing.kind, nothing.reason) == ("healthy", "The last steps reported no task.")

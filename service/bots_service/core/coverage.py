@@ -160,7 +160,7 @@ def _reason(
             f" {per_met:.1f} times each"
         )
     if largest > MOST_OF_VISITS:
-        found.append(f"a tenth of the tasks took {largest:.0%} of all visits")
+        found.append(f"a tenth of the tasks took {100 * largest:.0f} % of all visits")
     if not found:
         return None
     return f"Few tasks take most visits: {', and '.join(found)}. {narrow_advice(settings)}"

@@ -139,7 +139,7 @@ def _suspect(facts: RunFacts) -> RunVerdict | None:
             steps, groups, before = fall
             whose = "rollouts" if tag is None else f"rollouts of tasks with the tag {tag!r}"
             now = f"All {whose} in the last {steps} steps {what}: {groups} groups"
-            reason = f"{now}; before, {before:.0%} of the groups did."
+            reason = f"{now}; before, {_percent(before, 0)} of the groups did."
             advice = (
                 f"Check the verifier{'' if tag is None else ' of these tasks'}, and whether the trainer loaded another"
                 f" checkpoint. Once it is right again, rewind the run to step {facts.step - steps}, so that the"
@@ -228,8 +228,8 @@ def _exhausted(facts: RunFacts) -> RunVerdict | None:
     if facts.expected is None or facts.expected > EXHAUSTED:
         return None
     reason = (
-        f"About {facts.expected:.0%} of the pool's tasks would be effective: {facts.easy:.0%} are solved nearly always,"
-        f" {facts.hard:.0%} nearly never."
+        f"About {_percent(facts.expected, 0)} of the pool's tasks would be effective: {_percent(facts.easy, 0)} are"
+        f" solved nearly always, {_percent(facts.hard, 0)} nearly never."
     )
     advice = "Add harder tasks." if facts.easy >= facts.hard else "Add easier tasks, or check the verifier."
     return RunVerdict("pool_exhausted", reason, advice)
@@ -245,12 +245,15 @@ def _slow(progress: RunProgress, facts: RunFacts) -> RunVerdict | None:
         return None
     hint = " ".join(facts.hints)
     if ratio < COLLAPSED:
-        reason = f"Only {ratio:.0%} of the tasks of the last {RECENT} steps were effective."
+        reason = f"Only {_percent(ratio)} of the tasks of the last {RECENT} steps were effective."
         advice = hint or "Selection finds few tasks that teach: look at the tags and at the success rates of all tasks."
         return RunVerdict("learning_slowly", reason, advice)
     if uniform is None or ratio >= uniform - _slack(ratio, uniform, progress.recent.reported):
         return None
-    reason = f"{ratio:.0%} of the tasks of the last {RECENT} steps were effective; uniform sampling has {uniform:.0%}."
+    reason = (
+        f"{_percent(ratio)} of the tasks of the last {RECENT} steps were effective; uniform sampling has"
+        f" {_percent(uniform)}."
+    )
     return RunVerdict(
         "learning_slowly", reason, hint or "Compare beliefs, and use the one that predicts this run best."
     )
@@ -266,8 +269,13 @@ def _healthy(progress: RunProgress, facts: RunFacts) -> RunVerdict:
     ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
     if ratio is None:
         return RunVerdict("healthy", "The last steps reported no task.", advice)
-    compared = "" if uniform is None else f"; uniform sampling has {uniform:.0%}"
+    compared = "" if uniform is None else f"; uniform sampling has {_percent(uniform)}"
     steps = min(progress.steps, RECENT)
     return RunVerdict(
-        "healthy", f"{ratio:.0%} of the tasks of the last {steps} steps were effective{compared}.", advice
+        "healthy", f"{_percent(ratio)} of the tasks of the last {steps} steps were effective{compared}.", advice
     )
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    """Return a share in words; by default with as many digits as the page's tiles have."""
+    return f"{100 * share:.{digits}f} %"

@@ -1,6 +1,7 @@
 // Which runs are compared. Each keeps its place while others come and go, and so its colour. No page, no service.
 
 import { STYLES } from "./charts.js";
+import { ordered } from "./settings.js";
 
 export const MOST = STYLES; // runs at a time: as many as charts can tell apart
 
@@ -48,8 +49,8 @@ export function baselineOf(chosen, pinned) {
 
 /** Return the runs' settings that differ: [{name, values}], a value for each run. */
 export function differingSettings(runs) {
-  const names = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))];
-  return names
+  const names = new Set(runs.flatMap((run) => Object.keys(run.settings)));
+  return ordered([...names])
     .map((name) => ({ name, values: runs.map((run) => run.settings[name] ?? null) }))
     .filter(({ values }) => new Set(values.map((value) => JSON.stringify(value))).size > 1);
 }

@@ -30,7 +30,8 @@ export function comparisonTable(compared, baseline) {
     number("Steps"),
     number("Effective tasks"),
     number("Rollouts"),
-    ...costs.flatMap(({ title }) => [number(title), number(`${title} an effective task`)]),
+    number("Tasks met"),
+    ...costs.flatMap(({ title, each }) => [number(title), number(each)]),
     number("Calibration error"),
     ...settings.map(({ name }) => ({ name: heading(name) })),
   ];
@@ -52,7 +53,7 @@ const runName = ({ name, place, run }, baseline) =>
     name === baseline ? element("span", { class: "tag" }, "baseline") : null,
   );
 
-function numbers({ summary, points, calibration }, other, costs) {
+function numbers({ summary, run, points, calibration }, other, costs) {
   const { reported, effective, rollouts, gain } = summary;
   return [
     percent(reported ? effective / reported : null),
@@ -62,13 +63,13 @@ function numbers({ summary, points, calibration }, other, costs) {
     count(summary.step),
     count(effective),
     count(rollouts),
+    percent(run.coverage.reached_share),
     ...costs.flatMap(({ name, size }) => costCells(summary[name], size)),
     decimal(calibrationError(calibration)),
   ];
 }
 
-const costCells = (cost, size) =>
-  cost ? [amount(cost.spent / size), amount(cost.per_effective && cost.per_effective / size)] : [UNKNOWN, UNKNOWN];
+const costCells = (cost, size) => (cost ? [amount(cost.spent / size), amount(cost.per_effective)] : [UNKNOWN, UNKNOWN]);
 
 const inPoints = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 
@@ -90,8 +91,11 @@ function gainCell(gain) {
   return element("span", { class: "difference" }, factor(gain.factor), element("span", { class: "soft" }, how));
 }
 
-/** Return what the best of some runs gained over uniform sampling, in words; only what was measured counts. */
-export function headline(summaries) {
+/**
+ * Return what the best of some runs gained over uniform sampling, in words; only what was measured counts.
+ * narrow: the names of runs that mostly return to few tasks, as far as that is known.
+ */
+export function headline(summaries, narrow) {
   const measured = summaries.filter(({ gain }) => gain?.source === "measured" && gain.factor !== null);
   const best = measured.toSorted((one, other) => other.gain.factor - one.gain.factor)[0];
   if (!best) return notMeasured(summaries);
@@ -105,8 +109,18 @@ export function headline(summaries) {
       { class: "soft" },
       `Measured: ${best.run} compared with ${baseline}, which samples uniformly, over ${count(steps)} steps.`,
     ),
+    narrow.includes(best.run) ? caution(best) : null,
   ];
 }
+
+/** More effective tasks are no gain if they are the same ones again and again. */
+const caution = ({ dataset, run }) =>
+  element(
+    "p",
+    { class: "caution" },
+    `Few tasks take most visits of ${run}, so the model may unlearn the others. `,
+    element("a", { href: runHref(dataset, run) }, `What to do about ${run}`),
+  );
 
 function notMeasured(summaries) {
   const estimates = summaries.filter(({ gain }) => gain !== null && gain.factor !== null);

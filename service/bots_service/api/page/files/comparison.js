@@ -31,11 +31,12 @@ export function comparisonCharts() {
       drawn.map(({ name, place, points }) => ({ name, x: x(points), y: y(points), ...styleOf(place) }));
     const ratioWords = best(drawn, baseline, (points) => recentRatios(points).at(-1), percent);
     ratios.draw({ x: STEPS, y: SHARES, series: lines(steps, recentRatios), words: ratioWords });
+    const range = innerRange(drawn.flatMap(({ points }) => capabilities(points)));
+    capability.node.hidden = range === null;
+    found.node.classList.toggle("wide", range === null); // it has the other's place
     const tasks = { name: "effective tasks", format: compact, zero: true };
     const foundWords = best(drawn, baseline, (points) => effective(points).at(-1), compact);
     found.draw({ x: ROLLOUTS, y: tasks, series: lines(rollouts, effective), words: foundWords });
-    const range = innerRange(drawn.flatMap(({ points }) => capabilities(points)));
-    capability.node.hidden = range === null;
     if (range === null) return;
     const y = { name: "capability", format: (value) => decimal(value, 2), range };
     const words = "The axis leaves out the outermost values: few steps of few tasks can throw an estimate far off.";

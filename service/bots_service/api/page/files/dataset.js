@@ -41,6 +41,7 @@ export function showDataset(dataset, asked) {
     showRuns(facts, page, chosen, baseline);
     const compared = await Promise.all(chosen.map((summary) => course(summary, places.indexOf(summary.run))));
     if (mine !== turn) return;
+    showHeadline(page, chosen);
     parts.charts.draw(compared, baseline);
     if (!isBeingRead(parts.numbers)) fill(parts.numbers, inNumbers(compared, baseline));
     shown = version;
@@ -53,8 +54,13 @@ export function showDataset(dataset, asked) {
     const runs = page.runs.filter(isListed);
     const matching = isWhole ? runs.length : page.matching;
     fill(parts.facts, factsOf(facts));
-    fill(parts.headline, headline(chosen.length ? chosen : page.runs));
+    showHeadline(page, chosen);
     parts.chooser.show({ runs, matching, places, baseline, filter: search, note });
+  }
+
+  function showHeadline(page, chosen) {
+    const narrow = [...courses.values()].filter(({ run }) => run.coverage.narrow).map(({ run }) => run.run);
+    fill(parts.headline, headline(chosen.length ? chosen : page.runs, narrow));
   }
 
   /** Return what charts and table show of a run. It is asked for again once the run has changed. */
@@ -135,10 +141,10 @@ function frame(dataset, on) {
   return { node, facts, headline: result, chooser: list, charts, numbers };
 }
 
-function factsOf({ tasks, profiles, tags, description, generators, predictions }) {
+function factsOf({ tasks, profiles, reference_models: models, tags, description, generators, predictions }) {
   const parts = [
     [tasks, generators ? "generators" : "tasks"],
-    [profiles, "profiles of pass rates"],
+    [(models.length || predictions.length) && profiles, "profiles of pass rates"],
     [Object.keys(tags).length, "tags"],
   ];
   const numbers = parts.filter(([number]) => number).map(([number, name]) => `${count(number)} ${name}`);

@@ -3,10 +3,13 @@
 import { UNKNOWN, compact, percent } from "./format.js";
 import { bars, tile } from "./tiles.js";
 
-/** The resources: how the service calls each, and how many of its units make one that is shown. */
+/**
+ * The resources: how the service calls each, how many of its units make one that is shown of a whole run, and what heads
+ * the cost of one effective task, which is in the service's units.
+ */
 export const RESOURCES = [
-  { name: "tokens", title: "Tokens", unit: "tokens", size: 1 },
-  { name: "seconds", title: "GPU hours", unit: "GPU hours", size: 3600 },
+  { name: "tokens", title: "Tokens", unit: "tokens", size: 1, each: "Tokens per effective task" },
+  { name: "seconds", title: "GPU hours", unit: "GPU hours", size: 3600, each: "GPU seconds per effective task" },
 ];
 
 /** 5529600 -> "5.5M", 0.00123 -> "0.00123": an amount, whatever its size. */
@@ -21,16 +24,14 @@ export const costTiles = (summary) =>
     .flatMap((resource) => [effectiveTile(summary, resource), savedTile(summary, resource)])
     .filter((made) => made !== null);
 
-function effectiveTile(summary, { name, title, unit, size }) {
+function effectiveTile(summary, { name, unit, size, each }) {
   const { [name]: whole, [`recent_${name}`]: recent, rollouts } = summary;
   const share = rollouts ? whole.rollouts / rollouts : 0;
   const about = `${amount(whole.spent / size)} ${unit} spent${share < 0.9995 ? `, known for ${percent(share)} of the rollouts` : ""}`;
-  return tile(`${title} an effective task`, amount(over(recent ?? whole, size)), about, {
-    delta: { text: `all steps: ${amount(over(whole, size))}`, direction: "even" },
+  return tile(each, amount((recent ?? whole).per_effective), about, {
+    delta: { text: `all steps: ${amount(whole.per_effective)}`, direction: "even" },
   });
 }
-
-const over = ({ per_effective: value }, size) => (value === null ? null : value / size);
 
 /** Return what selecting saved, by the gain of the summary; null for a run that has none. */
 function savedTile({ gain }, { name, title, size }) {

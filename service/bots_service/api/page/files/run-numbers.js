@@ -1,4 +1,5 @@
-// A run's numbers: four tiles, some more where its cost is known, and a line of facts. What it gained is computed by the service alone, so that every page agrees.
+// A run's numbers: four tiles, some more where its cost is known, and a line of facts. What it gained is computed by the
+// service alone, so that every page agrees.
 
 import { element, fill } from "./dom.js";
 import { ago, compact, count, decimal, factor, percent } from "./format.js";

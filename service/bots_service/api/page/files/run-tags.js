@@ -53,7 +53,7 @@ function more(tags, owed) {
 
 function tagsTable(caption, tags, owed) {
   const costs = RESOURCES.filter(({ name }) => tags.some((tag) => tag[name]));
-  const columns = [...COLUMNS, ...costs.map(({ title }) => ({ name: `${title} an effective task`, number: true }))];
+  const columns = [...COLUMNS, ...costs.map(({ each }) => ({ name: each, number: true }))];
   const rows = tags.map((tag) => [
     element("span", { class: "tag" }, tag.tag),
     count(tag.tasks),
@@ -63,7 +63,7 @@ function tagsTable(caption, tags, owed) {
     bar(tag.effective_task_ratio, null, ""),
     bar(tag.mean_pass_rate, tag.earlier_mean_pass_rate, "before"),
     count(tag.rollouts),
-    ...costs.map(({ name, size }) => amount(tag[name]?.per_effective && tag[name].per_effective / size)),
+    ...costs.map(({ name }) => amount(tag[name]?.per_effective)),
   ]);
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption };
   return element("div", region, table(caption, columns, rows));

@@ -40,11 +40,15 @@ export const SETTINGS = {
   seed: { usual: 0, meaning: "random seed" },
 };
 
+const places = Object.keys(SETTINGS);
+
+/** Return names of settings in the order in which people look for them. */
+export const ordered = (names) => names.toSorted((one, other) => places.indexOf(one) - places.indexOf(other));
+
 /** Return the settings that mean something to a run, changed ones apart: {changed, usual} of [name, value] pairs. */
 export function sorted(settings) {
-  const pairs = Object.entries(settings).filter(([name]) => isUsed(name, settings));
-  const places = Object.keys(SETTINGS);
-  pairs.sort(([one], [other]) => places.indexOf(one) - places.indexOf(other));
+  const names = ordered(Object.keys(settings)).filter((name) => isUsed(name, settings));
+  const pairs = names.map((name) => [name, settings[name]]);
   const isUsual = ([name, value]) => name in SETTINGS && same(value, usualOf(name, settings));
   return { changed: pairs.filter((pair) => !isUsual(pair)), usual: pairs.filter(isUsual) };
 }
@@ -68,7 +72,7 @@ export function settingsPanel() {
   function show(settings) {
     const found = sorted(settings);
     fill(changed, found.changed.length ? list(found.changed) : none());
-    fill(summary, `${found.usual.length} more have their default`);
+    fill(summary, `${found.usual.length} ${found.changed.length ? "more have their default" : "settings"}`);
     fill(rest, list(found.usual));
     details.hidden = false;
   }

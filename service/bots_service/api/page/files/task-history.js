@@ -80,11 +80,18 @@ function row(visit) {
 const amount = (successes) => (Number.isInteger(successes) ? count(successes) : decimal(successes, 2));
 
 const notesOf = ({ late, hidden, tokens, seconds }) => [
-  tokens === null ? null : element("span", { class: "soft" }, `${compact(tokens)} tokens`),
-  seconds === null ? null : element("span", { class: "soft" }, `${compact(seconds)} GPU s`),
+  costOf(tokens, seconds),
   late ? element("span", { class: "tag", title: "The report came after its step had closed" }, "late") : null,
   hidden ? element("span", { class: "tag", title: "Undone by a rewind" }, "undone") : null,
 ];
+
+function costOf(tokens, seconds) {
+  const known = [
+    tokens === null ? null : `${compact(tokens)} tokens`,
+    seconds === null ? null : `${compact(seconds)} GPU s`,
+  ].filter((text) => text !== null);
+  return known.length ? element("span", { class: "cost soft" }, known.join(", ")) : null;
+}
 
 /** Return a visit's rollouts: a dot for each, filled where it succeeded; of many, the share as a bar. */
 function rollouts(successes, trials) {

@@ -26,13 +26,14 @@ export function tile(name, value, about, { delta = null, drawing = null } = {}) 
   );
 }
 
-const ARROWS = { up: "▲", down: "▼", even: "=" };
+const ARROWS = { up: "▲", down: "▼" };
 
 /** Return by how many percentage points a share has changed; null where either is unknown. */
 export function pointsDelta(now, before, about) {
   if ((now ?? null) === null || (before ?? null) === null) return null;
   const size = Math.abs(100 * (now - before)).toFixed(1);
-  const direction = Number(size) === 0 ? "even" : now > before ? "up" : "down";
+  if (Number(size) === 0) return { text: `no change ${about}`, direction: "even" };
+  const direction = now > before ? "up" : "down";
   return { text: `${ARROWS[direction]} ${size} points ${about}`, direction };
 }
 

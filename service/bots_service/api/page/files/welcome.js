@@ -26,6 +26,13 @@ const demo = (home) =>
     "Watch a recorded run",
     "The demo replays a real training run with four ways of selecting tasks. It takes a minute.",
     copyable(`bots demo --url ${home}`, "Shell", "the command of the demo"),
+    element(
+      "p",
+      { class: "soft" },
+      "After make serve, bots is in .venv: run ",
+      element("code", {}, "source .venv/bin/activate"),
+      " first.",
+    ),
   );
 
 function upload({ scopes }, home) {

@@ -1,0 +1,41 @@
+"""Two runs of a simulated model that have all that a run may have: tags, a mix, tasks that rest, and costs."""
+
+import random
+from math import exp
+
+from bots_client import Client, Outcome, Task
+
+DATASET, RUN, UNIFORM = "three-domains", "mixed", "uniform"
+STEPS, COUNT, ROLLOUTS, TASKS = 120, 24, 8, 600
+LENGTHS = {"math": 900, "code": 2400, "logic": 500}  # mean tokens of a rollout
+SECONDS_PER_TOKEN = 0.002
+SETTINGS = {
+    RUN: {"mix": {"math": 3, "code": 1, "logic": 1}, "min_effective": 0.05, "per_cost": "tokens"},
+    UNIFORM: {"strategy": "uniform"},
+}
+
+
+def train_on_everything(url: str, steps: int = STEPS) -> None:
+    """Create the dataset at a service, and train both runs on it."""
+    chance = random.Random(0)
+    hardness = {f"{tag}-{number}": chance.gauss(1.0, 2.5) for tag in LENGTHS for number in range(TASKS // len(LENGTHS))}
+    with Client(url) as client:
+        client.create_dataset(
+            DATASET,
+            [Task(task, tags=[task.partition("-")[0]]) for task in hardness],
+            description="A simulated model that learns mathematics, code and logic.",
+        )
+        for run, settings in SETTINGS.items():
+            client.create_run(DATASET, run, **settings)
+            for step in range(steps):
+                selection = client.select(DATASET, COUNT, run=run)
+                outcomes = [rolled_out(task, hardness[task], step, chance) for task in selection.ids]
+                client.report(DATASET, outcomes, run=run, selection=selection)
+
+
+def rolled_out(task: str, hardness: float, step: int, chance: random.Random) -> Outcome:
+    """Return what a model solves that gets better with each step."""
+    rate = 1 / (1 + exp(hardness - 2 * step / STEPS))
+    tokens = round(ROLLOUTS * LENGTHS[task.partition("-")[0]] * chance.uniform(0.7, 1.3))
+    solved = sum(chance.random() < rate for _ in range(ROLLOUTS))
+    return Outcome.counts(task, solved, ROLLOUTS, tokens=tokens, seconds=tokens * SECONDS_PER_TOKEN)
