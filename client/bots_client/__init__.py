@@ -55,14 +55,15 @@ from bots_client._history_models import (
     Curve,
     CurvePoint,
     HistoryStep,
+    JournalEntry,
     Outlook,
     Outlooks,
     Saving,
+    TaskVisit,
 )
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
 from bots_client._models import (
     Fork,
-    JournalEntry,
     Lease,
     Leases,
     MixShare,
@@ -75,7 +76,6 @@ from bots_client._models import (
     Settings,
     TaskBelief,
     TaskCounts,
-    TaskVisit,
     Totals,
 )
 from bots_client._resilience.health import Health

@@ -22,19 +22,9 @@ from bots_client._base_client import BaseAsyncClient
 from bots_client._call import Progress
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
 from bots_client._comparison_models import ComparisonProgress
-from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
+from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task, Unpack
-from bots_client._models import (
-    JournalEntry,
-    Leases,
-    PastReceipt,
-    Receipt,
-    Run,
-    Selection,
-    TaskBelief,
-    TaskCounts,
-    TaskVisit,
-)
+from bots_client._models import Leases, PastReceipt, Receipt, Run, Selection, TaskBelief, TaskCounts
 from bots_client._summary_models import Overview, RunSummary, TagComparison
 from bots_client._tables import AsyncListing
 from bots_client._wishes import EffectiveGroups, RolloutsBudget

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
-from bots_client._history_models import Cost, Coverage
+from bots_client._history_models import Cost, Coverage, Mix
 from bots_client._tables import Table
-
-Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
-Setting = int | float | str | tuple[float, ...] | Mix | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,58 +320,6 @@ class TaskCounts:
     def available(self) -> int:
         """Number of tasks that are not retired."""
         return self.untried + self.stuck + self.teaching + self.solved
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskVisit:
-    """What one report said of a task.
-
-    seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
-    successes, trials: of its rollouts; mean_reward: their quotient.
-    effective: whether the rollouts have a gradient.
-    tokens, seconds: what they cost; None if the report doesn't say it.
-    late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
-    hidden: undone by a rewind.
-    """
-
-    seq: int
-    step: int | None = None
-    successes: float
-    trials: float
-    mean_reward: float
-    effective: bool
-    tokens: float | None = None
-    seconds: float | None = None
-    late: bool | None = None
-    hidden: bool = False
-    time: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
-    """One entry of a run's journal.
-
-    kind: report, past_evidence, settings, rewind or fork.
-    step: number of closed steps after it; None if it is not known yet.
-    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
-        closed a step.
-    to_step: of a rewind.
-    changed: names and values of changed settings.
-    hidden: undone by a rewind.
-    """
-
-    seq: int
-    epoch: int
-    kind: str
-    time: datetime
-    step: int | None = None
-    tasks: int | None = None
-    effective: int | None = None
-    rollouts: float | None = None
-    closed: bool | None = None
-    to_step: int | None = None
-    changed: Mapping[str, Setting] | None = None
-    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

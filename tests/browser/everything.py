@@ -3,13 +3,13 @@
 import random
 from math import exp
 
-from bots_client import Client, Outcome, Task
+from bots_client import Client, GivenSettings, Outcome, Task
 
 DATASET, RUN, UNIFORM = "three-domains", "mixed", "uniform"
 STEPS, COUNT, ROLLOUTS, TASKS = 120, 24, 8, 600
 LENGTHS = {"math": 900, "code": 2400, "logic": 500}  # mean tokens of a rollout
 SECONDS_PER_TOKEN = 0.002
-SETTINGS = {
+SETTINGS: dict[str, GivenSettings] = {
     RUN: {"mix": {"math": 3, "code": 1, "logic": 1}, "min_effective": 0.05, "per_cost": "tokens"},
     UNIFORM: {"strategy": "uniform"},
 }

@@ -68,7 +68,8 @@ def test_the_only_small_chart_of_a_comparison_is_as_wide_as_the_others(browser: 
         visit.open(DATASET)
         visit.drawn()
         wide, found = (visit.chart(title).bounding_box() for title in ("Effective task ratio", "Effective tasks found"))
-        assert wide and found
+        assert wide
+        assert found
         assert found["width"] == wide["width"]
 
 

@@ -10,9 +10,9 @@ from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, wr
 from bots_client._comparison_models import ComparisonProgress
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
+from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
 from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_past
-from bots_client._models import JournalEntry, Leases, PastReceipt, Run, TaskBelief, TaskCounts, TaskVisit
+from bots_client._models import Leases, PastReceipt, Run, TaskBelief, TaskCounts
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 COMPARISON_DEADLINE_S = 60.0  # the service waits for at most 30 of them
