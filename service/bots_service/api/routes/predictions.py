@@ -55,7 +55,7 @@ _FROM_RUN = msgspec.json.Decoder(RunPredictionsRequest)
 
 @router.put(
     "/datasets/{dataset}/predictions/{name}",
-    summary="Put predictions",
+    summary="Store predictions",
     response_class=Response,
     openapi_extra=reads(PredictionsRequest([PredictionRequest("gsm8k-17", 0.25)]), UPLOADS),
     responses={
@@ -101,7 +101,7 @@ async def drop_predictions(request: Request, dataset: DatasetName, name: Predict
 
 @router.post(
     "/datasets/{dataset}/runs/{run}/predictions",
-    summary="Make predictions of a run",
+    summary="Store the beliefs of a run as predictions",
     response_class=Response,
     openapi_extra=reads(RunPredictionsRequest("first-attempt")),
     responses={
