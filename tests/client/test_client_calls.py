@@ -62,6 +62,25 @@ CALLS = [
         {"dataset": "guru", "added": 1, "tasks": 4},
     ),
     (
+        "put_predictions",
+        ("guru", "probe", {"a": 0.25}),
+        {},
+        "PUT",
+        "/datasets/guru/predictions/probe",
+        {"predictions": [{"id": "a", "pass_rate": 0.25}]},
+        DATASET,
+    ),
+    (
+        "predict_from_run",
+        ("guru", "r1", "earlier"),
+        {"step": 3},
+        "POST",
+        f"{RUN_PATH}/predictions",
+        {"name": "earlier", "step": 3},
+        DATASET,
+    ),
+    ("remove_predictions", ("guru", "probe"), {}, "DELETE", "/datasets/guru/predictions/probe", None, DATASET),
+    (
         "retire_tasks",
         ("guru", ["a"]),
         {},
@@ -321,7 +340,8 @@ def test_every_call_is_in_the_table():
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
 
-    streamed = {"upload_dataset", "upload_tasks", "tasks_arrow", "tasks_csv", "export_dataset", "import_backup"}
+    uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "import_backup"}
+    streamed = {*uploads, "tasks_arrow", "tasks_csv", "export_dataset"}
     assert described - {call[0] for call in CALLS} == streamed
 
 
