@@ -41,6 +41,7 @@ TASK_JSON = {"id": "math-17", "reference_pass_rates": [0.25, None], "tags": ["ma
 MADE = Selection(selection_id="s-1", dataset="guru", run="default", tasks=())
 
 # name, arguments, keyword arguments, method, target, JSON body, answer
+PREDICTED = {"predictions": [{"id": "a", "pass_rate": 0.25}]}
 CALLS = [
     ("create_dataset", ("guru", [TASK]), {}, "PUT", "/datasets/guru", {"tasks": [TASK_JSON]}, DATASET),
     (
@@ -61,25 +62,9 @@ CALLS = [
         {"tasks": [TASK_JSON]},
         {"dataset": "guru", "added": 1, "tasks": 4},
     ),
-    (
-        "put_predictions",
-        ("guru", "probe", {"a": 0.25}),
-        {},
-        "PUT",
-        "/datasets/guru/predictions/probe",
-        {"predictions": [{"id": "a", "pass_rate": 0.25}]},
-        DATASET,
-    ),
-    (
-        "predict_from_run",
-        ("guru", "r1", "earlier"),
-        {"step": 3},
-        "POST",
-        f"{RUN_PATH}/predictions",
-        {"name": "earlier", "step": 3},
-        DATASET,
-    ),
-    ("remove_predictions", ("guru", "probe"), {}, "DELETE", "/datasets/guru/predictions/probe", None, DATASET),
+    ("put_predictions", ("guru", "p", {"a": 0.25}), {}, "PUT", "/datasets/guru/predictions/p", PREDICTED, DATASET),
+    ("predict_from_run", ("guru", "r1", "e"), {}, "POST", f"{RUN_PATH}/predictions", {"name": "e"}, DATASET),
+    ("remove_predictions", ("guru", "p"), {}, "DELETE", "/datasets/guru/predictions/p", None, DATASET),
     (
         "retire_tasks",
         ("guru", ["a"]),
@@ -339,7 +324,6 @@ def test_every_call_is_in_the_table():
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
-
     uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "import_backup"}
     streamed = {*uploads, "tasks_arrow", "tasks_csv", "export_dataset"}
     assert described - {call[0] for call in CALLS} == streamed
