@@ -29,7 +29,7 @@ DOCUMENT = schemathesis.openapi.from_dict(build_app(Settings.model_validate({}))
 OPERATIONS = {found.ok().label: found.ok() for found in DOCUMENT.get_all_operations() if isinstance(found, Ok)}
 
 
-AIMED = {"dataset": "guru", "run": "default", "task": "task-1", "key_id": "0" * 16}
+AIMED = {"dataset": "guru", "run": "default", "task": "task-1", "name": "probe", "key_id": "0" * 16}
 LONGEST_URL = 65_000  # beyond 64 KiB the HTTP parser itself refuses, in plain text, before any of our code runs
 EXAMPLES = int(os.environ.get("BOTS_TEST_FUZZ_EXAMPLES", examples(15)))
 
