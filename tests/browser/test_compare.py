@@ -243,6 +243,7 @@ def test_a_run_that_does_not_exist_is_left_out(browser: Browser, trained: Servic
 
 
 def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
+    visit.drawn()  # until then the tab is not idle
     asked: list[str] = []
     visit.page.on("request", lambda request: asked.append(request.url))
     for turn in range(1, 3):

@@ -14,9 +14,9 @@ STEPS = 20
 DATASET = f"datasets/{everything.DATASET}"
 RUN = f"{DATASET}/runs/{everything.RUN}"
 VIEWS = {
-    "dataset": (DATASET, "Comparison of runs"),
-    "run": (RUN, "Numbers by tag"),
-    "tasks": (f"{RUN}/tasks", "Tasks"),
+    "dataset": (DATASET, ".compare-numbers table"),
+    "run": (RUN, "section:has(> #tags) table"),
+    "tasks": (f"{RUN}/tasks", "table.tasks"),
 }
 SIZES = {"desk": DESK, "phone": PHONE}
 LINES = 3  # of text in a row of a table: two, and some room
@@ -34,10 +34,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 def test_no_view_is_wider_than_its_window_and_no_row_taller_than_two_lines(
     view: str, size: str, browser: Browser, service: ServiceProcess
 ):
-    address, name = VIEWS[view]
+    address, table = VIEWS[view]
     with visiting(browser, service.url, size=SIZES[size]) as visit:
         page = visit.open(address)
-        rows = page.get_by_role("table", name=name).locator("tbody tr")
+        rows = page.locator(f"{table} tbody tr")
         rows.first.wait_for()
         assert page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
         line = page.evaluate("() => parseFloat(getComputedStyle(document.body).lineHeight)")
