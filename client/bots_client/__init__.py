@@ -54,14 +54,15 @@ from bots_client._history_models import (
     Curve,
     CurvePoint,
     HistoryStep,
+    JournalEntry,
     Outlook,
     Outlooks,
     Saving,
+    TaskVisit,
 )
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
 from bots_client._models import (
     Fork,
-    JournalEntry,
     Lease,
     Leases,
     MixShare,
@@ -72,9 +73,9 @@ from bots_client._models import (
     SelectedTask,
     Selection,
     Settings,
+    Suspicion,
     TaskBelief,
     TaskCounts,
-    TaskVisit,
     Totals,
 )
 from bots_client._resilience.health import Health
@@ -154,6 +155,7 @@ __all__ = [
     "Settings",
     "Snapshot",
     "StaleEpochError",
+    "Suspicion",
     "TagComparison",
     "TagSums",
     "Task",

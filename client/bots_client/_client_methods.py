@@ -22,19 +22,9 @@ from bots_client._base_client import BaseClient
 from bots_client._call import Progress
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
 from bots_client._comparison_models import ComparisonProgress
-from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
+from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task, Unpack
-from bots_client._models import (
-    JournalEntry,
-    Leases,
-    PastReceipt,
-    Receipt,
-    Run,
-    Selection,
-    TaskBelief,
-    TaskCounts,
-    TaskVisit,
-)
+from bots_client._models import Leases, PastReceipt, Receipt, Run, Selection, TaskBelief, TaskCounts
 from bots_client._summary_models import Overview, RunSummary, TagComparison
 from bots_client._tables import Listing
 from bots_client._wishes import EffectiveGroups, RolloutsBudget
@@ -358,7 +348,8 @@ class ClientMethods(BaseClient):
         Args:
             dataset: name of the dataset.
             run: name of the run.
-            kinds: only entries of these kinds: report, past_evidence, settings, rewind or fork; empty: all.
+            kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
+                rewind and fork.
             limit: maximum number of entries; None: all.
         """
         return self._paginate(run_calls.journal(dataset, run, kinds=kinds, limit=limit))
@@ -380,6 +371,20 @@ class ClientMethods(BaseClient):
         Reporting selections made before the rewind raises StaleEpochError.
         """
         return self.send(run_calls.rewind(dataset, step, run))
+
+    def decide_held(self, dataset: str, decision: str, run: str = "default") -> Run:
+        """Decide about groups of rollouts that the verifier guard holds out of a run's belief.
+
+        Args:
+            dataset: name of the dataset.
+            decision: "release" if the rewards were right after all: the groups enter the belief. "drop" if they were
+                wrong: the groups are left out for good.
+            run: name of the run.
+
+        Raises:
+            ConflictError: no alarm stands; see `Run.suspicions`.
+        """
+        return self.send(run_calls.decide_held(dataset, decision, run))
 
     def import_evidence(
         self,

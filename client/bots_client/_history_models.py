@@ -3,11 +3,15 @@
 Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
 from bots_client._tables import Table
+
+Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
+Setting = bool | int | float | str | tuple[float, ...] | Mix | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +187,57 @@ class Calibration(Table):
     _rows: ClassVar[str] = "bins"
     steps: int
     bins: tuple[CalibrationBin, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskVisit:
+    """What one report said of a task.
+
+    seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
+    successes, trials: of its rollouts; mean_reward: their quotient.
+    effective: whether the rollouts have a gradient.
+    tokens, seconds: what they cost; None if the report doesn't say it.
+    late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
+    hidden: undone by a rewind.
+    """
+
+    seq: int
+    step: int | None = None
+    successes: float
+    trials: float
+    mean_reward: float
+    effective: bool
+    tokens: float | None = None
+    seconds: float | None = None
+    late: bool | None = None
+    hidden: bool = False
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One entry of a run's journal.
+
+    kind: report, past_evidence, settings, guard_decision, rewind or fork.
+    step: number of closed steps after it; None if it is not known yet.
+    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
+        closed a step.
+    to_step: of a rewind.
+    changed: names and values of changed settings.
+    decision: what a guard decision did with held groups: release or drop.
+    hidden: undone by a rewind.
+    """
+
+    seq: int
+    epoch: int
+    kind: str
+    time: datetime
+    step: int | None = None
+    tasks: int | None = None
+    effective: int | None = None
+    rollouts: float | None = None
+    closed: bool | None = None
+    to_step: int | None = None
+    changed: Mapping[str, Setting] | None = None
+    decision: str | None = None
+    hidden: bool = False

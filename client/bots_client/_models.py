@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
-from bots_client._history_models import Cost, Coverage
+from bots_client._history_models import Cost, Coverage, Mix
 from bots_client._tables import Table
-
-Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
-Setting = int | float | str | tuple[float, ...] | Mix | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +139,7 @@ class Settings:
     mix_floor: the least share of each of these tags.
     mix_balance: what the weights share out: tasks, effective (tasks), or learning (weight times how often a tag
         teaches).
+    verifier_guard: whether rewards that look wrong wait outside the belief until somebody decides about them.
     """
 
     belief: str = "tracker"
@@ -164,6 +162,7 @@ class Settings:
     mix: Mix = field(default_factory=dict)
     mix_floor: float = 0.0
     mix_balance: str = "tasks"
+    verifier_guard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +232,28 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """Rewards that raised an alarm of the verifier guard.
+
+    tag: whose tasks; None for the whole run.
+    outcome: what all groups of rollouts did: failed or succeeded.
+    since_step: the first step in which they did.
+    groups: how many groups did, in this streak; 0 once it is over.
+    usual: the share of groups that did before.
+    ongoing: whether the last step with such tasks still showed it.
+    held: how many groups wait outside the belief because of it.
+    """
+
+    tag: str | None = None
+    outcome: str = ""
+    since_step: int = 0
+    groups: int = 0
+    usual: float = 0.0
+    ongoing: bool = False
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One belief about one dataset, for one model in training.
 
@@ -248,6 +269,7 @@ class Run:
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
     resting: the tasks that the run leaves out.
+    suspicions: what raised alarms of the verifier guard that stand.
     """
 
     dataset: str
@@ -269,6 +291,7 @@ class Run:
     advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
     resting: Resting = field(default_factory=Resting)
+    suspicions: tuple[Suspicion, ...] = ()
     forked_from: Fork | None = None
     created_at: datetime | None = None
 
@@ -319,58 +342,6 @@ class TaskCounts:
     def available(self) -> int:
         """Number of tasks that are not retired."""
         return self.untried + self.stuck + self.teaching + self.solved
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskVisit:
-    """What one report said of a task.
-
-    seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
-    successes, trials: of its rollouts; mean_reward: their quotient.
-    effective: whether the rollouts have a gradient.
-    tokens, seconds: what they cost; None if the report doesn't say it.
-    late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
-    hidden: undone by a rewind.
-    """
-
-    seq: int
-    step: int | None = None
-    successes: float
-    trials: float
-    mean_reward: float
-    effective: bool
-    tokens: float | None = None
-    seconds: float | None = None
-    late: bool | None = None
-    hidden: bool = False
-    time: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
-    """One entry of a run's journal.
-
-    kind: report, past_evidence, settings, rewind or fork.
-    step: number of closed steps after it; None if it is not known yet.
-    tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
-        closed a step.
-    to_step: of a rewind.
-    changed: names and values of changed settings.
-    hidden: undone by a rewind.
-    """
-
-    seq: int
-    epoch: int
-    kind: str
-    time: datetime
-    step: int | None = None
-    tasks: int | None = None
-    effective: int | None = None
-    rollouts: float | None = None
-    closed: bool | None = None
-    to_step: int | None = None
-    changed: Mapping[str, Setting] | None = None
-    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

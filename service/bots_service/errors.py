@@ -99,6 +99,10 @@ class BusyError(ConflictError):
     """Another request is changing the same thing; try again."""
 
 
+class NothingToDecideError(ConflictError):
+    """No alarm of the verifier guard stands."""
+
+
 class LimitReachedError(ConflictError):
     """No more tasks, datasets, runs or API keys are kept; the message names the limit and what sets it."""
 

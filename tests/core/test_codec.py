@@ -14,8 +14,9 @@ from bots_service.core.attempts import Attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.core.codec import FORMAT, decode_state, encode_state, pack, unpack
+from bots_service.core.open_step import OpenStep
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import OpenStep, RunState
+from bots_service.core.state import RunState
 from bots_service.errors import DamagedStateError
 from tests.core.blocks import Columns, packed, stored_types
 from tests.core.journals import Story, pool_of, replay, report_of, stories
@@ -145,7 +146,8 @@ BELIEFS = {"bots": bots_header_and_arrays, "tracker": tracker_header_and_arrays}
 def columns_of(kind: str, state: RunState) -> tuple[str, Columns]:
     """The header of the belief, and the arrays of the state, in the order in which the modules name them."""
     header, arrays = BELIEFS[kind](state)
-    return header, arrays | attempt_arrays(state.attempts) | open_arrays(state.open_step)
+    guard: Columns = {"guard_watches": ("<f8", np.array(state.guard.watches, np.float64))}
+    return header, arrays | attempt_arrays(state.attempts) | open_arrays(state.open_step) | guard
 
 
 def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):

@@ -16,7 +16,7 @@ from bots_service.core.entries import Body, Entry, Fork, Report, Rewind, Setting
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import advance, closing_step, fresh_state
+from bots_service.core.state import advance, fresh_state, lesson_of
 from tests.core.journals import (
     Story,
     carried_by_tasks,
@@ -70,9 +70,10 @@ def test_the_step_that_a_report_would_close_is_the_one_that_is_folded(story: Sto
         if tracked and isinstance(report, SettingsChange):
             others = {"belief", *BotsBelief.own_settings}
             report = SettingsChange({name: value for name, value in report.values.items() if name not in others})
-        step = closing_step(state, report) if isinstance(report, Report) else None
+        said = replace(entry, body=report)
+        step = lesson_of(state, said, story.pool).step
         belief, now = state.belief.extended(story.pool, entry.profiles), state.settings
-        state, receipt = advance(state, replace(entry, body=report), story.pool)
+        state, receipt = advance(state, said, story.pool)
         assert receipt.closed == (step is not None)
         if step is not None:
             assert step.number == state.step

@@ -13,7 +13,7 @@ from bots_service.core.draw.enough import MOST_TIMES, count_flaws, counted, enou
 from bots_service.core.draw.selection import LARGEST_COUNT
 from bots_service.core.entries import Entry, Rewind
 from bots_service.core.evidence import NO_EVIDENCE
-from bots_service.core.forecasts import KEPT, KEPT_ERRORS, LARGEST_GROUP, NO_FORECASTS, Forecasts, Sums
+from bots_service.core.forecasts import KEPT, KEPT_ERRORS, LARGEST_GROUP, NO_FORECASTS, Forecasts, Sums, chances_before
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import evidence_of, pool_of, replay, report_of
@@ -31,7 +31,8 @@ def with_steps(steps: list[tuple[np.ndarray, int]], believed_p: float = 0.5) -> 
         logit = float(np.log(believed_p / (1 - believed_p)))
         believed = normals([logit] * len(counts), [1e-12] * len(counts))
         rows = [(task, float(task < effective), float(n) - (task < effective)) for task, n in enumerate(counts)]
-        forecasts = forecasts.with_step(believed, evidence_of(*rows))
+        seen = evidence_of(*rows)
+        forecasts = forecasts.with_step(chances_before(believed, seen), seen)
     return forecasts
 
 
@@ -46,7 +47,8 @@ def test_one_step_gives_what_can_be_computed_by_hand():
     variance = 10 * chance * (1 - chance) + first.doubt * (10 * chance) ** 2
     assert forecasts.surprise == pytest.approx(KEPT_ERRORS * first.surprise + (10 * chance - 3) ** 2 / variance)
     assert forecasts.steps == pytest.approx(KEPT_ERRORS * first.steps + 1)
-    again = forecasts.with_step(normals([0.0], [1e-12]), evidence_of((0, 1.0, 3.0)))
+    seen = evidence_of((0, 1.0, 3.0))
+    again = forecasts.with_step(chances_before(normals([0.0], [1e-12]), seen), seen)
     assert again.expected == pytest.approx(KEPT * forecasts.expected + chance)
     assert again.steps == pytest.approx(KEPT_ERRORS * forecasts.steps + 1)
 
@@ -224,7 +226,7 @@ def test_the_state_keeps_forecasts_of_closed_steps_alone(kind):
     assert closed.forecasts.expected == pytest.approx(KEPT * NO_FORECASTS.expected + chances.sum())
     assert closed.forecasts.effective == pytest.approx(KEPT * NO_FORECASTS.effective + 1)
     assert decode_state(encode_state(closed)).forecasts == closed.forecasts
-    nothing = NO_FORECASTS.with_step(normals([], []), NO_EVIDENCE)
+    nothing = NO_FORECASTS.with_step(chances_before(normals([], []), NO_EVIDENCE), NO_EVIDENCE)
     assert nothing is NO_FORECASTS
 
 

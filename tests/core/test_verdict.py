@@ -9,27 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.guard.guard import Suspicion
 from bots_service.core.receipt import BINS, Calibration
 from bots_service.core.summary.course import StepSums
-from bots_service.core.summary.tags import GroupCounts
 from bots_service.core.summary.verdict import (
     COLLAPSED,
     EXHAUSTED,
     LARGE_ERROR,
-    MOST_BEFORE,
     STARTING,
-    UNLIKELY,
     RunFacts,
     RunProgress,
     calibration_error,
-    fallen,
     verdict_on,
 )
 
 NOTHING = Calibration((0.0,) * BINS, (0.0,) * BINS, (0.0,) * BINS)
 FACTS = RunFacts(
     step=80,
-    groups={},
+    suspicions=(),
     narrow=None,
     calibration=NOTHING,
     group_size=8.0,
@@ -47,15 +44,11 @@ def in_bin(place: int, rollouts: float, predicted: float, solved: float) -> Cali
     return Calibration(*(tuple(column) for column in columns.tolist()))
 
 
-def groups(*steps: tuple[int, int, int]) -> GroupCounts:
-    return GroupCounts(*np.array(steps).T)
-
-
-FALLEN = groups(*[(8, 2, 1)] * 20, *[(8, 8, 0)] * 3)
+FALLEN = Suspicion(tag=None, outcome="failed", since_step=78, groups=24, usual=0.25, ongoing=True, held=0)
 URGENT: list[
     tuple[str, dict[str, Any], dict[str, Any]]
 ] = [  # by urgency: each fits together with all that come after it
-    ("verifier_suspect", {}, {"groups": {None: FALLEN}}),
+    ("verifier_suspect", {}, {"suspicions": (FALLEN,)}),
     ("stalled", {"stalled_s": 1000.0}, {}),
     ("narrow", {}, {"narrow": ("Few tasks take most visits.", "Use pass.")}),
     ("miscalibrated", {}, {"calibration": in_bin(8, 80_000, 0.85, 0.4)}),
@@ -84,47 +77,26 @@ def test_a_run_of_few_steps_is_starting_whatever_else_its_numbers_say_except_wha
 # --- the verifier ----------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.integers(0, 12), st.floats(0, 1)), max_size=40), st.integers(0, 20))
-def test_a_fall_is_judged_by_the_exact_probability_of_so_many_equal_groups(steps, last):
-    counts = [count for count, _ in steps]
-    equal = [count if place >= len(steps) - last else int(count * share) for place, (count, share) in enumerate(steps)]
-    first = len(counts)
-    while first and counts[first - 1] == equal[first - 1]:
-        first -= 1
-    now, before = sum(counts[first : first + 10]), sum(counts[max(0, first - 10) : first])
-    before_equal, found = sum(equal[max(0, first - 10) : first]), fallen(counts, equal)
-    if not before or before_equal / before > MOST_BEFORE:
-        assert found is None
-        return
-    probability = 1.0
-    for _ in range(now):
-        probability *= (before_equal + 1) / (before + 2)
-    if probability < UNLIKELY * (1 - 1e-9):
-        assert found == (len(counts) - first, sum(counts[first:]), before_equal / before)
-    elif probability > UNLIKELY * (1 + 1e-9):
-        assert found is None
-
-
-def test_a_rate_that_falls_slowly_is_no_fall():
-    shares = [min(1.0, step / 60) for step in range(80)]
-    assert fallen([8] * 80, [round(8 * share) for share in shares]) is None
-
-
-@pytest.mark.parametrize(("column", "word"), [(1, "failed"), (2, "succeeded")])
-def test_a_suspect_verifier_is_named_with_its_tag_and_the_step_to_go_back_to(column, word):
-    steady = groups(*[(8, 2, 1)] * 20, *[(8, 2, 1)] * 3)
-    columns = [[8] * 23, [2] * 23, [1] * 23]
-    columns[column][20:] = [8] * 3
-    found = verdict_on(PROGRESS, replace(FACTS, groups={None: steady, "code": GroupCounts(*np.array(columns))}))
+@pytest.mark.parametrize("outcome", ["failed", "succeeded"])
+def test_a_suspect_verifier_is_named_with_its_tag_and_the_step_to_go_back_to(outcome):
+    found = verdict_on(PROGRESS, replace(FACTS, suspicions=(replace(FALLEN, tag="code", outcome=outcome),)))
     assert found.kind == "verifier_suspect"
-    share = (2 if column == 1 else 1) / 8
     assert found.reason == (
-        f"All rollouts of tasks with the tag 'code' in the last 3 steps {word}: 24 groups; before, {share:.0%} of the"
-        " groups did."
+        f"All rollouts of tasks with the tag 'code' in the last 3 steps {outcome}: 24 groups; before, 25% of the groups"
+        " did."
     )
+    assert "the verifier of these tasks" in found.advice
     assert "rewind the run to step 77" in found.advice
-    whole = verdict_on(PROGRESS, replace(FACTS, groups={None: FALLEN}))
-    assert whole.reason.startswith("All rollouts in the last 3 steps failed: 24 groups")
+
+
+def test_what_the_guard_holds_is_to_be_released_or_dropped():
+    held = replace(FALLEN, held=24)
+    found = verdict_on(PROGRESS, replace(FACTS, suspicions=(held, replace(held, tag="code", held=9))))
+    assert found.reason.startswith("All rollouts in the last 3 steps failed: 24 groups")
+    assert "Groups are held out of the belief: release them" in found.advice
+    over = replace(held, groups=0, ongoing=False)
+    found = verdict_on(PROGRESS, replace(FACTS, suspicions=(over,)))
+    assert found.reason.startswith("All rollouts failed from step 78 on; by now they vary again; before, 25%")
 
 
 # --- the others ------------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, wr
 from bots_client._comparison_models import ComparisonProgress
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
-from bots_client._history_models import Calibration, Curve, HistoryStep, Outlooks
+from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
 from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_past
-from bots_client._models import JournalEntry, Leases, PastReceipt, Run, TaskBelief, TaskCounts, TaskVisit
+from bots_client._models import Leases, PastReceipt, Run, TaskBelief, TaskCounts
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 COMPARISON_DEADLINE_S = 60.0  # the service waits for at most 30 of them
@@ -227,7 +227,8 @@ def journal(
     Args:
         dataset: name of the dataset.
         run: name of the run.
-        kinds: only entries of these kinds: report, past_evidence, settings, rewind or fork; empty: all.
+        kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
+            rewind and fork.
         limit: maximum number of entries; None: all.
     """
     where = path("datasets", dataset, "runs", run, "journal")
@@ -256,6 +257,21 @@ def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
     return written(
         "POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": checked_number(step, "step")}
     )
+
+
+def decide_held(dataset: str, decision: str, run: str = "default") -> Call[Run]:
+    """Decide about groups of rollouts that the verifier guard holds out of a run's belief.
+
+    Args:
+        dataset: name of the dataset.
+        decision: "release" if the rewards were right after all: the groups enter the belief. "drop" if they were
+            wrong: the groups are left out for good.
+        run: name of the run.
+
+    Raises:
+        ConflictError: no alarm stands; see `Run.suspicions`.
+    """
+    return written("POST", path("datasets", dataset, "runs", run, "held"), into(Run), {"decision": decision})
 
 
 def import_evidence(

@@ -20,11 +20,12 @@ from bots_service.cli.output import (
     task_count,
 )
 from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
+from bots_service.core.guard import Decision
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Cost, MixShare, Resting, Run
+    from bots_client import Cost, MixShare, Resting, Run, Suspicion
     from bots_client import Fork as Parent
 
 
@@ -144,6 +145,25 @@ def set_(
 
 
 @app.command()
+def held(
+    dataset: Dataset,
+    decision: Annotated[
+        Decision, typer.Argument(help="release: the rewards were right. drop: they were wrong.", show_default=False)
+    ],
+    run: Name = "default",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide about groups of rollouts that the verifier guard holds out of the belief."""
+    with connected(url) as client:
+        found = client.run(dataset, run)
+        decided = client.decide_held(dataset, decision, run)
+    groups = max((one.held for one in found.suspicions), default=0)
+    what = "in the belief" if decision == "release" else "left out of the belief"
+    show(decided, lambda: f"{count(groups)} held groups of run {run} of {dataset} are {what}", as_json=as_json)
+
+
+@app.command()
 def delete(
     dataset: Dataset,
     run: Annotated[
@@ -236,6 +256,7 @@ def state_of(run: "Run") -> dict[str, str]:
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
         **({"resting": rest} if (rest := rested(run.resting)) else {}),
+        **({"suspect": "; ".join(map(suspected, run.suspicions))} if run.suspicions else {}),
         **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
     }
@@ -247,6 +268,13 @@ def rested(resting: "Resting") -> str:
         return ""
     wrong = number(resting.expected_wrong, 1)
     return f"{count(resting.solved)} solved, {count(resting.unsolved)} never solved; {wrong} expected to be effective"
+
+
+def suspected(one: "Suspicion") -> str:
+    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups held)"."""
+    whose = "all rollouts" if one.tag is None else f"all rollouts of {one.tag}"
+    span = f"since step {count(one.since_step)}" if one.ongoing else f"from step {count(one.since_step)} on, not now"
+    return f"{whose} {one.outcome} {span} ({count(one.held)} groups held)"
 
 
 def mixed(tag: "MixShare") -> str:

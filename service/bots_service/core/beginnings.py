@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.comparison.refold import still_counting
-from bots_service.core.entries import Entry, PastEvidence, Report, Rewind
-from bots_service.core.forecasts import NO_FORECASTS, Forecasts
+from bots_service.core.entries import Entry, Rewind
+from bots_service.core.forecasts import NO_FORECASTS, Forecasts, chances_before
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import NOTHING_OPEN, RunState, advance, closing_step, fresh_state
+from bots_service.core.state import RunState, advance, fresh_state, lesson_of
 
 
 def warm_start(parent: RunState, settings: RunSettings, discount: float, pool: Pool) -> RunState:
@@ -54,15 +55,16 @@ class Refold:
             if isinstance(body, Rewind):  # what it went back to is where the fold stands
                 state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
                 continue
-            step = closing_step(state, body) if isinstance(body, Report) else None
+            lesson, before = lesson_of(state, entry, pool), state.step
             state, _ = advance(state, entry, pool)
-            if isinstance(body, Report | PastEvidence):
-                belief = belief.extended(pool, entry.profiles)
-            if isinstance(body, PastEvidence):
-                belief = belief.with_past(pool, body.aged, self.settings, step=state.step)
-            if step is not None:
+            belief = belief.extended(pool, entry.profiles)
+            believed = belief
+            if len(lesson.past):
+                belief = belief.with_past(pool, lesson.past, self.settings, step=before)
+            if (step := lesson.step) is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
-                forecasts = forecasts.with_step(belief.distributions(pool, step.whole.tasks), step.whole)
+                chances = chances_before(believed.distributions(pool, step.whole.tasks), step.whole)
+                forecasts = forecasts.with_step(chances, step.whole)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
                 belief = belief.fold(pool, step, self.settings)
         return Refold(state, belief, self.settings, forecasts)

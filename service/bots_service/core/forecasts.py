@@ -97,17 +97,15 @@ class Forecasts:
         """[c] variance of how many groups will be effective, if they were independent."""
         return np.asarray(np.maximum(sums.variance, LEAST_VARIANCE) + self.doubt * sums.mean**2, np.float64)
 
-    def with_step(self, believed: Distributions, evidence: Evidence) -> "Forecasts":
+    def with_step(self, chances: Floats, evidence: Evidence) -> "Forecasts":
         """Return the sums with one more closed step, the same bits on every machine.
 
         Args:
-            believed: [n] of its tasks, before it.
+            chances: [n] how likely each of its groups is effective, as `chances_before` says.
             evidence: [n] each task once.
         """
         if not len(evidence):
             return self
-        trials = np.clip(np.rint(evidence.successes + evidence.failures), 1, LARGEST_GROUP).astype(np.int32)
-        chances = chances_of(believed.gains(max(int(trials.max()), 2)), trials)
         effective = float(np.count_nonzero(evidence.effective))
         sums = Sums.of(self.corrected(chances))
         surprise = (effective - float(sums.mean)) ** 2 / float(self._variance(sums))
@@ -143,6 +141,19 @@ class Forecasts:
         """
         groups, expected, variance, effective, surprise, steps = map(as_number, values)
         return cls(groups, expected, variance, effective, surprise, steps)
+
+
+def chances_before(believed: Distributions, evidence: Evidence) -> Floats:
+    """[n] how likely each group was effective, by the belief before it; the same bits on every machine.
+
+    Args:
+        believed: [n] of its tasks.
+        evidence: [n] each task once.
+    """
+    if not len(evidence):
+        return np.empty(0)
+    trials = np.clip(np.rint(evidence.successes + evidence.failures), 1, LARGEST_GROUP).astype(np.int32)
+    return chances_of(believed.gains(max(int(trials.max()), 2)), trials)
 
 
 # Before the first step: as if 8 of 16 groups had been expected and effective, the factor being known to about 0.4, and

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, contained
+from bots_service.core.arrays import Flags, Tasks, contained
 from bots_service.core.checks import ROUNDING, as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.mix import Mix, shares_at
@@ -118,7 +118,7 @@ def teaching_of(mix: Mix, account: MixAccount) -> dict[str, float]:
 
 
 def after_report(
-    settings: RunSettings, account: MixAccount, pool: Pool, evidence: Evidence, *, step: int
+    settings: RunSettings, account: MixAccount, pool: Pool, evidence: Evidence, *, step: int, doubted: Flags
 ) -> MixAccount:
     """Return the account after a report.
 
@@ -128,6 +128,7 @@ def after_report(
         pool: the tasks; those appended since the report change nothing.
         evidence: of the report.
         step: how many steps had closed.
+        doubted: [n] which tasks' outcomes tell nothing of how often their tags' tasks are effective.
     """
     mix = settings.mix
     if not mix or len(evidence) == 0:
@@ -135,7 +136,8 @@ def after_report(
     shares = shares_now(settings, account, step)
     sources = sources_of(pool, mix, evidence.tasks) + 1
     given = np.bincount(sources, minlength=len(mix) + 1)[1:].tolist()
-    effective = np.bincount(sources[evidence.effective], minlength=len(mix) + 1)[1:].tolist()
+    tried = np.bincount(sources[~doubted], minlength=len(mix) + 1)[1:].tolist()
+    effective = np.bincount(sources[evidence.effective & ~doubted], minlength=len(mix) + 1)[1:].tolist()
     reported = sum(given)
     kept = WINDOW / (WINDOW + reported)
     grown = tuple(
@@ -143,7 +145,7 @@ def after_report(
             tag=tag,
             owed=one.owed + shares[tag] * reported,
             given=one.given + given[number],
-            tried=one.tried * kept + given[number],
+            tried=one.tried * kept + tried[number],
             effective=one.effective * kept + effective[number],
         )
         for number, (tag, one) in enumerate(account_of(mix, account).items())

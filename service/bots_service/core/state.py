@@ -4,93 +4,28 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.arrays import Floats
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.costs import NO_COSTS, NO_RUN_COSTS, CostRows, RunCosts, cost_sums
-from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
-from bots_service.core.forecasts import NO_FORECASTS, Forecasts
+from bots_service.core.costs import NO_RUN_COSTS, RunCosts, cost_sums
+from bots_service.core.entries import Entry, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.forecasts import NO_FORECASTS, Forecasts, chances_before
+from bots_service.core.guard.guard import VerifierGuard
+from bots_service.core.guard.watches import SeenGroups
 from bots_service.core.mix_account import MixAccount, after_report
+from bots_service.core.open_step import NOTHING_OPEN, OpenStep
+from bots_service.core.past_evidence import NO_PAST, AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, settings_from
 from bots_service.core.walks import Walks
-
-
-@dataclass(frozen=True, slots=True)
-class OpenStep:
-    """Evidence that waits for its step to close.
-
-    evidence: [P] in the order in which it came; tasks may repeat.
-    made_at: [P] the step at which each piece's task was selected.
-    late: how many of these pieces came after their step had closed.
-    expired: how many came so late that they count for nothing.
-    costs: what all of these rollouts cost, and those that were aborted.
-    """
-
-    evidence: Evidence
-    made_at: Tasks
-    late: int = 0
-    expired: int = 0
-    costs: CostRows = NO_COSTS
-
-    @property
-    def tasks(self) -> int:
-        """How many distinct tasks have evidence here."""
-        return len(np.unique(self.evidence.tasks))
-
-    def with_report(self, evidence: Evidence, made_at: int, *, late: bool) -> "OpenStep":
-        """Return the open step with the evidence of one report, all of it selected at one step."""
-        if len(evidence) == 0:
-            return self
-        old, steps = self.evidence, np.full(len(evidence), made_at, np.int32)
-        if len(old) == 0:
-            return OpenStep(evidence, frozen(steps), self.late + late * len(evidence), self.expired, self.costs)
-        return OpenStep(
-            Evidence(
-                frozen(np.concatenate([old.tasks, evidence.tasks])),
-                frozen(np.concatenate([old.successes, evidence.successes])),
-                frozen(np.concatenate([old.failures, evidence.failures])),
-                frozen(np.concatenate([old.effective, evidence.effective])),
-            ),
-            frozen(np.concatenate([self.made_at, steps])),
-            self.late + late * len(evidence),
-            self.expired,
-            self.costs,
-        )
-
-    def with_costs(self, costs: CostRows, *, counted: bool) -> "OpenStep":
-        """Return the open step with what one report cost. counted: whether its evidence counts."""
-        if len(costs) == 0:
-            return self
-        return replace(self, costs=self.costs.plus(costs if counted else costs.uncounted()))
-
-    def whole(self) -> Evidence:
-        """Return all that waits, each task once."""
-        return sum_by_task(self.evidence)
-
-    def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
-        """Yield, oldest first, each step of selection with its evidence, each task once.
-
-        Args:
-            whole: what `whole()` returned.
-        """
-        if len(whole) and (self.made_at[:1] == self.made_at).all():
-            yield int(self.made_at[0]), whole
-            return
-        for step in np.unique(self.made_at).tolist():
-            yield step, sum_by_task(self.evidence.where(self.made_at == step))
-
-
-NOTHING_OPEN = OpenStep(NO_EVIDENCE, frozen(np.empty(0, np.int32)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +78,7 @@ class RunState:
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
+    guard: what is wrong with the rewards, and what waits outside the belief because of it.
     forecasts: how many groups the belief expected to be effective, and how many were.
     """
 
@@ -157,6 +93,7 @@ class RunState:
     open_step: OpenStep
     totals: Totals
     mix: MixAccount
+    guard: VerifierGuard
     forecasts: Forecasts = NO_FORECASTS
 
     @property
@@ -175,7 +112,8 @@ class RunState:
         evidence, made_at = self.open_step.evidence, self.open_step.made_at
         waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
         arrays = (*waiting, *self.open_step.costs)
-        return self.belief.nbytes + self.attempts.nbytes + self.costs.nbytes + sum(int(each.nbytes) for each in arrays)
+        parts = (self.belief, self.attempts, self.costs, self.guard)
+        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in arrays)
 
     @property
     def fold_numbers(self) -> int:
@@ -185,7 +123,7 @@ class RunState:
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        waiting = (self.open_step.evidence.tasks, self.open_step.costs.tasks)
+        waiting = (self.open_step.evidence.tasks, self.open_step.costs.tasks, self.guard.held.evidence.tasks)
         largest = max(int(tasks.max(initial=-1)) for tasks in waiting)
         return max(largest, self.attempts.largest_task, self.costs.largest_task) < len(pool) and self.belief.fits(pool)
 
@@ -193,7 +131,8 @@ class RunState:
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:
     """Return the state of a run whose journal is empty."""
     belief = KINDS[settings.belief].fresh(settings, pool)
-    return RunState(0, 0, 0, settings, belief, no_attempts(), NO_RUN_COSTS, Walks(), NOTHING_OPEN, Totals(), ())
+    guard = VerifierGuard.fresh(pool)
+    return RunState(0, 0, 0, settings, belief, no_attempts(), NO_RUN_COSTS, Walks(), NOTHING_OPEN, Totals(), (), guard)
 
 
 def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None = None) -> tuple[RunState, Receipt]:
@@ -215,10 +154,8 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     body = entry.body
     if isinstance(body, Report):
         return _with_report(state, entry, body, pool)
-    if isinstance(body, PastEvidence):
-        belief = state.belief.extended(pool, entry.profiles)
-        belief = belief.with_past(pool, body.aged, state.settings, step=state.step)
-        state = replace(state, seq=entry.seq, belief=belief)
+    if isinstance(body, PastEvidence | GuardDecision):
+        state = _with_past(state, entry, pool)
     elif isinstance(body, SettingsChange):
         settings = settings_from(body.values, base=state.settings)
         walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
@@ -231,19 +168,54 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     return state, _receipt(state, tally(NO_EVIDENCE))
 
 
-def closing_step(state: RunState, report: Report) -> ClosingStep | None:
-    """Return the step that this report would close, as `advance` folds it; None if the step would stay open.
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What an entry teaches a belief: evidence from before, and then the step that it closes, if it closes one."""
+
+    past: AgedEvidence = NO_PAST
+    step: ClosingStep | None = None
+
+
+def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
+    """Return what `advance` teaches the run's belief by this entry.
 
     Args:
-        state: the state before the report.
-        report: of the next entry.
+        state: the state before the entry.
+        entry: the next entry.
+        pool: the tasks, at the entry's version or a later one.
     """
-    open_step = _holding(state, report)
-    whole = open_step.whole()
-    if not _closes(state.settings, report.close, pending=len(whole)):
-        return None
-    totals = state.totals.plus(tally(whole), open_step, state.attempts.never_tried(whole.tasks))
-    return _closing(state, open_step, whole, totals)
+    body = entry.body
+    if isinstance(body, PastEvidence):
+        return Lesson(body.aged)
+    if isinstance(body, GuardDecision):
+        return Lesson(_decided(state, body, pool)[1])
+    if isinstance(body, Report):
+        waiting = _waiting(state, entry, body, pool)
+        whole = waiting.open_step.whole()
+        if _closes(state.settings, body.close, pending=len(whole)):
+            totals = state.totals.plus(tally(whole), waiting.open_step, state.attempts.never_tried(whole.tasks))
+            closing = _closing(waiting, whole, totals, pool)
+            return Lesson(closing.past, closing.step)
+    return Lesson()
+
+
+def _with_past(state: RunState, entry: Entry, pool: Pool) -> RunState:
+    """Return the state after an entry that brings evidence from before, or decides about some that waits."""
+    guard, past = state.guard, NO_PAST
+    if isinstance(entry.body, PastEvidence):
+        past = entry.body.aged
+    elif isinstance(entry.body, GuardDecision):
+        guard, past = _decided(state, entry.body, pool)
+    belief = state.belief.extended(pool, entry.profiles)
+    if len(past):
+        belief = belief.with_past(pool, past, state.settings, step=state.step)
+    return replace(state, seq=entry.seq, belief=belief, guard=guard)
+
+
+def _decided(state: RunState, decision: GuardDecision, pool: Pool) -> tuple[VerifierGuard, AgedEvidence]:
+    """Return the guard after a decision, and the evidence that enters the belief."""
+    guard, groups = state.guard.decided(pool, decision.decision, step=state.step)
+    return guard, groups.aged(state.step) if decision.decision == "release" else NO_PAST
 
 
 def _holding(state: RunState, report: Report) -> OpenStep:
@@ -259,8 +231,8 @@ def _holding(state: RunState, report: Report) -> OpenStep:
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
-    held = _holding_report(before, entry, report, pool)
-    open_step, whole = held.open_step, held.open_step.whole()
+    waiting = _waiting(before, entry, report, pool)
+    open_step, whole = waiting.open_step, waiting.open_step.whole()
     step_tally, new_tasks = tally(whole), before.attempts.never_tried(whole.tasks)
     costs = cost_sums(open_step.costs, whole)
     facts: dict[str, Any] = {
@@ -270,42 +242,45 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         "costs": costs,
     }
     if not _closes(before.settings, report.close, pending=len(whole)):
-        return held, _receipt(held, step_tally, **facts)
-    believed = held.belief.distributions(pool, whole.tasks)
+        return waiting, _receipt(waiting, step_tally, **facts)
     totals = before.totals.plus(step_tally, open_step, new_tasks)
-    step = _closing(before, open_step, whole, totals)
+    closing = _closing(waiting, whole, totals, pool)
+    counted = closing.step.whole
     closed = replace(
-        held,
-        step=step.number,
-        belief=held.belief.fold(pool, step, before.settings),
-        attempts=before.attempts.with_step(whole, step.number),
+        waiting,
+        step=closing.step.number,
+        belief=closing.belief.fold(pool, closing.step, before.settings),
+        attempts=before.attempts.with_step(whole, closing.step.number),
         costs=before.costs.with_step(open_step.costs, costs),
         open_step=NOTHING_OPEN,
         totals=totals,
-        forecasts=before.forecasts.with_step(believed, whole),
+        forecasts=before.forecasts.with_step(closing.chances, counted),
+        guard=closing.guard,
     )
-    brier, log_loss = prediction_error(believed.mean, whole)
+    brier, log_loss = prediction_error(closing.means, counted)
     return closed, _receipt(
         closed,
         step_tally,
         closed=True,
         brier=brier,
         log_loss=log_loss,
-        calibration=calibration(believed.mean, whole),
+        calibration=calibration(closing.means, counted),
         tags=sums_by_tag(pool.metric_tags, whole) if pool.tags else None,
         **facts,
     )
 
 
-def _holding_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:
+def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:
     """Return the state after an entry with this report, before the step closes."""
+    evidence, holds = report.evidence, before.settings.verifier_guard
+    doubted = before.guard.doubts(pool, evidence.tasks) if holds else np.zeros(len(evidence), bool)
     return replace(
         before,
         seq=entry.seq,
         belief=before.belief.extended(pool, entry.profiles),
         walks=_walks_after(before.walks, report),
         open_step=_holding(before, report),
-        mix=after_report(before.settings, before.mix, pool, report.evidence, step=before.step),
+        mix=after_report(before.settings, before.mix, pool, evidence, step=before.step, doubted=doubted),
     )
 
 
@@ -325,21 +300,47 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
     return close is None and pending > 0
 
 
-def _closing(state: RunState, open_step: OpenStep, whole: Evidence, totals: Totals) -> ClosingStep:
-    """Return an open step as one that closes.
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """A step that closes.
+
+    guard: after it.
+    past: groups that waited, and need not any longer. belief: with them.
+    step: what the belief learns of it next: all but the groups that wait from now on.
+    means, chances: [n] what the belief expected of these tasks: success, and an effective group.
+    """
+
+    guard: VerifierGuard
+    past: AgedEvidence
+    belief: Belief
+    step: ClosingStep
+    means: Floats
+    chances: Floats
+
+
+def _closing(state: RunState, whole: Evidence, totals: Totals, pool: Pool) -> _Closing:
+    """Return the open step as one that closes.
 
     Args:
-        state: of the run.
-        open_step: what closes.
-        whole: what waits there, each task once.
+        state: before it closes.
+        whole: what waits in the open step, each task once.
         totals: with this step.
+        pool: the tasks.
     """
-    return ClosingStep(
-        number=state.step + 1,
-        batches=tuple((state.step - made_at, evidence) for made_at, evidence in open_step.by_step(whole)),
-        whole=whole,
-        rollouts=_rollouts_per_task(state.settings, totals) or 0.0,
-    )
+    number, open_step, settings = state.step + 1, state.open_step, state.settings
+    belief, believed = state.belief, state.belief.distributions(pool, whole.tasks)
+    means, chances = believed.mean, chances_before(believed, whole)
+    seen = SeenGroups(whole, means, chances)
+    guard, waits, freed = state.guard.after_step(pool, seen, step=number, holds=settings.verifier_guard)
+    past = NO_PAST
+    if len(freed):
+        past = freed.aged(state.step)
+        belief = belief.with_past(pool, past, settings, step=state.step)
+    batches = tuple((state.step - made_at, evidence) for made_at, evidence in open_step.by_step(whole))
+    step = ClosingStep(number, batches, whole, _rollouts_per_task(settings, totals) or 0.0)
+    if waits.any():
+        step, means, chances = step.without(whole.tasks[waits]), means[~waits], chances[~waits]
+    return _Closing(guard, past, belief, step, means, chances)
 
 
 def _rollouts_per_task(settings: RunSettings, totals: Totals) -> float | None:

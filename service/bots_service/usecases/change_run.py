@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bots_service.core.entries import Rewind, SettingsChange
+from bots_service.core.entries import GuardDecision, Rewind, SettingsChange
+from bots_service.core.guard import Decision
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_asked
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
-from bots_service.errors import BusyError, Flaw, InvalidSettingsError, StaleEpochError
+from bots_service.errors import BusyError, Flaw, InvalidSettingsError, NothingToDecideError, StaleEpochError
 from bots_service.ports.catalog import Answers
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
@@ -75,6 +76,45 @@ def require_known_tags(settings: RunSettings, pool: Pool) -> None:
     flaws = tuple(Flaw(("mix", tag), f"no task has the tag {tag!r}") for tag in settings.mix if tag not in pool.tags)
     if flaws:
         raise InvalidSettingsError("these settings can't be used with this dataset", flaws)
+
+
+@dataclass(frozen=True, slots=True)
+class DecideHeldGroups:
+    """Append a decision about the groups of rollouts that raised alarms; see `core.guard`."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+    answers: Answers
+    describe: DescribeRun
+
+    async def __call__(
+        self, dataset: str, run: str, decision: Decision, idempotency_key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        """Return the run.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            NothingToDecideError: no alarm stands.
+            KeyReusedError: the key came with another request before.
+        """
+        return await self.open_runs.using(dataset, run, lambda opened: self._decide(opened, decision, idempotency_key))
+
+    async def _decide(
+        self, run: OpenRun, decision: Decision, idempotency_key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        first = None if idempotency_key is None else await self.journal.find(run.row, idempotency_key)
+        state = (await self.catch_up.current(run)).state
+        if first is None and not state.guard.alarms:
+            message = f"no alarm of the verifier guard stands in run {run.row.name!r}: there is nothing to decide"
+            raise NothingToDecideError(message)
+        body = GuardDecision(decision)
+        appended = await self.journal.append(
+            run.row, NewEntry(body, run.dataset.pool.profiles, idempotency_key=idempotency_key)
+        )
+        await self.catch_up.through(run, appended.entry.seq)
+        result = ChangeRunResult(await self.describe.of(run), duplicate=False)
+        return (await self.answers.keep(idempotency_key, result))._replace(duplicate=appended.duplicate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Self
 
 from bots_service.core.costs import CostSums
 from bots_service.core.coverage import Coverage, coverage
+from bots_service.core.guard.guard import Suspicion
 from bots_service.core.mix_account import MixShare, mix_shares
 from bots_service.core.outlook import advice
 from bots_service.core.resting import Resting, resting
@@ -56,6 +57,7 @@ class RunDescription:
     advice: what to know about the run, in sentences.
     mix: the tags of its mix; empty without one.
     resting: the tasks that it leaves out by `min_effective`.
+    suspicions: what raised alarms of the verifier guard that stand.
     """
 
     dataset: str
@@ -76,6 +78,7 @@ class RunDescription:
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
     resting: Resting
+    suspicions: tuple[Suspicion, ...]
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
@@ -99,6 +102,7 @@ class RunDescription:
             advice=advice(state, run.dataset.pool),
             mix=mix_shares(state.settings, state.mix, state.step),
             resting=resting(state.belief, run.dataset.pool, state.settings, state.group_size),
+            suspicions=state.guard.suspicions(run.dataset.pool),
         )
 
 

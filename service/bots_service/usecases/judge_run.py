@@ -12,11 +12,9 @@ from bots_service.core.outlook import BINS, Outlook, advice, outlook
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration
 from bots_service.core.state import RunState
-from bots_service.core.summary.tags import GroupCounts, StepEvidence, carried_by, group_counts, joined, listed_tags
 from bots_service.core.summary.verdict import EASY, HARD, RunFacts, RunProgress, RunVerdict, verdict_on
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
-from bots_service.engine.step_evidence import ReadStepEvidence
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import StoredReceipt
@@ -24,7 +22,6 @@ from bots_service.usecases.observe_runs import rollouts_of
 from bots_service.usecases.read_run import added
 from bots_service.usecases.summarize_runs import SummarizeRuns, SummedRun
 
-LOOKED_AT = 100  # steps, for what became of the groups of rollouts
 CALIBRATED = 200  # steps, as a page of a calibration has them
 KEPT = 64  # runs; an open page asks every 2 s, and most of the time the journal has not grown since
 
@@ -46,7 +43,6 @@ class JudgeRun:
     catch_up: CatchUp
     journal: Journal
     leases: Leases
-    step_evidence: ReadStepEvidence
     summarize: SummarizeRuns
     clock: Callable[[], float] = time.time
     _known: OrderedDict[str, tuple[tuple[int, int, int, int], RunFacts]] = field(default_factory=OrderedDict)
@@ -69,10 +65,9 @@ class JudgeRun:
         version = (state.epoch, state.seq, len(pool), len(pool.retired))
         known = self._known.get(opened.row.uid)
         if known is None or known[0] != version:
-            evidence = await self.step_evidence(opened, state, LOOKED_AT)
             after = max(opened.row.origin_step, state.step - CALIBRATED)
             stored = await self.journal.history(opened.row, after, CALIBRATED)
-            known = version, await asyncio.to_thread(facts_of, state, pool, evidence, stored)
+            known = version, await asyncio.to_thread(facts_of, state, pool, stored)
             self._known[opened.row.uid] = known
         self._known.move_to_end(opened.row.uid)
         while len(self._known) > KEPT:
@@ -80,15 +75,16 @@ class JudgeRun:
         return known[1]
 
 
-def facts_of(state: RunState, pool: Pool, evidence: list[StepEvidence], stored: list[StoredReceipt]) -> RunFacts:
-    """Return what follows from a run's state and from its last steps."""
+def facts_of(state: RunState, pool: Pool, stored: list[StoredReceipt]) -> RunFacts:
+    """Return what follows from a run's state and from the receipts of its last steps."""
     spread, expected = coverage(state, pool), outlook(state.belief, pool, rollouts_of(state))
     todo = narrow_advice(state.settings)
     easy, hard = (0.0, 0.0) if expected is None else ends_of(expected)
     reported = sum(one.receipt.tally.reported for one in stored)
     return RunFacts(
         step=state.step,
-        groups=groups_of(state, pool, evidence),
+        # A run that goes from easy tasks to hard ones falls by intent.
+        suspicions=() if state.settings.strategy in BY_DIFFICULTY else state.guard.suspicions(pool),
         narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
         calibration=calibration_of(stored),
         group_size=sum(one.receipt.tally.rollouts for one in stored) / reported if reported else 1.0,
@@ -97,20 +93,6 @@ def facts_of(state: RunState, pool: Pool, evidence: list[StepEvidence], stored: 
         hard=hard,
         hints=advice(state, pool),
     )
-
-
-def groups_of(state: RunState, pool: Pool, evidence: list[StepEvidence]) -> dict[str | None, GroupCounts]:
-    """Return what became of the groups of rollouts, of the whole run first.
-
-    A run that goes from easy tasks to hard ones and begins again with the easy ones falls by intent.
-    """
-    if state.settings.strategy in BY_DIFFICULTY:
-        return {}
-    whole = joined(evidence)
-    found: dict[str | None, GroupCounts] = {None: group_counts(evidence)}
-    for tag, _ in listed_tags(pool):
-        found[tag] = group_counts(evidence, carried_by(pool, tag, whole))
-    return found
 
 
 def ends_of(expected: Outlook) -> tuple[float, float]:

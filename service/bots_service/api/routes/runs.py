@@ -21,6 +21,7 @@ from bots_service.api.run_settings import SettingsInUse, SettingsRequest
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.checks import Name
 from bots_service.core.coverage import Coverage
+from bots_service.core.guard.guard import Suspicion
 from bots_service.core.mix_account import MixShare
 from bots_service.core.resting import Resting
 from bots_service.core.run_settings import RunSettings
@@ -131,6 +132,7 @@ class Run(Struct, frozen=True):
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
     resting: the tasks that the run leaves out, by `min_effective`.
+    suspicions: what raised alarms of the verifier guard that stand; see POST held.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     """
 
@@ -153,6 +155,7 @@ class Run(Struct, frozen=True):
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
     resting: Resting
+    suspicions: tuple[Suspicion, ...]
     forked_from: Parent | None
     created_at: datetime
 
@@ -179,6 +182,7 @@ class Run(Struct, frozen=True):
             advice=run.advice,
             mix=run.mix,
             resting=run.resting,
+            suspicions=run.suspicions,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
         )
@@ -244,6 +248,7 @@ EXAMPLE = Run(
     advice=(),
     mix=(),
     resting=Resting(),
+    suspicions=(),
     forked_from=None,
     created_at=EXAMPLE_TIME,
 )

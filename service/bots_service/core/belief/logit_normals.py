@@ -36,7 +36,7 @@ class LogitNormals:
     @property
     def mean(self) -> Floats:
         """[n] E[p], by the probit approximation: right to 0.02."""
-        return np.asarray(expit(self.location / np.sqrt(1 + PROBIT * self.variance)), np.float64)
+        return sigmoid(self.location / np.sqrt(1 + PROBIT * self.variance))
 
     @property
     def rollout_variance(self) -> Floats:

@@ -5,12 +5,12 @@ success probability, its bytes, its size, and what an import may contain. No oth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
@@ -33,7 +33,7 @@ class Distributions(Protocol):
 
     @property
     def mean(self) -> Floats:
-        """[n] the expected success probabilities."""
+        """[n] the expected success probabilities; the same bits on every machine."""
         ...
 
     @property
@@ -112,6 +112,15 @@ class ClosingStep:
     batches: tuple[tuple[int, Evidence], ...]
     whole: Evidence
     rollouts: float
+
+    def without(self, tasks: Tasks) -> "ClosingStep":
+        """Return the step without the evidence of these sorted tasks."""
+        batches = ((lag, evidence.where(~contained(evidence.tasks, (tasks,)))) for lag, evidence in self.batches)
+        return replace(
+            self,
+            batches=tuple((lag, evidence) for lag, evidence in batches if len(evidence)),
+            whole=self.whole.where(~contained(self.whole.tasks, (tasks,))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +255,7 @@ class Belief(Protocol):
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         """Return a header of plain values and the arrays. Inverse of `decoded`.
 
-        No array's name begins with "attempts_", "costs_" or "open_".
+        No array's name begins with "attempts_", "costs_", "guard_" or "open_".
         """
         ...
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Tasks, contained, frozen
+from bots_service.core.arrays import Flags, Tasks, contained
 from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostRows, CostSums, cost_sums
 from bots_service.core.entries import Report
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.evidence import Evidence, joined
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
-from bots_service.core.state import NOTHING_OPEN
 from bots_service.core.summary.cost import Cost, cost_of
 
 MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
@@ -89,7 +89,7 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
         earlier: the steps before.
     """
     available = len(pool) - len(pool.retired)
-    now, before = (joined(some) for some in (steps, earlier))
+    now, before = (joined([step.evidence for step in some]) for some in (steps, earlier))
     return [
         _row(
             tag,
@@ -122,17 +122,6 @@ def listed_tags(pool: Pool) -> list[tuple[str, int]]:
     }
     found = sorted((-count, tag) for tag, count in tasks.items() if count)
     return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
-
-
-def joined(steps: list[StepEvidence]) -> Evidence:
-    """Return the evidence of all steps, one after the other."""
-    parts = [step.evidence for step in steps] or [NO_EVIDENCE]
-    return Evidence(
-        np.concatenate([part.tasks for part in parts]),
-        np.concatenate([part.successes for part in parts]),
-        np.concatenate([part.failures for part in parts]),
-        np.concatenate([part.effective for part in parts]),
-    )
 
 
 def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
@@ -171,32 +160,3 @@ def _row(
 def _mean_pass_rate(evidence: Evidence) -> float | None:
     rates = evidence.successes / (evidence.successes + evidence.failures)
     return float(rates.mean()) if len(rates) else None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCounts:
-    """What became of the groups of rollouts in each step, oldest first.
-
-    groups: [k]; failed: those without a success; solved: those without a failure.
-    """
-
-    groups: Counts
-    failed: Counts
-    solved: Counts
-
-
-def group_counts(steps: list[StepEvidence], carried: Flags | None = None) -> GroupCounts:
-    """Return the counts of steps.
-
-    Args:
-        steps: the steps.
-        carried: of `joined(steps)`, which places count; None: all.
-    """
-    whole = joined(steps)
-    counts = np.ones(len(whole), bool) if carried is None else carried
-    step = np.repeat(np.arange(len(steps)), [len(each.evidence) for each in steps])
-    sums = [
-        frozen(np.bincount(step[counts & one], minlength=len(steps)))
-        for one in (counts, whole.successes == 0, whole.failures == 0)
-    ]
-    return GroupCounts(*sums)

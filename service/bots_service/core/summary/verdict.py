@@ -1,13 +1,12 @@
 """What to think of a run, and what to do: its status, and one verdict, the most urgent of those that fit."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log, pi, sqrt
+from math import pi, sqrt
 from typing import Literal
 
+from bots_service.core.guard.guard import Suspicion
 from bots_service.core.receipt import Calibration
 from bots_service.core.summary.course import RECENT, StepSums
-from bots_service.core.summary.tags import GroupCounts
 
 RunStatus = Literal["new", "running", "stalled", "idle"]
 RUNNING_GAPS, RUNNING_S = 3, 60.0  # an evaluation or a checkpoint now and then takes as long as a step or two
@@ -51,11 +50,6 @@ VerdictKind = Literal[
     "healthy",
 ]
 STARTING = 10  # steps: before, a run has shown too little to be judged
-# That groups fall so by chance. 100 tags are tested twice each after each step: by this bound, 1,000 steps give a false
-# alarm in 1 of 5,000 runs.
-UNLIKELY = 1e-9
-AT_ONCE = 10  # steps before and after: over more, a rate that changes slowly looks like a fall
-MOST_BEFORE = 0.8  # of the groups were of that kind already: what is left to change is no fall
 # The recorded run of the demo has 0.02 to 0.06, depending on the belief.
 LARGE_ERROR = 0.1
 CLEAR = 3.0  # standard errors
@@ -100,7 +94,7 @@ class RunFacts:
     """What follows from a run's journal.
 
     step: the number of its last step.
-    groups: what became of the groups of rollouts in the last steps, by tag; None stands for all tasks.
+    suspicions: what raised alarms of the verifier guard that stand.
     narrow: why few tasks take most visits, and what to do; None if they don't.
     calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task there.
     expected: the effective task ratio that uniform sampling is expected to reach now; None without available tasks.
@@ -109,7 +103,7 @@ class RunFacts:
     """
 
     step: int
-    groups: Mapping[str | None, GroupCounts]
+    suspicions: tuple[Suspicion, ...]
     narrow: tuple[str, str] | None
     calibration: Calibration
     group_size: float
@@ -131,44 +125,25 @@ def verdict_on(progress: RunProgress, facts: RunFacts) -> RunVerdict:
 
 def _suspect(facts: RunFacts) -> RunVerdict | None:
     """Return the verdict on a verifier whose rewards are all equal at once, for the whole run or for a tag."""
-    for tag, counts in facts.groups.items():
-        for all_equal, what in ((counts.failed.tolist(), "failed"), (counts.solved.tolist(), "succeeded")):
-            fall = fallen(counts.groups.tolist(), all_equal)
-            if fall is None:
-                continue
-            steps, groups, before = fall
-            whose = "rollouts" if tag is None else f"rollouts of tasks with the tag {tag!r}"
-            now = f"All {whose} in the last {steps} steps {what}: {groups} groups"
-            reason = f"{now}; before, {before:.0%} of the groups did."
-            advice = (
-                f"Check the verifier{'' if tag is None else ' of these tasks'}, and whether the trainer loaded another"
-                f" checkpoint. Once it is right again, rewind the run to step {facts.step - steps}, so that the"
-                " belief forgets the wrong rewards."
-            )
-            return RunVerdict("verifier_suspect", reason, advice)
-    return None
-
-
-def fallen(groups: list[int], equal: list[int]) -> tuple[int, int, float] | None:
-    """Return how many last steps have only groups of one kind, how many groups, and the share of that kind before.
-
-    None if this did not happen at once, or is not unlikely: each group is of that kind with the probability that groups
-    had before, by Laplace's rule. Groups and not rollouts, for the rollouts of one task succeed or fail together.
-
-    Args:
-        groups: of each step.
-        equal: those of that kind.
-    """
-    first = len(groups)
-    while first and groups[first - 1] == equal[first - 1]:
-        first -= 1
-    now, before = slice(first, first + AT_ONCE), slice(max(0, first - AT_ONCE), first)
-    count, known, known_equal = sum(groups[now]), sum(groups[before]), sum(equal[before])
-    if not known or known_equal > MOST_BEFORE * known:
+    if not facts.suspicions:
         return None
-    if count * log((known_equal + 1) / (known + 2)) >= log(UNLIKELY):
-        return None
-    return len(groups) - first, sum(groups[first:]), known_equal / known
+    one = facts.suspicions[0]
+    whose = "rollouts" if one.tag is None else f"rollouts of tasks with the tag {one.tag!r}"
+    last = f"in the last {facts.step - one.since_step + 1} steps {one.outcome}: {one.groups} groups"
+    over = f"{one.outcome} from step {one.since_step} on; by now they vary again"
+    reason = f"All {whose} {last if one.ongoing else over}; before, {one.usual:.0%} of the groups did."
+    check = (
+        f"Check the verifier{'' if one.tag is None else ' of these tasks'}, and whether the trainer loaded another"
+        " checkpoint."
+    )
+    if any(each.held for each in facts.suspicions):
+        todo = "Groups are held out of the belief: release them if the rewards are right, drop them if not."
+    else:
+        todo = (
+            f"Once it is right again, rewind the run to step {one.since_step - 1}, so that the belief forgets the wrong"
+            " rewards."
+        )
+    return RunVerdict("verifier_suspect", reason, f"{check} {todo}")
 
 
 def _stalled(progress: RunProgress) -> RunVerdict | None:
