@@ -8,6 +8,7 @@ import numpy as np
 
 from bots_service.core.arrays import Tasks, frozen
 from bots_service.core.entries import Entry, Fork, Rewind
+from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import (
@@ -305,9 +306,11 @@ class FakeRuns(SqlPorts):
         settings: RunSettings,
         *,
         fork: tuple[Parent, Fork, int] | None = None,
+        predictions: tuple[PredictionsKey, ...] = (),
         idempotency_key: IdempotencyKey | None = None,
         result_of: Any = None,
     ) -> tuple[RunRow, bool]:
+        assert not predictions  # nobody puts any to this dataset
         return await self.ask("put run", lambda: self.sql.put_run(name, settings, fork))
 
     async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
