@@ -19,9 +19,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.filterwarnings("default"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of one service for all; each test has a dataset of its own."""
+    """The address of one service for a file's tests; each has a dataset of its own.
+
+    One for all files has more runs at work than have metrics of their own.
+    """
     with running_service(tmp_path_factory.mktemp("service")) as service:
         yield service.url
 
