@@ -1,4 +1,4 @@
-"""The image by itself: what `docker run` of it gives, with SQLite in a volume."""
+"""The image alone: what `docker run` of it gives, with SQLite in a volume."""
 
 import ast
 from collections.abc import Iterator
