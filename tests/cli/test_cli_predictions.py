@@ -26,6 +26,16 @@ def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
     assert bots("datasets", "show", pool, "--json").json["predictions"] == []
 
 
+def test_a_file_of_another_format_is_refused_with_the_endings_that_work(bots, pool, tmp_path):
+    file = tmp_path / "probe.csv"
+    file.write_text("id,pass_rate\np0,0.5\n")
+    refused = bots("datasets", "predict", pool, "probe", str(file))
+    assert refused.code == 1
+    said = " ".join(refused.err.split())
+    assert "probe.csv is not known" in said
+    assert ".ndjson, .jsonl, .parquet" in said
+
+
 def test_a_run_becomes_predictions_by_one_command(bots, pool, client):
     bots.ok("report", pool, "p1=1/2")
     said = " ".join(bots.ok("runs", "as-predictions", pool).split())

@@ -223,7 +223,11 @@ def _streamed(
     if media_type is None:
         media_type = None if callable(source) else _MEDIA_TYPES.get(Path(source).suffix.lower())
     if media_type is None:
-        raise InvalidRequestError(f"pass media_type=, one of {', '.join(sorted(set(_MEDIA_TYPES.values())))}")
+        endings, types = ", ".join(_MEDIA_TYPES), ", ".join(sorted(set(_MEDIA_TYPES.values())))
+        if callable(source):
+            raise InvalidRequestError(f"pass media_type=, one of {types}")
+        wanted = f"give a file that ends with one of {endings}; in Python you can also pass media_type=, one of {types}"
+        raise InvalidRequestError(f"the format of {Path(source).name} is not known: {wanted}")
     return upload, {**key_header(None), "Content-Type": media_type}
 
 
