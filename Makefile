@@ -46,15 +46,17 @@ test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/engine/*,*/bots_service/usecases/*')
 
-test-observability: $(VENV)/.dev build/prometheus/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
+# Debian 12 has Prometheus 2.42; PROMETHEUS_SUITE=sid takes Prometheus 3 from Debian's unstable suite.
+PROMETHEUS_SUITE ?=
+PROMETHEUS := build/prometheus$(addprefix -,$(PROMETHEUS_SUITE))
+
+test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus and Alertmanager (Debian's)
+	BOTS_TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
 
 # Unpacked, not installed: that would start one on this machine, and takes root.
-build/prometheus/usr/bin/prometheus:
-	mkdir -p build/prometheus
-	cd build/prometheus && (apt-get -qq download prometheus || (apt-get -qq update && apt-get -qq download prometheus)) \
-		2>apt.log || { cat apt.log >&2; echo "Debian's package of Prometheus is needed, and apt-get to get it" >&2; exit 1; }
-	cd build/prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
+$(PROMETHEUS)/usr/bin/prometheus:
+	$(PYTHON) -m tests.debian_packages $(addprefix --suite=,$(PROMETHEUS_SUITE)) $(PROMETHEUS) \
+		prometheus prometheus-alertmanager $(if $(PROMETHEUS_SUITE),promtool)
 
 test-browser: $(VENV)/.dev browsers ## Run the tests of the page in real browsers (Debian's Chromium and Firefox)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
@@ -79,7 +81,7 @@ container-tools:
 		echo "Needed, and root to install it: apt-get install$$missing" >&2
 
 # Run this before you run several of them side by side: two installations at once would disturb each other.
-test-tools: $(VENV)/.trainers build/prometheus/usr/bin/prometheus toolchains browsers
+test-tools: $(VENV)/.trainers $(PROMETHEUS)/usr/bin/prometheus toolchains browsers
 
 toolchains:
 	@missing=; for pair in go:golang-go node:nodejs jq:jq curl:curl; do \

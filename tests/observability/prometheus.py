@@ -18,7 +18,7 @@ from tests.serving import NO_AUTHORITIES, free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "prometheus"
-UNPACKED = ROOT / "build" / "prometheus" / "usr" / "bin"
+UNPACKED = Path(os.environ.get("BOTS_TEST_PROMETHEUS", ROOT / "build/prometheus/usr/bin")).absolute()  # as make sets it
 SOON_S = 60.0
 EVERY_S = 1
 
@@ -66,19 +66,24 @@ class Prometheus:
 
 
 @contextmanager
-def running_prometheus(folder: Path, ports: Sequence[int], *, quicker: int = 1) -> Iterator[Prometheus]:
+def running_prometheus(
+    folder: Path, ports: Sequence[int], *, quicker: int = 1, alertmanager: str | None = None
+) -> Iterator[Prometheus]:
     """Start it with what we ship, for services on these ports of this machine.
 
     Args:
         folder: for its files.
         ports: where the services listen.
         quicker: so many times sooner alerts fire; see `quickened`.
+        alertmanager: the address of an Alertmanager to send alerts to.
     """
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
     (job,) = config["scrape_configs"]
     del job["dns_sd_configs"], job["authorization"]
     job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
+    if alertmanager is not None:
+        config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     (folder / "alerts.yml").write_text(quickened((DEPLOY / "alerts.yml").read_text(), quicker))
     address = f"127.0.0.1:{free_port()}"
@@ -86,7 +91,7 @@ def running_prometheus(folder: Path, ports: Sequence[int], *, quicker: int = 1) 
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen([*command, "--config.file=prometheus.yml"], cwd=folder, stdout=log, stderr=log)
     try:
-        _wait_until_ready(process, f"http://{address}", folder / "prometheus.log")
+        wait_until_ready(process, f"http://{address}", folder / "prometheus.log")
         yield Prometheus(f"http://{address}")
     finally:
         process.terminate()
@@ -108,7 +113,12 @@ def quickened(rules: str, quicker: int) -> str:
     return re.sub(r"(\btime\(\) - .+ > )(\d+)", lambda match: f"{match[1]}{int(match[2]) / quicker:g}", rules)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Wait until Prometheus or Alertmanager answers.
+
+    Raises:
+        RuntimeError: it ended, or takes too long; the message has the end of its log.
+    """
     give_up = time.monotonic() + SOON_S
     while process.poll() is None and time.monotonic() < give_up:
         try:
@@ -117,4 +127,4 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> 
         except httpx.TransportError:
             pass
         time.sleep(0.1)
-    raise RuntimeError(f"Prometheus was not ready: {log.read_text()[-2000:]}")
+    raise RuntimeError(f"{log.stem} was not ready: {log.read_text()[-2000:]}")

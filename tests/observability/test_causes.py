@@ -1,15 +1,17 @@
-"""Alerts fire in a running Prometheus when what they tell of befalls real services, and no sooner.
+"""Alerts fire in a running Prometheus when what they tell of befalls real services, and no sooner; Alertmanager tells.
 
 The rules are those that we ship, all their lengths of time divided by QUICKER; how much it takes is as shipped.
 BotsLagging is left to promtool's case in test_alerts.py: while SQL answers, a replica folds within seconds what another
 one committed, with or without Redis; so no server that is away keeps a run behind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import pytest
 
+from tests.observability.alertmanager import Alertmanager, running_alertmanager
 from tests.observability.causes import SERIAL, crowd, prepare, trainers
 from tests.observability.prometheus import Prometheus, running_prometheus
 from tests.observability.test_alerts import BY_NAME
@@ -32,17 +34,36 @@ BROKEN = {
     ("BotsDown", ""),
 }
 Fired = set[tuple[str, str]]
+Labels = Mapping[str, str]
 
 
-def fired(prometheus: Prometheus) -> Fired:
-    """Return which alerts fired so far, each with the run or the store that it names."""
-    series = map(dict, prometheus.query('max_over_time(ALERTS{alertstate="firing"}[1h])'))
+def of_labels(series: Iterable[Labels]) -> Fired:
+    """Return the names of alerts, each with the run or the store that it is about."""
     return {(one["alertname"], one.get("run", one.get("store", ""))) for one in series}
 
 
+def fired(prometheus: Prometheus) -> Fired:
+    """Return which alerts fired so far."""
+    return of_labels(map(dict, prometheus.query('max_over_time(ALERTS{alertstate="firing"}[1h])')))
+
+
+def told(alertmanager: Alertmanager, status: str) -> Fired:
+    """Return which alerts Alertmanager told of."""
+    return of_labels(alert["labels"] for alert in alertmanager.told(status))
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What fired while only trainers erred, what fired once everything had been broken, and who told of it."""
+
+    while_well: Fired
+    in_the_end: Fired
+    alertmanager: Alertmanager
+
+
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fired, Fired]]:
-    """What fired while only trainers erred, and what fired after everything was broken, one after the other."""
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """What happened to two services, their stores and their trainers."""
     with ExitStack() as stack:
         postgres = stack.enter_context(running(PostgresServer(fsync="off")))
         redis = stack.enter_context(running(RedisServer()))
@@ -55,7 +76,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fired, Fir
         prepare(here.url)
         ports = [service.port for service in services]
         folder = tmp_path_factory.mktemp("prometheus")
-        prometheus = stack.enter_context(running_prometheus(folder, ports, quicker=QUICKER))
+        alertmanager = stack.enter_context(running_alertmanager(folder))
+        prometheus = stack.enter_context(
+            running_prometheus(folder, ports, quicker=QUICKER, alertmanager=alertmanager.address)
+        )
 
         def wait_for(*expected: tuple[str, str]) -> None:
             wait_until(lambda: fired(prometheus) >= set(expected), LATE_S)
@@ -72,17 +96,31 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fired, Fir
         wait_for(("BotsStoreDown", "sql"), ("BotsErrorBudgetBurns", ""))
         there.kill()
         wait_for(("BotsDown", ""))
-        yield while_well, fired(prometheus)
+        wait_until(lambda: told(alertmanager, "firing") >= fired(prometheus), LATE_S)
+        yield Story(while_well, fired(prometheus), alertmanager)
 
 
-def test_only_what_trainers_did_is_told_while_the_service_is_well(story: tuple[Fired, Fired]):
+def test_only_what_trainers_did_is_told_while_the_service_is_well(story: Story):
     # A busy machine folds late, and says so.
-    assert {one for one in story[0] if one[0] != "BotsLagging"} == HEALTHY
+    assert {one for one in story.while_well if one[0] != "BotsLagging"} == HEALTHY
 
 
 @pytest.mark.parametrize(("alert", "of"), sorted(HEALTHY | BROKEN))
-def test_it_fires(story: tuple[Fired, Fired], alert: str, of: str):
-    assert (alert, of) in story[1]
+def test_it_fires(story: Story, alert: str, of: str):
+    assert (alert, of) in story.in_the_end
+
+
+def test_alertmanager_tells_of_each_alert_with_words_for_people(story: Story):
+    assert told(story.alertmanager, "firing") >= HEALTHY | BROKEN
+    for alert in story.alertmanager.told("firing"):
+        assert alert["labels"]["severity"] in {"warning", "critical"}
+        words = f"{alert['annotations']['summary']} {alert['annotations']['description']}"
+        assert "{{" not in words
+        assert "<no value>" not in words
+
+
+def test_alertmanager_tells_when_a_store_is_back(story: Story):
+    assert ("BotsStoreDown", "redis") in told(story.alertmanager, "resolved")
 
 
 def test_every_alert_but_one_is_brought_about_here():
