@@ -14,6 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PAGE := service/bots_service/api/page/files
 SWAGGER := service/bots_service/api/swagger
+PACKAGES := build/packages# an environment that holds the packages of `dist` and what they need, and nothing else
 PINS := constraints.txt pyproject.toml hatch_build.py client/pyproject.toml
 # What `make check-words` reads. Decisions are dated records, and stay as they were written.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \
@@ -23,7 +24,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools dist screenshots docs newcomer soak soak-memory check bench study clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup test-tools toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -97,6 +98,9 @@ docs: $(VENV)/.dev ## Build the documentation as a site with search, into build/
 newcomer: $(VENV)/.dev ## Run every block of README and tutorial in a fresh clone, as a newcomer would: minutes
 	$(BIN)/python -m tests.docs.newcomer $(ARGS)
 
+newcomer-packages: $(PACKAGES)/.installed ## The same with the packages of `make dist` in an empty environment, and not the clone's files
+	$(BIN)/python -m tests.docs.newcomer --environment $(PACKAGES)
+
 screenshots: $(VENV)/.dev browsers ## Photograph every view of the page, from the real replay, and make the README's pictures
 	$(BIN)/python -m tests.browser.screenshots
 
@@ -112,6 +116,24 @@ dist: $(VENV)/.dev ## Build wheels and sdists of service and client, reproducibl
 	rm -rf dist
 	for source in client .; do SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
 		$(BIN)/python -m build --no-isolation --outdir dist $$source || exit 1; done
+
+$(PACKAGES)/.installed: dist
+	rm -rf $(PACKAGES) && $(BIN)/python -m venv $(PACKAGES)
+	$(PACKAGES)/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	rm $(PACKAGES)/lib/*/site-packages/bots_*.dist-info/direct_url.json  # or the bill of materials would name this folder
+	@touch $(PACKAGES)/.made $(PACKAGES)/.run $@  # as one of ours, so that make installs nothing else into it
+
+# uv fetches the two tools into a place of its own, for they would bring much that nobody else here needs.
+AUDIT_TOOL := $(BIN)/uv tool run --quiet --python $(BIN)/python --from
+LICENCES := Apache Software License;Apache-2.0;Apache-2.0 AND BSD-2-Clause;BSD License;BSD-2-Clause;BSD-3-Clause;$\
+	BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0;ISC License (ISCL);LGPL-3.0-only;MIT;MIT License;$\
+	MIT OR Apache-2.0;Mozilla Public License 2.0 (MPL 2.0);PSF-2.0
+
+audit: $(PACKAGES)/.installed ## Build the packages, list all that they bring as a bill of materials in dist, and check its licences
+	$(AUDIT_TOOL) cyclonedx-bom==7.5.0 cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file dist/bots-service.cdx.json $(PACKAGES)/bin/python
+	$(AUDIT_TOOL) pip-licenses==5.5.5 pip-licenses --python $(PACKAGES)/bin/python --summary \
+		--ignore-packages bots-client bots-service --allow-only '$(LICENCES)'
 
 # A fresh environment each time, so that the tests run with exactly our lower bounds.
 LOWEST := build/lowest

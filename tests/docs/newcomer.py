@@ -1,9 +1,10 @@
 """Plays a newcomer: runs every block of the README and the tutorial, in order, and checks what they print.
 
-    python -m tests.docs.newcomer           # in a fresh clone, with an environment that `make` builds in it: minutes
-    python -m tests.docs.newcomer --here    # in a copy of this checkout, with its environment
+    python -m tests.docs.newcomer                               # in a fresh clone; make builds an environment: minutes
+    python -m tests.docs.newcomer --environment .venv           # in a copy of this checkout, with its environment
+    python -m tests.docs.newcomer --environment build/packages  # the same, with one that holds the built packages
 
-A clone has what was committed; a copy has what git tracks, as it is now.
+A clone has what was committed; a copy has what git tracks, as it is now. Service and client are the environment's.
 """
 
 import argparse
@@ -48,8 +49,8 @@ def clone() -> Iterator[Path]:
 
 
 @contextmanager
-def copy() -> Iterator[Path]:
-    """Copy what git tracks, with this environment as its .venv, into a folder that goes at the end."""
+def copy(environment: Path = Path(sys.prefix)) -> Iterator[Path]:
+    """Copy what git tracks, with an environment as its .venv, into a folder that goes at the end."""
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
         checkout = Path(folder, "bots")
@@ -57,7 +58,7 @@ def copy() -> Iterator[Path]:
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, checkout / name)
             os.utime(checkout / name, (0, 0))  # older than the environment, or make would install this copy into it
-        (checkout / ".venv").symlink_to(sys.prefix)
+        (checkout / ".venv").symlink_to(environment.absolute())
         yield checkout
 
 
@@ -84,8 +85,9 @@ def read(page: str, checkout: Path) -> int:
 def main() -> None:
     """Read all pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--here", action="store_true", help="use this checkout's files and environment")
-    with (copy if parser.parse_args().here else clone)() as checkout:
+    parser.add_argument("--environment", type=Path, help="a folder; without one, make builds a new environment")
+    asked = parser.parse_args()
+    with clone() if asked.environment is None else copy(asked.environment) as checkout:
         count = sum(read(page, checkout) for page in PAGES)
     print(f"A newcomer ran {count} blocks")
 
