@@ -92,7 +92,7 @@ def simulated(settings: RunSettings, differs: float, harder: float, seed: int) -
 def table(rows: Iterator[Row]) -> str:
     """Return the rows as Markdown."""
     lines = [
-        "| tasks | selection | effective tasks a million tokens | ETR | tasks met |",
+        "| tasks | selection | effective tasks per million tokens | ETR | tasks met |",
         "| --- | --- | ---: | ---: | ---: |",
     ]
     lines += (f"| {row.world} | {row.arm} | {row.per_million:.1f} | {row.ratio:.3f} | {row.met:.0f} |" for row in rows)

@@ -79,8 +79,8 @@ BELIEFS = Methods("run", "uniform", ("BOTS", "tracker"))
 ROWS: tuple[Studied | Trained, ...] = (
     Studied(
         "recorded",
-        "[a GRPO run of a model of 1.5 billion weights, replayed](docs/studies/beliefs.md): share of the chosen tasks "
-        "that are effective, minus uniform choice",
+        "[a GRPO run of a model of 1.5 billion weights, replayed](docs/studies/beliefs.md) with its 678 problems that "
+        "have two references: share of the selected tasks that are effective, minus uniform sampling",
         "beliefs",
         "effective_task_ratio",
         REPLAYED,
@@ -88,7 +88,7 @@ ROWS: tuple[Studied | Trained, ...] = (
     ),
     Studied(
         "recorded",
-        "the same: log loss of the predictions for all tasks, minus uniform choice; less is better",
+        "the same: log loss of the predictions for all tasks, minus uniform sampling; less is better",
         "beliefs",
         "pool_log_loss",
         REPLAYED,

@@ -20,6 +20,8 @@ class Gain:
     factor: effective tasks found, as a multiple of those of uniform sampling.
     rollouts_saved: how many more rollouts uniform sampling needs for as many effective tasks.
     rollouts_spent, steps: in the steps compared, and how many these are.
+    own_ratio, uniform_ratio: the effective task ratios over these steps, of the run and of uniform sampling; their
+        quotient is the factor.
     uniform_effective_task_ratio: of uniform sampling, over the last 50 of them.
     tokens, seconds: what that saved; None if no outcome said its cost.
     """
@@ -30,6 +32,8 @@ class Gain:
     rollouts_saved: float | None = None
     rollouts_spent: float = 0.0
     steps: int = 0
+    own_ratio: float | None = None
+    uniform_ratio: float | None = None
     uniform_effective_task_ratio: float | None = None
     tokens: Saving | None = None
     seconds: Saving | None = None

@@ -97,6 +97,8 @@ async def test_a_gain_is_measured_by_the_uniform_run_over_the_steps_that_both_cl
         "rollouts_saved": pytest.approx(128 * (factor - 1)),
         "rollouts_spent": 128.0,
         "steps": 2,
+        "own_ratio": 7 / 8,
+        "uniform_ratio": 3 / 8,
         "uniform_effective_task_ratio": 3 / 8,
         "tokens": None,
         "seconds": None,

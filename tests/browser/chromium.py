@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 SOON_MS = 30_000.0
 expect.set_options(timeout=SOON_MS)
+PERCENT = "\N{NO-BREAK SPACE}%"  # after a number: a line never ends between the two
 DRAWN = ".plot canvas"
 WAITING = "figure:not([hidden]) .plot[aria-busy]"
 DESK = (1320, 900)
@@ -68,6 +69,23 @@ class Visit:
             button.click()
         head, *rows = csv.reader(saved.value.path().read_text("utf-8").splitlines())
         return {name: [float(row[place]) if row[place] else None for row in rows] for place, name in enumerate(head)}
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """Return a table's rows by the names of its columns; of cells with two lines, each by its own."""
+        table = self.page.get_by_role("table", name=name)
+        heads = [head.split("\n") for head in table.locator("thead th").all_inner_texts()]
+        lines = [
+            [cell.split("\n") for cell in row.locator("th, td").all_inner_texts()]
+            for row in table.locator("tbody tr").all()
+        ]
+        return [
+            {
+                name: line
+                for names, said in zip(heads, row, strict=True)
+                for name, line in zip(names, said, strict=False)
+            }
+            for row in lines
+        ]
 
     def keep(self, name: str, *, whole: bool = True) -> Path:
         """Keep how the page looks as build output. whole: also below the window's edge, where no drawer reaches."""

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from bots_service.demo.replay import RUNS
-from tests.browser import everything
+from tests.browser import everything, given_tasks
 from tests.browser.chromium import ColorScheme, Visit, open_chromium, visiting
 from tests.browser.replaying import BOTS, DATASET, PASS, replaying
 from tests.serving import ServiceProcess, running_service
@@ -44,6 +44,12 @@ EVERYTHING_VIEWS = {
     "everything-tasks": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks",
     "everything-task": f"datasets/{everything.DATASET}/runs/{everything.RUN}/tasks?task=math-0",
 }
+GIVEN_VIEWS = {
+    "generators-dataset": f"datasets/{given_tasks.SUMS}",
+    "generators-tasks": f"datasets/{given_tasks.SUMS}/runs/default/tasks",
+    "predictions-dataset": f"datasets/{given_tasks.PREDICTED}",
+    "predictions-run": f"datasets/{given_tasks.PREDICTED}/runs/default",
+}
 README = {"run": f"datasets/{DATASET}/runs/{BOTS}", "dataset": f"datasets/{DATASET}"}
 README_SIZE = (1320, 1010)
 
@@ -67,6 +73,11 @@ def main() -> None:
         with running_service(Path(folder, "everything")) as service:
             everything.train_on_everything(service.url)
             for name, view in EVERYTHING_VIEWS.items():
+                photograph_all(browser, service.url, name, view)
+        with running_service(Path(folder, "given")) as service:
+            given_tasks.train_on_generators(service.url)
+            given_tasks.train_with_predictions(service.url)
+            for name, view in GIVEN_VIEWS.items():
                 photograph_all(browser, service.url, name, view)
         with running_service(Path(folder, "empty")) as service:
             photograph_all(browser, service.url, "empty", "")

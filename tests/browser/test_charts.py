@@ -7,7 +7,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
 from tests.browser.conftest import STEPS
 from tests.browser.replaying import BOTS, DATASET, UNIFORM
 from tests.serving import ServiceProcess
@@ -94,7 +94,7 @@ def test_the_pointer_reads_all_series_at_its_step(visit: Visit):
     step, *lines = ratio.locator(".readout p").all_inner_texts()
     place = data["step"].index(float(step.removeprefix("step ")))
     names = [name for name in data if name != "step"]
-    assert lines == [f"{name} {100 * (data[name][place] or 0):.1f} %" for name in names]
+    assert lines == [f"{name} {100 * (data[name][place] or 0):.1f}{PERCENT}" for name in names]
     assert abs(place - STEPS / 2) <= 2  # it hovers over the middle
 
 
@@ -125,7 +125,7 @@ def test_the_keyboard_reads_a_cell_of_the_heat_map(visit: Visit):
     said = heat.get_by_role("status")
     expect(said).to_contain_text(f"step {data['step'][-1]:.0f} 0.5")
     between = " ".join(said.inner_text().split()[2:5])
-    assert said.inner_text().endswith(f"{between} {100 * (data[between][-1] or 0):.1f} % of the tasks")
+    assert said.inner_text().endswith(f"{between} {100 * (data[between][-1] or 0):.1f}{PERCENT} of the tasks")
 
 
 def test_lines_are_named_at_their_ends_apart_from_each_other_and_in_a_legend_where_it_is_narrow(
@@ -151,7 +151,7 @@ def test_the_heat_map_has_a_scale_of_its_colours(visit: Visit):
     page = visit.drawn()
     _, *bins = visit.data(HEAT).values()
     most = max(share or 0 for column in bins for share in column)
-    assert {"0.0 %", f"{100 * most:.1f} %", "target"} <= {one["text"] for one in texts(page)}
+    assert {f"0.0{PERCENT}", f"{100 * most:.1f}{PERCENT}", "target"} <= {one["text"] for one in texts(page)}
 
 
 def test_steps_are_whole_numbers_and_what_happened_is_marked(visit: Visit, trained: ServiceProcess):

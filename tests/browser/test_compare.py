@@ -9,12 +9,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from scipy.stats import norm
 
-from tests.browser.chromium import PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
 from tests.browser.conftest import STEPS
 from tests.browser.replaying import BOTS, DATASET, PASS, TRACKER, UNIFORM
 from tests.serving import ServiceProcess, running_service
 
 VIEW = f"datasets/{DATASET}"
+TABLE, SETTINGS = "Comparison of runs", "Settings that differ"
 MOST = 8
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
@@ -40,13 +41,13 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 
 
 def table(page: Page) -> Locator:
-    return page.get_by_role("table", name="Comparison of runs")
+    return page.get_by_role("table", name=TABLE)
 
 
-def cells(page: Page, run: str) -> dict[str, str]:
+def cells(visit: Visit, run: str) -> dict[str, str]:
     """Return a row of the table, by the names of its columns."""
-    row = table(page).get_by_role("row").filter(has=page.get_by_role("link", name=run, exact=True))
-    return dict(zip(table(page).locator("th").all_inner_texts(), row.locator("td").all_inner_texts(), strict=True))
+    (row,) = [row for row in visit.rows(TABLE) if row["Run"].split("baseline")[0].strip() == run]
+    return row
 
 
 def compared(page: Page) -> list[str]:
@@ -97,7 +98,7 @@ def test_the_headline_is_the_best_measured_gain_in_words(visit: Visit, trained: 
     gains = [run["gain"] for run in summaries(trained).values() if run["gain"] and run["gain"]["factor"] is not None]
     best = max(gains, key=lambda gain: gain["factor"])
     words = visit.page.locator(".result").inner_text()
-    assert f"+{round(100 * (best['factor'] - 1))} % effective tasks for the same" in words
+    assert f"+{round(100 * (best['factor'] - 1))}{PERCENT} effective tasks for the same" in words
     assert f"{round(best['rollouts_spent']):,} rollouts" in words
     assert f"compared with {UNIFORM}, which samples uniformly, over {STEPS} steps" in words
 
@@ -142,8 +143,10 @@ def test_differences_from_the_baseline_have_intervals_and_another_can_be_pinned(
             "(name) => document.querySelector('.tag')?.closest('td').textContent.startsWith(name)", arg=baseline
         )
         mean, low, high = interval(known[run], known[baseline])
-        assert cells(page, run)["Difference"] == f"{points(mean)} points\n{points(low)} to {points(high)}"
-        assert cells(page, baseline)["Difference"] == "\N{EN DASH}"
+        row = cells(visit, run)
+        assert row["Difference"] == f"{points(mean)} points"
+        assert row[f"95{PERCENT} interval"].split() == [points(low), "to", points(high)]
+        assert cells(visit, baseline)["Difference"] == "\N{EN DASH}"
     assert f"baseline={TRACKER}" in page.url
     page.reload()
     page.wait_for_selector(".tag")
@@ -151,14 +154,14 @@ def test_differences_from_the_baseline_have_intervals_and_another_can_be_pinned(
 
 
 def test_numbers_are_those_of_the_api(visit: Visit, trained: ServiceProcess):
-    run, row = summaries(trained)[BOTS], cells(visit.page, BOTS)
-    assert row["Effective task ratio"] == f"{100 * run['effective'] / run['reported']:.1f} %"
-    assert row["Last 50 steps"] == f"{100 * run['effective_task_ratio']:.1f} %"
-    assert row["vs uniform"] == f"{run['gain']['factor']:.2f}{TIMES}\nmeasured"
-    assert row["Effective tasks"] == f"{run['effective']:,}"
-    assert row["Rollouts"] == f"{round(run['rollouts']):,}"
+    run, row = summaries(trained)[BOTS], cells(visit, BOTS)
+    assert row["Effective task ratio"] == f"{100 * run['effective'] / run['reported']:.1f}{PERCENT}"
+    assert row["last 50 steps"] == f"{100 * run['effective_task_ratio']:.1f}{PERCENT}"
+    assert row["vs uniform"] == f"{run['gain']['factor']:.2f}{TIMES}"
+    assert (row["Effective tasks"], row["of reported"]) == (f"{run['effective']:,}", f"{run['reported']:,}")
+    assert (row["Rollouts"], row["steps"]) == (f"{round(run['rollouts']):,}", str(run["step"]))
     coverage = httpx.get(f"{trained.url}/datasets/{DATASET}/runs/{BOTS}").json()["coverage"]
-    assert row["Tasks met"] == f"{100 * coverage['reached_share']:.1f} %"
+    assert row["Tasks met"] == f"{100 * coverage['reached_share']:.1f}{PERCENT}"
 
 
 def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServiceProcess):
@@ -167,10 +170,11 @@ def test_only_settings_that_differ_are_columns(visit: Visit, trained: ServicePro
     ]
     names = {name for run in runs for name in run["settings"]}  # each kind of belief has settings of its own
     differ = {name for name in names if len({str(run["settings"].get(name)) for run in runs}) > 1}
-    heads = {head.lower().replace(" ", "_") for head in table(visit.page).locator("th").all_inner_texts()}
-    assert heads & names == differ
-    for run in runs:
-        assert cells(visit.page, run["run"])["Strategy"] == run["settings"]["strategy"]
+    rows = visit.rows(SETTINGS)
+    assert {head.lower().replace(" ", "_") for head in rows[0]} == differ | {"run"}
+    assert {row["Run"].split("\n")[0]: row["Strategy"] for row in rows} == {
+        run["run"]: run["settings"]["strategy"] for run in runs
+    }
 
 
 def test_a_run_keeps_its_colour_and_dash_while_others_leave_and_after_a_reload(visit: Visit):
@@ -252,6 +256,21 @@ def test_an_idle_tab_asks_once_a_refresh(visit: Visit):
         assert len(asked) == turn
 
 
+def test_on_a_phone_every_number_of_the_comparison_is_in_sight_with_its_name(browser: Browser, trained: ServiceProcess):
+    with visiting(browser, trained.url, size=PHONE) as visit:
+        page = visit.open(VIEW)
+        cells_shown = table(page).locator("tbody td")
+        cells_shown.first.wait_for()
+        ends = cells_shown.evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().right)")
+        assert max(ends) <= PHONE[0]
+        assert table(page).evaluate("(one) => one.scrollWidth <= one.parentElement.clientWidth")
+        named = "(one) => getComputedStyle(one, '::before').content.slice(1, -1)"
+        names = [cell.evaluate(named) for cell in table(page).locator("tbody tr").first.locator("td").all()[1:]]
+        assert names[:3] == ["Effective task ratio", "Difference", "vs uniform"]
+        lines = table(page).locator("tbody tr").first.locator(".lines [data-name]")
+        assert lines.first.evaluate(named) == "last 50 steps"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_the_list_comes_first_and_nothing_is_wider_than_the_window(
     browser: Browser, trained: ServiceProcess, scheme
@@ -259,5 +278,4 @@ def test_on_a_phone_the_list_comes_first_and_nothing_is_wider_than_the_window(
     with visiting(browser, trained.url, size=PHONE, scheme=scheme) as visit:
         page = visit.open(VIEW)
         assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
-        page.get_by_text("Scroll the table sideways").wait_for()
         assert not visit.barriers()

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PHONE, visiting
+from tests.browser.chromium import PERCENT, PHONE, visiting
 from tests.serving import ServiceProcess, running_service
 
 RUNS = {"default": {}, "even": {"strategy": "uniform"}, "free": {}}
@@ -49,7 +49,7 @@ def test_a_run_shows_what_an_effective_task_costs_and_what_was_saved(browser: Br
         # Of two tasks that say their tokens, one is effective; uniform sampling finds half as many tasks.
         costs, saved = tile(page, "Tokens per effective task"), tile(page, "Tokens saved")
         assert costs.startswith("8K")
-        assert "96K tokens spent, known for 50.0 % of the rollouts" in costs
+        assert f"last {STEPS} steps; 96K tokens spent, known for 50.0{PERCENT} of the rollouts" in costs
         assert saved.startswith("96K")
         assert "of 96K spent (measured)" in saved
         assert tile(page, "GPU seconds per effective task").startswith("3.6K\n")
@@ -67,11 +67,8 @@ def test_tags_runs_and_tasks_show_what_they_cost(browser: Browser, service: Serv
         even = tags.get_by_role("row").filter(has_text="even").locator("th, td").all_inner_texts()
         assert dict(zip(heads, even, strict=True))["GPU seconds per effective task"] == UNKNOWN
         page = visit.open("datasets/guru")
-        runs = page.get_by_role("table", name="Comparison of runs")
-        expect(runs).to_contain_text("192K")
-        heads = runs.locator("thead th").all_inner_texts()
-        own = runs.get_by_role("row").filter(has=page.get_by_role("link", name="even", exact=True)).locator("th, td")
-        row = dict(zip(heads, own.all_inner_texts(), strict=True))
+        expect(page.get_by_role("table", name="Comparison of runs")).to_contain_text("192K")
+        (row,) = [row for row in visit.rows("Comparison of runs") if row["Run"].startswith("even")]
         assert (row["Tokens"], row["GPU seconds per effective task"]) == ("192K", "7.2K")
         page = visit.open("datasets/guru/runs/default/tasks?task=t1")
         drawer = page.get_by_role("dialog")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.chromium import Visit, visiting
+from tests.browser.chromium import PHONE, Visit, visiting
 from tests.serving import ServiceProcess, running_service
 
 LEVELS = ["add-2", "add-4", "add-6"]
@@ -34,6 +34,14 @@ def test_the_list_says_that_these_are_generators(visit: Visit):
     page = visit.open("datasets/sums/runs/default/tasks")
     expect(page.get_by_text("Each is a generator, of which your trainer makes a fresh task")).to_be_visible()
     expect(page.locator(".tasks tbody th")).to_have_text(LEVELS)
+
+
+def test_on_a_phone_their_list_fits_and_reads_well(browser: Browser, service: ServiceProcess):
+    with visiting(browser, service.url, size=PHONE) as visit:
+        page = visit.open("datasets/sums/runs/default/tasks")
+        expect(page.locator(".tasks tbody th")).to_have_text(LEVELS)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
+        assert not visit.barriers()
 
 
 def test_a_dataset_counts_its_generators(visit: Visit):

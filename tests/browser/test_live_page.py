@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import SOON_MS, Visit, visiting
+from tests.browser.chromium import PERCENT, SOON_MS, Visit, visiting
 from tests.browser.conftest import SOON_S, STEPS
 from tests.browser.replaying import BOTS, DATASET, PASS, TRACKER, UNIFORM, replaying
 from tests.serving import ServiceProcess, running_service
@@ -118,9 +118,11 @@ def test_the_tiles_tell_what_the_history_tells_and_the_gain_that_the_demo_tells(
         facts, tiles = facts_of(page), tiles_of(page)
         row = visit.open().get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
         assert f"{times:.2f}\N{MULTIPLICATION SIGN}" in row.inner_text()
-    assert tiles[RATIO].startswith(f"{100 * recent_ratio(steps):.1f} %")
+    assert tiles[RATIO].startswith(f"{100 * recent_ratio(steps):.1f}{PERCENT}")
     assert tiles["vs uniform"].startswith(f"{times:.2f}\N{MULTIPLICATION SIGN}")
-    assert f"measured: run {UNIFORM}, {STEPS} steps" in tiles["vs uniform"]
+    own, uniform = (100 * ended / sum(step["reported"] for step in steps) for ended in (found, others))
+    assert f"{own:.1f}{PERCENT}, uniform {uniform:.1f}{PERCENT}" in tiles["vs uniform"]  # their quotient is the factor
+    assert f"over {STEPS} steps; measured: run {UNIFORM}" in tiles["vs uniform"]
     assert tiles["Rollouts saved"].startswith(f"{saved / 1000:.1f}K")
     assert facts["Step"] == str(STEPS)
 
@@ -150,7 +152,7 @@ def test_coverage_is_told_by_a_tile_and_drawn_beside_a_shuffled_pass(browser: Br
         steps_drawn, unmet, *lines = visit.data("Coverage").values()
         path = f"{trained.url}/datasets/{DATASET}/runs/{BOTS}/outlooks"
         outlooks = {one["step"]: one["unmet_share"] for one in httpx.get(path).json()["outlooks"]}
-    assert tile.startswith(f"{100 * coverage['reached_share']:.1f} %")
+    assert tile.startswith(f"{100 * coverage['reached_share']:.1f}{PERCENT}")
     assert f"{coverage['distinct_tasks']} different" in tile
     assert lines == [pytest.approx(shuffled), pytest.approx([step["distinct_tasks"] / tasks for step in steps])]
     told = {step: share for step, share in zip(steps_drawn, unmet, strict=True) if share is not None}
@@ -172,7 +174,8 @@ def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(bro
             verdict.get_by_text("Selection narrow").wait_for()
             told = http.get(f"{run}/summary").json()["verdict"]
             said = [line for line in verdict.inner_text().split("\n") if line]
-            assert said == ["Selection narrow", told["reason"], told["advice"]]
+            assert said == ["Selection narrow", *(told[part].replace(" %", PERCENT) for part in ("reason", "advice"))]
+            assert PERCENT in said[1]
             assert not visit.barriers()
         http.delete("/datasets/narrow").raise_for_status()
 
@@ -184,7 +187,7 @@ def test_a_warm_start_says_where_it_comes_from(browser: Browser, trained: Servic
     with visiting(browser, trained.url) as visit:
         card = visit.open(f"datasets/{DATASET}/runs/warm").get_by_role("region", name="Settings")
         card.get_by_text("warm start from").wait_for()
-        assert f"{BOTS}, step {STEPS}, 25.0 % of its evidence dropped" in card.inner_text()
+        assert f"{BOTS}, step {STEPS}, 25.0{PERCENT} of its evidence dropped" in card.inner_text()
     httpx.delete(warm).raise_for_status()
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PHONE, Visit, visiting
+from tests.browser.chromium import DESK, PERCENT, PHONE, Visit, visiting
 from tests.browser.many_runs import DATASETS, RUNS_OF_EACH, STEPS, TASKS, effective_of, name_of, prepare
 from tests.serving import ServiceProcess
 
@@ -141,11 +141,31 @@ def test_a_row_says_what_the_api_says(visit: Visit):
     expect_where(page, "1 to 1 of 1")
     row = page.locator(".runs tbody tr")
     ratio = effective_of(14) / TASKS
-    assert row.locator(".ratio").inner_text() == f"{100 * ratio:.1f} %"
+    assert row.locator(".ratio").inner_text() == f"{100 * ratio:.1f}{PERCENT}"
     filled = float(row.locator(".ratio-bar .filled").get_attribute("width") or 0)
     assert filled / float(row.locator(".ratio-bar").get_attribute("width") or 0) == pytest.approx(ratio)
     assert row.locator(".step").inner_text() == str(STEPS)
     assert row.locator(".how").inner_text() == "tracker, pass"
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_the_key_names_the_gauge_and_the_tick_and_over_which_steps_numbers_are(
+    size: tuple[int, int], browser: Browser, service: ServiceProcess
+):
+    with visiting(browser, service.url, size=size) as visit:
+        page = visit.open()
+        key = page.locator(".runs-key")
+        expect(key).to_be_visible()
+        for said in (
+            "over the last 50 steps",
+            "vs uniform: over all steps",
+            "Uniform sampling",
+            "Where the trend lies",
+        ):
+            expect(key).to_contain_text(said)
+        assert key.locator("svg .tick, svg .gauge, svg .range").count() == 3
+        label = page.locator(".sparkline[role=img]").first.get_attribute("aria-label") or ""
+        assert "gauge: its range" in label
 
 
 def test_the_totals_are_of_all_runs_whatever_is_searched(visit: Visit):
@@ -156,7 +176,7 @@ def test_the_totals_are_of_all_runs_whatever_is_searched(visit: Visit):
     effective = DATASETS * STEPS * sum(effective_of(number) for number in range(RUNS_OF_EACH))
     assert f"{ALL:,}" in totals
     assert f"of {DATASETS} datasets" in totals
-    assert f"{100 * effective / (ALL * STEPS * TASKS):.1f} % of reported" in totals
+    assert f"{100 * effective / (ALL * STEPS * TASKS):.1f}{PERCENT} of reported" in totals
 
 
 def test_an_idle_tab_asks_once_a_refresh(visit: Visit):

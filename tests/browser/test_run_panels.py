@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.run_settings import RunSettings, settings_from
-from tests.browser.chromium import Visit, visiting
+from tests.browser.chromium import PERCENT, Visit, visiting
 from tests.serving import ServiceProcess, running_service
 
 RUN = "/datasets/guru/runs/default"
@@ -53,7 +53,7 @@ def group(reports: int, first: int, last: int, undone: str = "") -> str:
     """Return the line of many reports."""
     rollouts = reports * TASKS * TRIALS
     amount = f"{rollouts:,}" if rollouts < 1000 else f"{rollouts / 1000:.1f}K".replace(".0K", "K")
-    about = f"steps {first:,} to {last:,}, {amount} rollouts, {100 / TASKS:.1f} % effective"
+    about = f"steps {first:,} to {last:,}, {amount} rollouts, {100 / TASKS:.1f}{PERCENT} effective"
     return f"{reports} reports {about}{undone}"
 
 
@@ -191,7 +191,7 @@ def test_a_mix_shows_among_the_settings_and_as_the_share_that_each_tag_is_owed(
         settings = page.get_by_role("region", name="Settings")
         expect(settings.get_by_text("code 1 at step 0, 2 at step 1000; math 3")).to_be_visible()
         row = page.get_by_role("region", name="Numbers by tag").get_by_role("row").filter(has_text="code")
-        title = f"25.0 %; owed by the mix: {100 * share:.1f} %"
+        title = f"25.0{PERCENT}; owed by the mix: {100 * share:.1f}{PERCENT}"
         expect(row.locator(".measure").first).to_have_attribute("title", title)
         assert not visit.barriers()
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PHONE, Visit, visiting
+from tests.browser.chromium import PERCENT, PHONE, Visit, visiting
 from tests.serving import ServiceProcess, running_service
 
 RUN = "/datasets/guru/runs/default"
@@ -66,7 +66,7 @@ def test_a_segment_lists_its_tasks_and_says_never_tried_where_there_is_no_attemp
     lists(page, UNTRIED[:25])
     assert page.locator(".tasks tbody tr").first.inner_text().split("\t")[-2] == "never tried"
     labels = page.locator(".segment").all_inner_texts()
-    shares = [f"{100 * len(part) / 41:.1f} %" for part in (UNTRIED, STUCK, TEACHING)]
+    shares = [f"{100 * len(part) / 41:.1f}{PERCENT}" for part in (UNTRIED, STUCK, TEACHING)]
     assert [label.split("\n")[-1] for label in labels[1:4]] == shares
 
 
@@ -132,7 +132,7 @@ def test_a_task_s_drawer_shows_each_visit_and_loads_older_ones(visit: Visit, ser
     expect(visits).to_have_count(VISITS)
     rows = [row.split("\n") for row in visits.all_inner_texts()]
     solved = [(visit, visit % (TRIALS + 1)) for visit in range(VISITS - 1, -1, -1)]
-    expected = [[f"step {visit + 1}", f"{number} of 8", f"{number / 0.08:.1f} %"] for visit, number in solved]
+    expected = [[f"step {visit + 1}", f"{number} of 8", f"{number / 0.08:.1f}{PERCENT}"] for visit, number in solved]
     assert [row[:3] for row in rows] == expected
     assert [one.locator(".solved").count() for one in visits.all()] == [number for _, number in solved]
     expect(drawer(page).get_by_role("button", name="Load older visits")).to_be_hidden()
@@ -249,7 +249,7 @@ def test_the_csv_holds_what_the_query_matches_on_all_pages(visit: Visit):
 def test_the_run_s_view_leads_to_each_segment(visit: Visit):
     page = visit.open("datasets/guru/runs/default")
     link = page.locator(".segment-links a", has_text="Stuck at 0")
-    assert link.inner_text().split("\n") == ["Stuck at 0", str(len(STUCK)), f"{100 * len(STUCK) / 41:.1f} %"]
+    assert link.inner_text().split("\n") == ["Stuck at 0", str(len(STUCK)), f"{100 * len(STUCK) / 41:.1f}{PERCENT}"]
     link.click()
     lists(page, STUCK)
     assert page.get_by_role("radio", name="Stuck at 0").is_checked()

@@ -30,9 +30,10 @@ def test_costs_are_shown_where_they_were_reported(bots, pool):
     found = bots("runs", "show", pool, "--json").json
     assert (found["tokens"]["spent"], found["tokens"]["rollouts"], found["seconds"]["spent"]) == (5_001_244, 6, 7200)
     shown = " ".join(bots.ok("runs", "show", pool).split())
-    assert "tokens 5M, 834k a rollout, 5M an effective task; said of 6 of 8 rollouts" in shown
-    assert "GPU hours 2, 0.5 a rollout, 2 an effective task; said of 4 of 8 rollouts" in shown
-    assert all(each in bots.ok("history", pool) for each in ("tokens", "per effective", "GPU hours", "5M"))
+    assert "tokens 5M; 834k per rollout, 5M per effective task; known for 6 of 8 rollouts" in shown
+    means = "1.8k GPU seconds per rollout, 7.2k GPU seconds per effective task"
+    assert f"GPU hours 2; {means}; known for 4 of 8 rollouts" in shown
+    assert all(each in bots.ok("history", pool) for each in ("tokens per effective task", "GPU hours", "5M"))
     assert "1.23k" in bots.ok("tasks", pool, "p2")
     assert "GPU seconds" not in bots.ok("tasks", pool, "p2")
     assert "7.2k" in bots.ok("task-history", pool, "p1")

@@ -10,7 +10,7 @@ import pytest
 from bots_client import Client, Outcome, Task
 from bots_service.cli.tasks import SegmentName
 from bots_service.cli.top import Order, StatusFilter
-from bots_service.cli.top_table import RunTable
+from bots_service.cli.top_table import ROWS_BESIDES, RunTable, screen
 from bots_service.core.segments import SEGMENTS
 from bots_service.core.summary.verdict import RunStatus
 from bots_service.usecases.summarize_runs import SORTS
@@ -90,6 +90,17 @@ def test_a_narrow_table_leaves_out_columns_by_their_rank(overview, width, cells)
     text = rendered(RunTable(overview.runs, now=0.0), width)
     assert widest_line(text) <= width
     assert rows_of(text)["guru/chosen"] == cells
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_screen_says_how_to_quit_on_one_line_and_over_which_steps_its_numbers_are(overview, width):
+    address = "http://a-machine-with-a-long-name.example.org:8000"
+    lines = rendered(screen(overview, address, None, now=0.0), width).splitlines()
+    assert "q quits" in lines[0]
+    assert lines[1].strip() == ""
+    head = " ".join(" ".join(lines[2:]).split())
+    assert all(word in head for word in ("last", "50", "all"))
+    assert len(lines) - len(overview.runs) <= ROWS_BESIDES
 
 
 def test_a_long_name_loses_its_beginning(overview):

@@ -52,7 +52,7 @@ def test_the_live_panel_fits_the_terminal_at_every_step(width):
         assert max(map(len, text.splitlines())) <= min(width, 80)
         assert f"step {done} of {STEPS}" in text
         assert "all 890 problems" in text
-        assert "1.75 times uniform's" in text
+        assert "1.75x vs uniform" in text
         # All of the tracker's are effective: a full mark for every part of the run that is done.
         assert text.count("█") >= done * min(50, width - 14) // STEPS
 
@@ -69,11 +69,11 @@ def test_the_closing_table_has_a_row_for_each_run_of_each_replay():
     assert rows.count(["tracker", "1.000", "1.000", "2.00x", f"{rollouts:,}", "55", "0.500"]) == 2
 
 
-def test_the_headline_says_how_many_more_or_fewer_effective_tasks_bots_found():
-    rollouts = f"{STEPS * 8 * ROLLOUTS:,}"
-    with_as_many = f"effective tasks than uniform sampling with the same {rollouts} rollouts."
-    assert headline(replay_after(STEPS)) == f"BOTS found 75 % more {with_as_many}"
-    assert headline(replay_after(STEPS, factors=(None, 0.9, 2.0))) == f"BOTS found 10 % fewer {with_as_many}"
+def test_the_headline_says_how_many_more_or_fewer_effective_tasks_each_run_found():
+    compared = f"for the same {STEPS * 8 * ROLLOUTS:,} rollouts, compared with uniform sampling"
+    assert headline(replay_after(STEPS)) == f"Effective tasks {compared}: BOTS +75%, tracker +100%."
+    fewer = headline(replay_after(STEPS, factors=(None, 0.9, 2.0)))
+    assert fewer == f"Effective tasks {compared}: BOTS -10%, tracker +100%."
     assert "no effective task" in headline(replay_after(STEPS, factors=(None, None, None)))
 
 

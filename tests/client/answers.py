@@ -93,6 +93,8 @@ SUMMARY: dict[str, Any] = {
         "rollouts_saved": 36.0,
         "rollouts_spent": 144.0,
         "steps": 12,
+        "own_ratio": 0.5,
+        "uniform_ratio": 0.4,
         "uniform_effective_task_ratio": 0.375,
     },
     "verdict": {"kind": "healthy", "reason": "50% of the tasks were effective.", "advice": "There is nothing to do."},

@@ -151,7 +151,12 @@ def test_an_estimate_of_uniform_sampling_counts_from_when_it_was_made(steps, est
         assert math.isclose(share, expected_by_hand(recent, estimates) / reported)
     else:
         assert share is None
-    if course.sums.reported:
+    if not course.sums.reported:
+        assert gain.own_ratio is gain.uniform_ratio is None
+    else:
+        assert gain.own_ratio == ratio(steps)
+        assert gain.uniform_ratio is not None
+        assert math.isclose(gain.uniform_ratio, expected / sum(step.reported for step in steps))
         assert gain.factor is not None
         assert gain.rollouts_saved is not None
         assert math.isclose(gain.factor, course.sums.effective / expected)

@@ -26,6 +26,8 @@ def test_a_measured_gain_compares_the_shares_of_effective_tasks(own, uniform, re
     gain = measured_gain("even", 7, own=own, uniform=uniform, recent=recent)
     assert (gain.source, gain.baseline, gain.steps, gain.rollouts_spent) == ("measured", "even", 7, own.rollouts)
     assert gain.uniform_effective_task_ratio == recent.effective_task_ratio
+    assert gain.own_ratio == (own.effective / own.reported if own.reported else None)
+    assert gain.uniform_ratio == (uniform.effective / uniform.reported if uniform.reported else None)
     if not (own.reported and uniform.effective):
         assert gain.factor is gain.rollouts_saved is None
         return

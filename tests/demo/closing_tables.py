@@ -6,7 +6,7 @@ from dataclasses import dataclass
 COLUMNS = ("effective task ratio", "last 50 steps", "vs uniform", "rollouts saved", "tasks met", "log loss")
 ROW = re.compile(r"(uniform|BOTS|tracker|pass)((?:\s\s+\S+){6})\s*")
 TITLE = re.compile(r"all \d+ problems|\d+ with both references")
-HEADLINE = re.compile(r"BOTS found (\d+) % (more|fewer) effective tasks than uniform sampling with the same ([\d,]+) r")
+HEADLINE = re.compile(r"Effective tasks for the same ([\d,]+) rollouts, compared with uniform sampling: (.+)\.")
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,12 @@ class ClosingTable:
     """What `bots demo` says at its end.
 
     replays: for each title of a replay, for each run's label, its cells by the names in COLUMNS.
-    percent: how many more effective tasks BOTS found, of the first replay; negative: fewer.
+    percents: for each run's label, how many more effective tasks it found, of the first replay; negative: fewer.
     rollouts: with how many.
     """
 
     replays: dict[str, dict[str, dict[str, str]]]
-    percent: int
+    percents: dict[str, int]
     rollouts: str
 
 
@@ -33,4 +33,5 @@ def closing_table_in(said: str) -> ClosingTable:
             replays[list(replays)[-1]][row[1]] = dict(zip(COLUMNS, row[2].split(), strict=True))
     found = HEADLINE.search(said)
     assert found, said
-    return ClosingTable(replays, int(found[1]) * (1 if found[2] == "more" else -1), found[3])
+    percents = {label: int(said.rstrip("%")) for label, said in map(str.split, found[2].split(", "))}
+    return ClosingTable(replays, percents, found[1])

@@ -163,10 +163,12 @@ def test_the_closing_table_shows_the_numbers_of_the_api_as_the_page_does(tmp_pat
         for title, rows in said.replays.items()
     }
     assert without_log_loss == shown
-    gain = runs[890]["BOTS"].gain  # the headline is that of the first replay
-    assert gain is not None
-    assert said.percent == round(((gain.factor or 0) - 1) * 100)
-    assert said.rollouts == f"{10 * 8 * ROLLOUTS:,}" == f"{gain.rollouts_spent:,.0f}"
+    gains = {
+        label: run.gain for label, run in runs[890].items() if run.gain
+    }  # the headline is that of the first replay
+    factors = {label: gain.factor or 0 for label, gain in gains.items()}
+    assert said.percents == {label: int(f"{100 * (factor - 1):.0f}") for label, factor in factors.items()}
+    assert {said.rollouts} == {f"{10 * 8 * ROLLOUTS:,}"} == {f"{gain.rollouts_spent:,.0f}" for gain in gains.values()}
 
 
 def runs_of(client, dataset):

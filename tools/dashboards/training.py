@@ -18,7 +18,7 @@ GAIN: Steps = ((None, "red"), (1.0, "orange"), (1.2, "green"))
 UNIFORM = newest("uniform_effective_task_ratio")
 RATIO = share("effective_tasks", "reported_tasks")
 CAME = share("effective_tasks", "reported_tasks", "$__range")
-# Runs of the dataset that choose uniformly, chosen above the dashboard or not; and what they came to, all together.
+# Runs of the dataset that sample uniformly, chosen above the dashboard or not; and what they came to, all together.
 BASELINES = 'max by (run) (bots_run_info{dataset="$dataset", strategy="uniform"})'
 MEASURED = " / ".join(
     f'(sum(sum by (run) (increase(bots_{name}_total{{dataset="$dataset"}}[$__range])) * {BASELINES}){least})'
@@ -26,7 +26,7 @@ MEASURED = " / ".join(
     for name, least in (("effective_tasks", ""), ("reported_tasks", " > 0"))
 )
 MODELLED = f"avg_over_time(({UNIFORM} > 0)[$__range:])"
-# A run that chooses uniformly gains nothing over itself.
+# A run that samples uniformly gains nothing over itself.
 TIMES = f"(({CAME}) / on () group_left () ({MEASURED}) or ({CAME}) / {MODELLED}) unless on (run) {BASELINES}"
 SAVED = f"{grown('rollouts', '$__range')} * (({TIMES}) - 1)"
 # One of them where replicas don't agree yet, or Prometheus would refuse to answer.
@@ -46,7 +46,7 @@ GAINS = Row(
             steps=EFFECTIVE,
         ),
         Panel(
-            "Against uniform choice",
+            "vs uniform",
             {"{{run}}": TIMES},
             "Over the time shown: how many times as many tasks are effective. Measured by the dataset's runs of"
             " strategy uniform; without any, modelled on the run's belief. Near 1 selecting no longer pays: nearly all"
@@ -59,8 +59,8 @@ GAINS = Row(
         Panel(
             "Rollouts saved",
             {"{{run}}": SAVED},
-            "Over the time shown: how many rollouts more uniform choice would have needed for as many effective tasks,"
-            " measured or modelled as in the panel before. Below 0: look at the calibration.",
+            "Over the time shown: how many rollouts more uniform sampling would have needed for as many effective"
+            " tasks, measured or modelled as in the panel before. Below 0: look at the calibration.",
             "short",
             kind="stat",
             height=5,
@@ -68,7 +68,7 @@ GAINS = Row(
         ),
         Panel(
             "Effective task ratio over time",
-            {"{{run}}": RATIO, "{{run}}, uniform": UNIFORM},
+            {"{{run}}": RATIO, "{{run}}, uniform (estimate)": UNIFORM},
             "Observed ratio, and the estimate for uniform sampling. If they approach each other, the pool is used up:"
             " add tasks of the missing difficulty.",
             "percentunit",
@@ -94,11 +94,11 @@ STANDING = Row(
             "Runs",
             {
                 "effective": f"{share('effective_tasks', 'reported_tasks', '$__range')} * {STRATEGY}",
-                "uniform could expect": UNIFORM,
+                "uniform sampling (estimate)": UNIFORM,
                 "success rate": share("solved_rollouts", "rollouts", "$__range"),
             },
-            "Over the time shown, with each run's strategy. A run of strategy uniform should come to what uniform could"
-            " expect; if it does not, the belief is wrong.",
+            "Over the time shown, with each run's strategy. A run of strategy uniform should come to the estimate"
+            " for uniform sampling; if it does not, the belief is wrong.",
             "percentunit",
             kind="table",
             by="run",

@@ -58,7 +58,8 @@ def history(
         for one in found
     )
     columns = (
-        ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier  >tokens?  >per effective?  >GPU hours?  time"
+        ">step  >tasks  >new  >ETR  >pass rate  >capability?  >Brier"
+        "  >tokens?  >tokens per effective task?  >GPU hours?  time"
     )
     nothing = f"run {run} has no closed steps after step {after_step}"
     show({"history": found}, lambda: table(columns, rows) if found else nothing, as_json=as_json)

@@ -76,9 +76,9 @@ def gains(replay: ReplayedRun) -> Iterator[Text]:
     """Yield what each run gains over uniform sampling."""
     for label, summary in replay.summaries.items():
         if summary.gain is not None:
-            times = Text(f"{number(summary.gain.factor, 2)} times uniform's", style="bold")
+            factor = Text(f"{times(summary.gain.factor)} vs uniform", style="bold")
             saved = f"{count(rounded(summary.gain.rollouts_saved))} rollouts saved"
-            yield Text.assemble(f"{label}: ", times, ", ", saved)
+            yield Text.assemble(f"{label}: ", factor, ", ", saved)
 
 
 def parts_of(course: Course, steps: int, parts: int) -> Iterator[float | None]:
@@ -124,15 +124,14 @@ def row_of(replay: ReplayedRun, label: str) -> tuple[str, ...]:
 
 
 def headline(replay: ReplayedRun) -> str:
-    """Return the result in one sentence."""
-    gain = replay.summaries["BOTS"].gain
-    if gain is None or gain.factor is None:
+    """Return the result in one sentence: the gain of each run, as the page's headline says that of the best one."""
+    gains = {label: summary.gain for label, summary in replay.summaries.items()}
+    known = {label: gain for label, gain in gains.items() if gain is not None and gain.factor is not None}
+    if not known:
         return "Uniform sampling found no effective task."
-    percent = round((gain.factor - 1) * 100)
-    return (
-        f"BOTS found {abs(percent)} % {'more' if percent >= 0 else 'fewer'} effective tasks than uniform sampling "
-        f"with the same {count(gain.rollouts_spent)} rollouts."
-    )
+    found = ", ".join(f"{label} {(gain.factor or 0.0) - 1:+.0%}" for label, gain in known.items())
+    spent = max(gain.rollouts_spent for gain in known.values())
+    return f"Effective tasks for the same {count(spent)} rollouts, compared with uniform sampling: {found}."
 
 
 def progress_line(replay: ReplayedRun) -> str:

@@ -50,7 +50,7 @@ def list_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
         )
         for one in found
     )
-    columns = "run  belief  strategy  >step  >ETR  >estimate  >leased"
+    columns = "run  belief  strategy  >step  >ETR, all steps  >estimate  >leased"
     show({"runs": found}, lambda: table(columns, rows), as_json=as_json)
 
 
@@ -181,7 +181,7 @@ def as_predictions(
 
 
 def ratio(run: "Run") -> str:
-    """Format a run's effective task ratio."""
+    """Format a run's effective task ratio over all steps."""
     return number(run.totals.effective / run.totals.reported if run.totals.reported else None)
 
 
@@ -274,19 +274,19 @@ def mixed(tag: "MixShare") -> str:
 
 def spent(run: "Run") -> dict[str, str]:
     """Return what a run's rollouts cost as labelled text: nothing where no outcome said it."""
-    costs = (("tokens", run.tokens, 1.0), ("GPU hours", run.seconds, 3600.0))
-    return {name: _cost(cost, run, unit) for name, cost, unit in costs if cost is not None}
+    costs = (("tokens", run.tokens, 1.0, ""), ("GPU hours", run.seconds, 3600.0, " GPU seconds"))
+    return {name: _cost(cost, run, unit, noun) for name, cost, unit, noun in costs if cost is not None}
 
 
-def _cost(cost: "Cost", run: "Run", unit: float) -> str:
-    """Describe a cost, in units of so many tokens or seconds."""
-    each = [
-        f"{short(value / unit)} {noun}"
-        for value, noun in ((cost.per_rollout, "a rollout"), (cost.per_effective, "an effective task"))
+def _cost(cost: "Cost", run: "Run", unit: float, noun: str) -> str:
+    """Describe a cost: all that was spent in units of so many tokens or seconds, and the means in one of them."""
+    means = [
+        f"{short(value)}{noun} per {what}"
+        for value, what in ((cost.per_rollout, "rollout"), (cost.per_effective, "effective task"))
         if value is not None
     ]
-    covered = f"said of {count(cost.rollouts)} of {count(run.totals.rollouts)} rollouts"
-    return "; ".join([", ".join([short(cost.spent / unit), *each]), covered])
+    known = f"known for {count(cost.rollouts)} of {count(run.totals.rollouts)} rollouts"
+    return "; ".join([short(cost.spent / unit), *([", ".join(means)] if means else []), known])
 
 
 def _beginning(fork: "Parent") -> str:

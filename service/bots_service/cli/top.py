@@ -76,7 +76,8 @@ def top(
 ) -> None:
     """Watch all runs, live: status, effective task ratio (ETR), gain over uniform sampling.
 
-    The tick on the bar of the ETR is what uniform sampling reaches. Without a terminal, it prints the runs once.
+    The ETR is over the last 50 steps, and the tick on its bar is what uniform sampling reaches in them. The gain is
+    over all steps. Without a terminal, it prints the runs once.
 
     Press q or Ctrl-C to quit.
     """

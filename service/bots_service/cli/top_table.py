@@ -12,7 +12,7 @@ from rich.text import Text
 from bots_client import Overview, OverviewTotals, RunSummary
 from bots_service.cli.output import GAP, count, counted, number, shortened
 
-ROWS_BESIDES = 8  # of a screen: title, totals, the head of the table, the lines between them
+ROWS_BESIDES = 9  # of a screen: title, totals, the head of the table, the lines between them
 BAR = 14  # characters
 NAME_SHARE, NAME_LEAST = 0.3, 14  # of the width, and characters: names get at least so much
 STYLES = {"running": "green", "stalled": "bold red", "new": "cyan", "idle": "dim"}
@@ -37,9 +37,9 @@ def columns_at(now: float) -> list[Column]:
     """
     return [
         Column("status", lambda run: Text(run.status, STYLES.get(run.status, "")), 1, "left"),
-        Column("ETR", lambda run: Text(number(run.effective_task_ratio)), 2),
+        Column("ETR, last 50", lambda run: Text(number(run.effective_task_ratio)), 2),
         Column("uniform ┃", bar, 5, "left"),
-        Column("vs uniform", lambda run: Text(versus_uniform(run)), 3),
+        Column("vs uniform, all", lambda run: Text(versus_uniform(run)), 3),
         Column("step", lambda run: Text(count(run.step)), 6),
         Column("rollouts", lambda run: Text(count(run.rollouts)), 7),
         Column("last step", lambda run: Text(age(run.last_step_at, now)), 4),
@@ -119,7 +119,8 @@ def summed(totals: OverviewTotals) -> str:
     ratio = number(totals.effective / totals.reported if totals.reported else None)
     stalled = f", {count(totals.stalled)} stalled" if totals.stalled else ""
     runs = f"{counted(totals.runs, 'run')} of {counted(totals.datasets, 'dataset')}"
-    return f"{runs}: {count(totals.running)} running{stalled}; {counted(totals.rollouts, 'rollout')}, ETR {ratio}"
+    rollouts = counted(totals.rollouts, "rollout")
+    return f"{runs}: {count(totals.running)} running{stalled}; {rollouts}, ETR of all steps {ratio}"
 
 
 def page_text(found: Overview, *, now: float) -> RenderableType:
@@ -138,7 +139,8 @@ def screen(found: Overview, address: str, lost: datetime | None, *, now: float) 
     Args:
         lost: when the service stopped answering; None if it answers.
     """
-    title = Text("bots top", style="bold").append(f"  {address}  q quits", style="not bold")
+    title = Text("bots top", style="bold", no_wrap=True, overflow="ellipsis")
+    title.append(f"  q quits  {address}", style="not bold")
     if lost is not None:
         title = Text(f"no answer since {lost:%H:%M:%S}; trying again", style="bold red")
     return Group(title, "", page_text(found, now=now))

@@ -22,7 +22,7 @@ class Outlook:
     """What to expect of tasks that are chosen uniformly from those that are not retired.
 
     effective_task_ratio: the expected share of them with some rollouts that succeed and some that fail. Rewards other
-        than 0 and 1 differ more often than that, so where they are reported uniform choice reaches more.
+        than 0 and 1 differ more often than that, so where they are reported uniform sampling reaches more.
     means: the quantiles QUANTILES of their expected success probabilities.
     distribution: the share of them whose expected success probability lies in each of the BINS; they add up to 1.
     """
@@ -92,8 +92,8 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     return (
         "No task of this dataset has known reference pass rates, so a report says nothing about other tasks, and"
         f" evidence of a task lasts about {1 / forgotten:.0f} steps. With fewer than {ceil(enough)} tasks a"
-        " step, selection is little better than uniform choice. Create a run with the belief 'tracker', which needs no"
-        " references, or the dataset with the pass rates of one or more reference models."
+        " step, selection is little better than uniform sampling. Create a run with the belief 'tracker', which needs"
+        " no references, or the dataset with the pass rates of one or more reference models."
     )
 
 

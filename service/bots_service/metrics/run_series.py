@@ -216,7 +216,7 @@ class RunSeries:
     unfolded_entries: Annotated[Gauge, "Committed entries that are not in the newest state."]
     leased_tasks: Annotated[Gauge, "Tasks in flight."]
     uniform_effective_task_ratio: Annotated[
-        Gauge, "Effective task ratio that uniform choice can expect, by the evidence."
+        Gauge, "Estimate of the effective task ratio of uniform sampling, by the evidence."
     ]
     belief_mean: Annotated[Gauge, "Percentiles of the tasks' expected success probabilities.", "percentile"]
     belief_share: Annotated[Gauge, "Share of the tasks by expected success probability.", "bin"]

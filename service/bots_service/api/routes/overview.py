@@ -158,7 +158,7 @@ async def overview_query(
 
 EXAMPLE_TOKENS = Cost(5529600.0, 6144.0, 531, 900.0, 10413.6)
 EXAMPLE_SAVING = Saving(2764800.0, 5529600.0, 6144.0, "measured")
-EXAMPLE_GAIN = Gain("measured", "uniform", 1.45, 2764.8, 6144.0, 12, 0.4766, EXAMPLE_SAVING)
+EXAMPLE_GAIN = Gain("measured", "uniform", 1.45, 2764.8, 6144.0, 12, 0.6914, 0.4768, 0.4768, EXAMPLE_SAVING)
 EXAMPLE = RunSummary(
     dataset="gsm8k",
     run="default",

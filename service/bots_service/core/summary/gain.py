@@ -23,7 +23,9 @@ class Gain:
     rollouts_saved: how many more rollouts uniform sampling needs for as many; None as above.
     rollouts_spent: in the steps compared.
     steps: how many steps are compared.
-    uniform_effective_task_ratio: what uniform sampling has over the last 50 of them; None where nothing is known.
+    own_ratio, uniform_ratio: the effective task ratios over these steps, of the run and of uniform sampling; their
+        quotient is the factor. None where nothing is known.
+    uniform_effective_task_ratio: what uniform sampling has over the last 50 of them; None as above.
     tokens, seconds: what that saved in tokens and in accelerator seconds; None where no outcome said what it cost.
     """
 
@@ -33,6 +35,8 @@ class Gain:
     rollouts_saved: float | None
     rollouts_spent: float
     steps: int
+    own_ratio: float | None
+    uniform_ratio: float | None
     uniform_effective_task_ratio: float | None
     tokens: Saving | None = None
     seconds: Saving | None = None
@@ -69,15 +73,19 @@ def measured_gain(baseline: str, steps: int, *, own: StepSums, uniform: StepSums
     """
     ratio = uniform.effective_task_ratio
     factor, saved = _compared(own, 0.0 if ratio is None else own.reported * ratio)
+    ratios = (own.effective_task_ratio, ratio, recent.effective_task_ratio)
     savings = _savings(factor, own.costs, uniform.costs)
-    return Gain("measured", baseline, factor, saved, own.rollouts, steps, recent.effective_task_ratio, *savings)
+    return Gain("measured", baseline, factor, saved, own.rollouts, steps, *ratios, *savings)
 
 
 def estimated_gain(course: RunCourse) -> Gain:
     """Return the gain over what the run's belief expects of uniform sampling."""
-    factor, saved = _compared(course.sums, course.uniform_expected or 0.0)
-    sums, savings = course.sums, _savings(factor, course.sums.costs, NO_COST_SUMS)
-    return Gain("estimated", None, factor, saved, sums.rollouts, course.steps, course.uniform_recent, *savings)
+    sums, expected = course.sums, course.uniform_expected
+    factor, saved = _compared(sums, expected or 0.0)
+    uniform = None if expected is None or not sums.reported else expected / sums.reported
+    ratios = (sums.effective_task_ratio, uniform, course.uniform_recent)
+    savings = _savings(factor, sums.costs, NO_COST_SUMS)
+    return Gain("estimated", None, factor, saved, sums.rollouts, course.steps, *ratios, *savings)
 
 
 def _savings(factor: float | None, own: CostSums, uniform: CostSums) -> list[Saving | None]:

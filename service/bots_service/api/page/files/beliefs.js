@@ -1,7 +1,7 @@
 // Which belief fits a run: its journal folded again under others, when somebody asks for it.
 
 import { element, fill, say, table } from "./dom.js";
-import { count, decimal, signed } from "./format.js";
+import { count, decimal, signed, unbroken } from "./format.js";
 import { get } from "./service.js";
 
 const WAITED_S = 1; // for the end, before the service says how far it is
@@ -9,7 +9,7 @@ const WAITED_S = 1; // for the end, before the service says how far it is
 const COLUMNS = [
   { name: "Belief" },
   { name: "Log loss", number: true },
-  { name: "Difference to this run (95 % interval)", number: true },
+  { name: unbroken("Difference to this run (95 % interval)"), number: true },
   { name: "Brier score", number: true },
   { name: "Calibration error", number: true },
   { name: "Calibration slope", number: true },
@@ -85,8 +85,8 @@ function answer({ advice, remarks, beliefs, recommended, rollouts, begins_after:
   const rows = (scores) => scores.map((score) => cells(score, recommended));
   const [grid, named] = [true, false].map((is) => beliefs.filter((score) => (score.role === "grid") === is));
   return [
-    element("p", { class: "verdict" }, advice),
-    ...remarks.map((remark) => element("p", { class: "soft" }, remark)),
+    element("p", { class: "verdict" }, unbroken(advice)),
+    ...remarks.map((remark) => element("p", { class: "soft" }, unbroken(remark))),
     beliefs.length ? scored("Beliefs compared", rows(named)) : null,
     grid.length ? folded(grid, rows) : null,
     beliefs.length

@@ -21,7 +21,7 @@
 import { saveTable, showTable, tableOf } from "./chart-data.js";
 import { sharedZoom } from "./chart-zoom.js";
 import { element, fill, say } from "./dom.js";
-import { compact, count, decimal, percent } from "./format.js";
+import { compact, count, decimal, percent, unbroken } from "./format.js";
 
 export { sharedZoom };
 
@@ -34,7 +34,7 @@ export const ROLLOUTS = { name: "rollouts", format: compact, zero: true };
 export const SHARES = {
   name: "",
   format: percent,
-  tick: (value) => `${Math.round(100 * value)} %`,
+  tick: (value) => unbroken(`${Math.round(100 * value)} %`),
   zero: true,
   most: 1,
 };

@@ -5,6 +5,7 @@ import { styleOf } from "./charts.js";
 import { MOST, chosenOf, isFull } from "./compare-choice.js";
 import { element, fill, say } from "./dom.js";
 import { count, percent } from "./format.js";
+import { RECENT } from "./series.js";
 
 const TYPED_MS = 250; // after the last letter of the filter
 
@@ -65,7 +66,7 @@ function sentences(listed, matching, places) {
       ? `${MOST} runs are compared, and no more fit. Clear one to add another.`
       : `${chosenOf(places).length} of at most ${MOST} runs.`,
     listed < matching ? `Listed are ${count(listed)} of ${count(matching)} runs; the filter finds the others.` : "",
-    matching ? "" : "No run matches.",
+    matching ? `Their effective task ratios are over the last ${RECENT} steps.` : "No run matches.",
   ];
 }
 

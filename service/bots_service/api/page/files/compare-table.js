@@ -6,42 +6,51 @@ import { styleOf } from "./charts.js";
 import { differingSettings } from "./compare-choice.js";
 import { ratioDifference } from "./differences.js";
 import { element, table } from "./dom.js";
+import { UNKNOWN, count, decimal, factor, percent, unbroken } from "./format.js";
 import { RESOURCES, amount } from "./run-cost.js";
-import { UNKNOWN, count, decimal, factor, percent } from "./format.js";
 import { RECENT, calibrationError } from "./series.js";
 import { written } from "./settings.js";
 
-const number = (name) => ({ name, number: true });
+/** A column of numbers. below: the name of a second number in each of its cells. */
+const number = (name, below = null) => ({ name, below, number: true });
 const heading = (setting) => (setting[0].toUpperCase() + setting.slice(1)).replaceAll("_", " ");
 
 /**
- * Return the table. compared: [{name, place, summary, run, points, calibration}]; baseline: the name of one of them.
+ * Return the table of numbers. compared: [{name, place, summary, run, points, calibration}]; baseline: the name of one of them.
  */
 export function comparisonTable(compared, baseline) {
-  const settings = differingSettings(compared.map(({ run }) => run));
   const other = compared.find(({ name }) => name === baseline);
   const costs = RESOURCES.filter(({ name }) => compared.some(({ summary }) => summary[name]));
   const columns = [
     { name: "Run" },
-    number("Effective task ratio"),
-    number("Difference"),
+    number("Effective task ratio", `last ${RECENT} steps`),
+    number("Difference", unbroken("95 % interval")),
     number("vs uniform"),
-    number(`Last ${RECENT} steps`),
-    number("Steps"),
-    number("Effective tasks"),
-    number("Rollouts"),
+    number("Effective tasks", "of reported"),
+    number("Rollouts", "steps"),
     number("Tasks met"),
-    ...costs.flatMap(({ title, each }) => [number(title), number(each)]),
+    ...costs.map(({ title, each }) => number(title, each)),
     number("Calibration error"),
-    ...settings.map(({ name }) => ({ name: heading(name) })),
   ];
+  const rows = compared.map((one) => [runName(one, baseline), ...numbers(one, other, costs)]);
+  return scrolling("Comparison of runs", columns, rows);
+}
+
+/** Return the table of the settings that tell the runs apart; null where they have the same ones. */
+export function settingsTable(compared, baseline) {
+  const settings = differingSettings(compared.map(({ run }) => run));
+  if (!settings.length) return null;
+  const columns = [{ name: "Run" }, ...settings.map(({ name }) => ({ name: heading(name) }))];
   const rows = compared.map((one, place) => [
     runName(one, baseline),
-    ...numbers(one, other, costs),
     ...settings.map(({ name, values }) => (values[place] === null ? UNKNOWN : written(name, values[place]))),
   ]);
-  const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Comparison of runs" };
-  return element("div", region, table("Comparison of runs", columns, rows));
+  return scrolling("Settings that differ", columns, rows);
+}
+
+function scrolling(caption, columns, rows) {
+  const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption };
+  return element("div", region, table(caption, columns, rows));
 }
 
 const runName = ({ name, place, run }, baseline) =>
@@ -56,39 +65,35 @@ const runName = ({ name, place, run }, baseline) =>
 function numbers({ summary, run, points, calibration }, other, costs) {
   const { reported, effective, rollouts, gain } = summary;
   return [
-    percent(reported ? effective / reported : null),
-    differenceCell(other === undefined || summary.run === other.name ? null : ratioDifference(points, other.points)),
-    gainCell(gain),
-    percent(summary.effective_task_ratio),
-    count(summary.step),
-    count(effective),
-    count(rollouts),
+    [percent(reported ? effective / reported : null), percent(summary.effective_task_ratio)],
+    differenceOf(other === undefined || summary.run === other.name ? null : ratioDifference(points, other.points)),
+    gainOf(gain),
+    [count(effective), count(reported)],
+    [count(rollouts), count(summary.step)],
     percent(run.coverage.reached_share),
-    ...costs.flatMap(({ name, size }) => costCells(summary[name], size)),
+    ...costs.map(({ name, size }) => costOf(summary[name], size)),
     decimal(calibrationError(calibration)),
   ];
 }
 
-const costCells = (cost, size) => (cost ? [amount(cost.spent / size), amount(cost.per_effective)] : [UNKNOWN, UNKNOWN]);
+const costOf = (cost, size) => [amount(cost ? cost.spent / size : null), amount(cost?.per_effective)];
 
 const inPoints = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 
-function differenceCell(difference) {
+function differenceOf(difference) {
   if (difference === null) return UNKNOWN;
   const { mean, low, high, steps } = difference;
   const isSure = low > 0 || high < 0;
-  return element(
-    "span",
-    { class: "difference", title: `95 % interval, over the ${count(steps)} steps that both runs have closed` },
-    element("span", { class: isSure ? (mean > 0 ? "better" : "worse") : null }, `${inPoints(mean)} points`),
-    element("span", { class: "soft" }, `${inPoints(low)} to ${inPoints(high)}`),
-  );
+  const attributes = {
+    class: isSure ? (mean > 0 ? "better" : "worse") : null,
+    title: `over the ${count(steps)} steps that both runs have closed`,
+  };
+  return [element("span", attributes, `${inPoints(mean)} points`), `${inPoints(low)}\u00a0to\u00a0${inPoints(high)}`];
 }
 
-function gainCell(gain) {
+function gainOf(gain) {
   if (gain === null || gain.factor === null) return UNKNOWN;
-  const how = gain.source === "measured" ? "measured" : "estimate";
-  return element("span", { class: "difference" }, factor(gain.factor), element("span", { class: "soft" }, how));
+  return [factor(gain.factor), gain.source === "measured" ? "measured" : "estimate"];
 }
 
 /**
@@ -101,7 +106,7 @@ export function headline(summaries, narrow) {
   if (!best) return notMeasured(summaries);
   const { factor: times, rollouts_spent: spent, baseline, steps } = best.gain;
   const change = Math.round(100 * (times - 1));
-  const words = `${change < 0 ? "−" : "+"}${Math.abs(change)} % effective tasks`;
+  const words = unbroken(`${change < 0 ? "−" : "+"}${Math.abs(change)} % effective tasks`);
   return [
     element("p", { class: "headline" }, element("b", {}, words), ` for the same ${count(spent)} rollouts`),
     element(

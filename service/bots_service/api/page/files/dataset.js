@@ -3,7 +3,7 @@
 import { datasetHref, remember } from "./addresses.js";
 import { chooser } from "./compare-chooser.js";
 import { baselineOf, chosenOf, firstPlaces, MOST, placesOf, withRun, withoutRun } from "./compare-choice.js";
-import { comparisonTable, headline } from "./compare-table.js";
+import { comparisonTable, headline, settingsTable } from "./compare-table.js";
 import { comparisonCharts } from "./comparison.js";
 import { element, fill, isBeingRead } from "./dom.js";
 import { count } from "./format.js";
@@ -143,25 +143,27 @@ function frame(dataset, on) {
 
 function factsOf({ tasks, profiles, reference_models: models, tags, description, generators, predictions }) {
   const parts = [
-    [tasks, generators ? "generators" : "tasks"],
-    [(models.length || predictions.length) && profiles, "profiles of pass rates"],
-    [Object.keys(tags).length, "tags"],
+    [tasks, generators ? "generator" : "task"],
+    [models.length && profiles, "profile", " of pass rates"],
+    [Object.keys(tags).length, "tag"],
   ];
-  const numbers = parts.filter(([number]) => number).map(([number, name]) => `${count(number)} ${name}`);
-  const names = predictions.map((each) => `${each.name} (${count(each.tasks)})`).join(", ");
-  const predicted = names && `Predictions, with the number of tasks: ${names}. `;
+  const numbers = parts
+    .filter(([number]) => number)
+    .map(([number, name, of = ""]) => `${count(number)} ${name}${number === 1 ? "" : "s"}${of}`);
+  const names = predictions.map((each) => `${each.name} for ${count(each.tasks)}`).join(", ");
+  const predicted = names && `Predictions: ${names}. `;
   return `${numbers.join(", ")}. ${predicted}${description}`;
 }
 
 function inNumbers(compared, baseline) {
   const heading = element("h2", {}, "In numbers");
+  const settings = settingsTable(compared, baseline);
   if (!compared.length) return [heading, element("p", { class: "soft" }, "Choose runs to compare them.")];
-  const about = `Difference: from ${baseline}, in percentage points of the effective task ratio, over the steps that both runs have closed; below, its 95 % interval.`;
-  const hint = "Scroll the table sideways for more columns.";
+  const about = `Numbers are over all steps unless they say otherwise. Difference: from ${baseline}, in percentage points of the effective task ratio, over the steps that both runs have closed.`;
   return [
     heading,
     element("p", { class: "soft" }, about),
-    element("p", { class: "soft scroll-hint" }, hint),
     comparisonTable(compared, baseline),
+    ...(settings ? [element("h2", {}, "Settings that differ"), settings] : []),
   ];
 }

@@ -45,37 +45,54 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Return a table. columns: {name, number} each; rows: arrays of cells, text or elements. */
+/**
+ * Return a table, which stays one for screen readers where CSS shows its rows as cards.
+ * @param {object[]} columns name; number: whether it holds numbers; below: the name of a second line in its cells.
+ * @param {Array[]} rows of cells: text or an element, or two of them, one below the other.
+ */
 export function table(caption, columns, rows) {
   return element(
     "table",
-    {},
+    { role: "table" },
     element("caption", { class: "unseen" }, caption),
     element(
       "thead",
-      {},
+      { role: "rowgroup" },
       element(
         "tr",
-        {},
+        { role: "row" },
         columns.map((column) => heading(column)),
       ),
     ),
     element(
       "tbody",
-      {},
+      { role: "rowgroup" },
       rows.map((cells) => row(columns, cells)),
     ),
   );
 }
 
-function heading(column) {
-  return element("th", { scope: "col", class: column.number ? "number" : null }, column.name);
+function heading({ name, below, number }) {
+  const attributes = { scope: "col", role: "columnheader", class: number ? "number" : null };
+  return element("th", attributes, below ? lines(name, below) : name);
 }
 
-function row(columns, cells) {
-  return element(
+const row = (columns, cells) =>
+  element(
     "tr",
-    {},
-    cells.map((cell, place) => element("td", { class: columns[place].number ? "number" : null }, cell)),
+    { role: "row" },
+    cells.map((cell, place) => dataCell(columns[place], cell)),
   );
+
+function dataCell({ name, below, number }, cell) {
+  const attributes = { role: "cell", class: number ? "number" : null, "data-name": name };
+  return element("td", attributes, Array.isArray(cell) ? lines(cell[0], cell[1], below) : cell);
 }
+
+const lines = (first, second, name = null) =>
+  element(
+    "span",
+    { class: "lines" },
+    element("span", {}, first),
+    element("span", { class: "soft", "data-name": name }, second),
+  );

@@ -2,7 +2,7 @@
 
 import { runHref } from "./addresses.js";
 import { element, fill, say } from "./dom.js";
-import { count } from "./format.js";
+import { count, unbroken } from "./format.js";
 import { Refused } from "./service.js";
 import { examine, likelyId, likelyRates, nameOf, uploadOf } from "./task-file.js";
 import { uploadDataset } from "./upload.js";
@@ -92,7 +92,10 @@ function tellProgress(progress, status, share) {
   progress.hidden = false;
   if (share < 1) progress.value = share;
   else progress.removeAttribute("value"); // nobody knows how long the service takes
-  say(status, share < 1 ? `${Math.floor(100 * share)} % sent` : "Sent; the service checks and stores the tasks");
+  say(
+    status,
+    share < 1 ? unbroken(`${Math.floor(100 * share)} % sent`) : "Sent; the service checks and stores the tasks",
+  );
 }
 
 const field = (label, control) =>

@@ -15,11 +15,15 @@ const known = (value) => value !== null && value !== undefined && !Number.isNaN(
 /** 4820 -> "4,820" */
 export const count = (value) => (known(value) ? counts.format(Math.round(value)) : UNKNOWN);
 
-/** 76800 -> "76.8K" */
-export const compact = (value) => (known(value) ? short.format(value) : UNKNOWN);
+/** 76800 -> "76.8K", and 425.6 -> "426" */
+export const compact = (value) =>
+  known(value) ? short.format(Math.abs(value) < 1000 ? Math.round(value) : value) : UNKNOWN;
+
+/** Return a text whose lines don't break between a number and its percent sign. */
+export const unbroken = (text) => text.replaceAll(/(?<=\d) %/g, "\u00a0%");
 
 /** 0.4163 -> "41.6 %" */
-export const percent = (value) => (known(value) ? `${(100 * value).toFixed(1)} %` : UNKNOWN);
+export const percent = (value) => (known(value) ? unbroken(`${(100 * value).toFixed(1)} %`) : UNKNOWN);
 
 /** 0.12345 -> "0.123" */
 export const decimal = (value, digits = 3) => (known(value) ? value.toFixed(digits) : UNKNOWN);

@@ -2,9 +2,9 @@
 
 import { datasetHref, runHref } from "./addresses.js";
 import { element } from "./dom.js";
-import { ago, compact, count, factor, percent } from "./format.js";
+import { UNKNOWN, ago, compact, count, factor, percent, unbroken } from "./format.js";
 import { statusChip } from "./run-status.js";
-import { ratioBar, sparkline } from "./sparkline.js";
+import { gauge, ratioBar, ratioTick, sparkline } from "./sparkline.js";
 
 export const SORTS = [
   { sort: "-last_step", name: "Last step" },
@@ -16,13 +16,13 @@ export const SORTS = [
   { sort: "-rollouts", name: "Rollouts" },
 ];
 
-// kind: the class of its cells. sort: what its first click asks for.
+// kind: the class of its cells. sort: what its first click asks for. below: the steps that it is about.
 const COLUMNS = [
   { kind: "dataset", name: "Dataset", sort: "name" },
   { kind: "run", name: "Run" },
   { kind: "state", name: "Status" },
-  { kind: "ratio", name: "Effective task ratio", sort: "-effective_task_ratio" },
-  { kind: "gain", name: "vs uniform", sort: "-vs_uniform" },
+  { kind: "ratio", name: "Effective task ratio", sort: "-effective_task_ratio", below: "last 50 steps" },
+  { kind: "gain", name: "vs uniform", sort: "-vs_uniform", below: "all steps" },
   { kind: "trend", name: "Trend" },
   { kind: "step number", name: "Step", sort: "-step" },
   { kind: "rollouts number", name: "Rollouts", sort: "-rollouts" },
@@ -39,7 +39,7 @@ export const headOf = (sort, sortBy) =>
   );
 
 /** A click sorts by a column; another one turns it round. */
-function heading({ kind, name, sort: wanted }, sort, sortBy) {
+function heading({ kind, name, sort: wanted, below = null }, sort, sortBy) {
   const attributes = { scope: "col", role: "columnheader", class: kind };
   if (!wanted) return element("th", attributes, name);
   const key = wanted.replace("-", "");
@@ -52,8 +52,20 @@ function heading({ kind, name, sort: wanted }, sort, sortBy) {
     "th",
     { ...attributes, "aria-sort": isSorted ? (isDown ? "descending" : "ascending") : "none" },
     element("button", button, name, arrow),
+    below && element("span", { class: "below" }, below),
   );
 }
+
+/** Say what the small drawings of a row show, and over which steps its numbers are. */
+export const keyOf = () =>
+  element(
+    "p",
+    { class: "soft runs-key" },
+    element("span", {}, "Effective task ratio and trend: over the last 50 steps."),
+    element("span", {}, "vs uniform: over all steps compared."),
+    element("span", {}, ratioTick(), " Uniform sampling, over the same 50 steps."),
+    element("span", {}, gauge(0.35, 0.75), unbroken(" Where the trend lies between 0 and 100 %.")),
+  );
 
 /** Return the rows of runs, as /overview describes them. */
 export const rowsOf = (runs) => runs.map((run, place) => row(run, runs[place - 1]));
@@ -79,15 +91,17 @@ function row(run, above) {
 
 const cell = (kind, ...children) => element("td", { role: "cell", class: kind }, children);
 
+const unknown = () => element("span", { class: "soft unknown" }, UNKNOWN);
+
 function ratioOf({ effective_task_ratio: ratio, gain }) {
-  if (ratio === null) return [element("span", { class: "soft" }, "–")];
+  if (ratio === null) return [unknown()];
   return [ratioBar(ratio, gain?.uniform_effective_task_ratio ?? null), element("span", {}, percent(ratio))];
 }
 
 /** Return how many times as many effective tasks as uniform sampling a run found, and how that is known. */
 function gainOf({ strategy, gain }) {
   const isKnown = gain !== null && gain.factor !== null;
-  if (!isKnown) return [element("span", { class: "soft" }, strategy === "uniform" ? "baseline" : "–")];
+  if (!isKnown) return [strategy === "uniform" ? element("span", { class: "soft" }, "baseline") : unknown()];
   const how =
     gain.source === "measured"
       ? { word: "measured", about: `Measured: compared with run ${gain.baseline} over ${count(gain.steps)} steps.` }

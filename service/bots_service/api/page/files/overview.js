@@ -4,7 +4,7 @@ import { overviewHref, remember } from "./addresses.js";
 import { element, fill, isBeingRead } from "./dom.js";
 import { tellTimes } from "./format.js";
 import { filters, pager, totalsStrip } from "./overview-filters.js";
-import { headOf, rowsOf } from "./overview-table.js";
+import { headOf, keyOf, rowsOf } from "./overview-table.js";
 import { get } from "./service.js";
 import { welcome } from "./welcome.js";
 
@@ -116,13 +116,14 @@ function frame(change, move) {
     body,
   );
   const table = element("div", region, rows);
-  const card = element("section", { class: "card runs-card" }, search.node, table, nothing, pages.node);
+  const key = keyOf();
+  const card = element("section", { class: "card runs-card" }, search.node, table, nothing, key, pages.node);
   const content = element("div", { class: "stack" });
   const node = element("div", { class: "overview" }, element("h1", { class: "unseen" }, "All runs"), content);
 
   function showRuns(isAny) {
     if (!card.isConnected) fill(content, totals.node, card);
-    rows.hidden = pages.node.hidden = !isAny;
+    rows.hidden = key.hidden = pages.node.hidden = !isAny;
     nothing.hidden = isAny;
   }
   const isEmpty = () => content.firstElementChild !== null && !card.isConnected;

@@ -1,6 +1,7 @@
 // What a run's rollouts cost: a tile for tokens and one for GPU time, each only where outcomes said it.
 
-import { UNKNOWN, compact, percent } from "./format.js";
+import { UNKNOWN, compact, count, percent } from "./format.js";
+import { RECENT } from "./series.js";
 import { bars, tile } from "./tiles.js";
 
 /**
@@ -25,10 +26,11 @@ export const costTiles = (summary) =>
     .filter((made) => made !== null);
 
 function effectiveTile(summary, { name, unit, size, each }) {
-  const { [name]: whole, [`recent_${name}`]: recent, rollouts } = summary;
+  const { [name]: whole, [`recent_${name}`]: recent, rollouts, step } = summary;
   const share = rollouts ? whole.rollouts / rollouts : 0;
-  const about = `${amount(whole.spent / size)} ${unit} spent${share < 0.9995 ? `, known for ${percent(share)} of the rollouts` : ""}`;
-  return tile(each, amount((recent ?? whole).per_effective), about, {
+  const known = share < 0.9995 ? `, known for ${percent(share)} of the rollouts` : "";
+  const about = `last ${count(Math.min(step, RECENT))} steps; ${amount(whole.spent / size)} ${unit} spent${known}`;
+  return tile(each, amount(recent?.per_effective), about, {
     delta: { text: `all steps: ${amount(whole.per_effective)}`, direction: "even" },
   });
 }

@@ -49,18 +49,21 @@ function ratioTile({ effective_task_ratio: ratio, trend, step }, found) {
   });
 }
 
-/** Return what selecting gained: measured against a run that samples uniformly if there is one, otherwise estimated. */
-function gainTiles({ gain, effective_task_ratio: ratio }) {
+/**
+ * Return what selecting gained: measured against a run that samples uniformly if there is one, otherwise estimated. All of
+ * their numbers are over the same steps.
+ */
+function gainTiles({ gain }) {
   const { source, baseline, factor: times, rollouts_saved: saved, rollouts_spent: spent, steps } = gain ?? {};
   const isMeasured = source === "measured";
-  const uniform = gain?.uniform_effective_task_ratio ?? null;
-  const how = isMeasured ? `measured: run ${baseline}, ${count(steps)} steps` : "estimate; no run samples uniformly";
-  const compared = `Now ${percent(ratio)} effective tasks, and ${percent(uniform)} by uniform sampling`;
+  const [own, uniform] = [gain?.own_ratio ?? null, gain?.uniform_ratio ?? null];
+  const how = isMeasured ? `measured: run ${baseline}` : "no run samples uniformly";
+  const compared = `${percent(own)} effective tasks, and ${percent(uniform)} by uniform sampling`;
   const needed = `${compact(spent)} rollouts spent; uniform sampling would have needed ${compact(spent + saved)}`;
   return [
-    tile(isMeasured ? "vs uniform" : "vs uniform (estimate)", factor(times), how, {
-      delta: { text: `now ${percent(ratio)}, uniform ${percent(uniform)}`, direction: "even" },
-      drawing: bars(ratio, uniform, compared),
+    tile(isMeasured ? "vs uniform" : "vs uniform (estimate)", factor(times), `${overSteps(steps)}; ${how}`, {
+      delta: { text: `${percent(own)}, uniform ${percent(uniform)}`, direction: "even" },
+      drawing: bars(own, uniform, compared),
     }),
     tile("Rollouts saved", compact(saved), `of ${compact(spent)} spent (${isMeasured ? "measured" : "estimate"})`, {
       delta: { text: `uniform would need ${compact(spent + saved)}`, direction: "even" },
@@ -68,6 +71,8 @@ function gainTiles({ gain, effective_task_ratio: ratio }) {
     }),
   ];
 }
+
+const overSteps = (steps) => `over ${count(steps)} ${steps === 1 ? "step" : "steps"}`;
 
 function metTile(found) {
   if (found === null) return tile("Tasks met", "\u00a0", "\u00a0");

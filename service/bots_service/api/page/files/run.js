@@ -5,7 +5,7 @@ import { actions } from "./actions.js";
 import { datasetHref, runHref } from "./addresses.js";
 import { beliefComparison } from "./beliefs.js";
 import { element, fill } from "./dom.js";
-import { tellTimes } from "./format.js";
+import { tellTimes, unbroken } from "./format.js";
 import { marksOf } from "./marks.js";
 import { runCharts } from "./run-charts.js";
 import { runNumbers } from "./run-numbers.js";
@@ -97,5 +97,5 @@ function show({ tags, acts, beliefs, advice }, found) {
   acts.refresh(found.run);
   beliefs.refresh(found.run);
   advice.hidden = !found.run.advice.length;
-  fill(advice, ...found.run.advice.map((text) => element("p", { class: "soft" }, text)));
+  fill(advice, ...found.run.advice.map((text) => element("p", { class: "soft" }, unbroken(text))));
 }

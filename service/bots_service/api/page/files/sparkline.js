@@ -5,7 +5,8 @@ import { UNKNOWN, percent } from "./format.js";
 
 const WIDTH = 96;
 const HEIGHT = 26;
-const LEFT = 9; // of the line: the gauge is left of it
+const LEFT = 11; // of the line: the gauge is left of it
+const GAUGE = 6; // its width
 const LEAST_SPAN = 0.1; // of the scale: noise of a percent must not look like a leap
 
 /**
@@ -14,12 +15,13 @@ const LEAST_SPAN = 0.1; // of the scale: noise of a percent must not look like a
  */
 export function sparkline(shares) {
   const known = shares.filter((share) => share !== null);
-  if (!known.length) return element("span", { class: "soft" }, UNKNOWN);
+  if (!known.length) return element("span", { class: "soft unknown" }, UNKNOWN);
   const [low, high] = rangeOf(known);
   const across = (place) => LEFT + (place / Math.max(known.length - 1, 1)) * (WIDTH - LEFT - 4);
   const down = (share) => 3 + ((high - share) / (high - low)) * (HEIGHT - 6);
   const points = known.map((share, place) => `${across(place).toFixed(1)},${down(share).toFixed(1)}`);
-  const label = `effective task ratio, from ${percent(known[0])} to ${percent(known.at(-1))}`;
+  const course = `effective task ratio, from ${percent(known[0])} to ${percent(known.at(-1))}`;
+  const label = `${course}; gauge: its range, ${percent(low)} to ${percent(high)}, between 0 and ${percent(1)}`;
   return element(
     "svg:svg",
     {
@@ -30,21 +32,30 @@ export function sparkline(shares) {
       role: "img",
       "aria-label": label,
     },
-    element("svg:title", {}, `${label}; scale: ${percent(low)} to ${percent(high)}`),
+    element("svg:title", {}, label),
     element("svg:rect", { class: "band", x: LEFT - 2, y: 0, width: WIDTH - LEFT + 2, height: HEIGHT, rx: 3 }),
-    element("svg:rect", { class: "gauge", x: 0, y: 0, width: 4, height: HEIGHT, rx: 2 }),
-    element("svg:rect", {
-      class: "range",
-      x: 0,
-      y: (1 - high) * HEIGHT,
-      width: 4,
-      height: (high - low) * HEIGHT,
-      rx: 1.5,
-    }),
+    gaugeBars(low, high),
     element("svg:polyline", { points: points.join(" ") }),
     element("svg:circle", { cx: across(known.length - 1), cy: down(known.at(-1)), r: 2.5 }),
   );
 }
+
+/** Return where a range lies between 0 and 100 %, as two bars. */
+const gaugeBars = (low, high) => [
+  gaugeBar("gauge", 0, HEIGHT),
+  gaugeBar("range", (1 - high) * HEIGHT, (high - low) * HEIGHT),
+];
+const gaugeBar = (kind, y, height) => element("svg:rect", { class: kind, x: 0, y, width: GAUGE, height, rx: 2 });
+
+/** Return the gauge of a trend alone, for the table's key. */
+export const gauge = (low, high) => keyPicture("sparkline", GAUGE, HEIGHT, gaugeBars(low, high));
+
+/** Return the tick of a ratio's bar alone, for the table's key. */
+export const ratioTick = () =>
+  keyPicture("ratio-bar", 3, BAR.height, element("svg:rect", { class: "tick", width: 3, height: BAR.height, rx: 1 }));
+
+const keyPicture = (kind, width, height, shapes) =>
+  element("svg:svg", { class: kind, viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, shapes);
 
 /** Return the ends of a scale within [0, 1] on which shares fill the height. */
 function rangeOf(shares) {

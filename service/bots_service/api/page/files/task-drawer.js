@@ -1,7 +1,7 @@
 // A task's details at the side of the table: its estimates, its counts, and each time that it was tried.
 
 import { element, fill, say } from "./dom.js";
-import { count, decimal, percent } from "./format.js";
+import { count, decimal, percent, unbroken } from "./format.js";
 import { amount } from "./run-cost.js";
 import { taskHistory } from "./task-history.js";
 import { interval, lastTried, segmentOf, tagsOf } from "./tasks-table.js";
@@ -125,7 +125,7 @@ function factsOf(task, target) {
       "Success probability",
       [
         element("strong", {}, decimal(task.mean, 2)),
-        ` (90 %: ${decimal(task.interval[0], 2)} to ${decimal(task.interval[1], 2)})`,
+        unbroken(` (90 %: ${decimal(task.interval[0], 2)} to ${decimal(task.interval[1], 2)})`),
         interval(task, target),
       ],
     ],

@@ -1,7 +1,8 @@
 // Each time that a run tried a task: what its rollouts gave, newest first.
 
 import { element, fill, say } from "./dom.js";
-import { ago, compact, count, decimal, percent } from "./format.js";
+import { ago, count, decimal, percent } from "./format.js";
+import { amount as spent } from "./run-cost.js";
 import { get } from "./service.js";
 
 const PAGE = 50;
@@ -87,8 +88,8 @@ const notesOf = ({ late, hidden, tokens, seconds }) => [
 
 function costOf(tokens, seconds) {
   const known = [
-    tokens === null ? null : `${compact(tokens)} tokens`,
-    seconds === null ? null : `${compact(seconds)} GPU s`,
+    tokens === null ? null : `${spent(tokens)} tokens`,
+    seconds === null ? null : `${spent(seconds)} GPU seconds`,
   ].filter((text) => text !== null);
   return known.length ? element("span", { class: "cost soft" }, known.join(", ")) : null;
 }

@@ -1,13 +1,14 @@
 // The table of a run's tasks: a row for each, and what its columns are sorted by.
 
 import { element, fill } from "./dom.js";
-import { count, decimal, percent } from "./format.js";
+import { count, decimal, percent, unbroken } from "./format.js";
 import { titleOf, dotOf } from "./segments.js";
 
 const COLUMNS = [
   { name: "Task", sort: "index", about: "In the order of the dataset" },
   {
-    name: "Success probability, 90 % interval",
+    name: "Success probability",
+    below: unbroken("90 % interval"),
     sort: "mean",
     about: "Dot: the expected value. Dotted line: the target.",
   },
@@ -93,6 +94,7 @@ function heading(column, sort, sortBy) {
       column.name,
       element("span", { "aria-hidden": "true" }, arrow),
     ),
+    column.below ? element("span", { class: "below" }, column.below) : null,
   );
 }
 

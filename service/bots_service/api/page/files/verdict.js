@@ -1,6 +1,7 @@
 // How a run does, in a word, with the reason in numbers and what to do about it.
 
 import { element, fill } from "./dom.js";
+import { unbroken } from "./format.js";
 
 const KINDS = {
   starting: { name: "Starting", tone: "plain" },
@@ -41,7 +42,7 @@ export function verdictLine() {
     fill(
       node,
       element("strong", { class: "chip", "data-tone": tone }, icon(tone), name),
-      element("p", {}, reason, element("span", { class: "advice" }, advice)),
+      element("p", {}, unbroken(reason), element("span", { class: "advice" }, unbroken(advice))),
     );
   }
   return { node, show };

@@ -24,12 +24,18 @@ export function welcome(caller) {
 const demo = (home) =>
   way(
     "Watch a recorded run",
-    "The demo replays a real training run with four ways of selecting tasks. It takes a minute.",
+    "The demo replays a real training run with four ways of selecting tasks. Watch it here from the first step on.",
     copyable(`bots demo --url ${home}`, "Shell", "the command of the demo"),
     element(
       "p",
       { class: "soft" },
-      "After make serve, bots is in .venv: run ",
+      "After ",
+      element("code", {}, "make serve"),
+      ", ",
+      element("code", {}, "bots"),
+      " is in ",
+      element("code", {}, ".venv"),
+      ": run ",
       element("code", {}, "source .venv/bin/activate"),
       " first.",
     ),

@@ -1,0 +1,37 @@
+"""Predictions on the page: named where their dataset is shown, with the slopes that a run learned of them."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser import given_tasks
+from tests.browser.chromium import PHONE, visiting
+from tests.serving import ServiceProcess, running_service
+
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with running_service(tmp_path_factory.mktemp("predictions")) as started:
+        given_tasks.train_with_predictions(started.url, STEPS)
+        yield started
+
+
+def test_a_dataset_names_its_predictions_with_the_tasks_that_each_covers(browser: Browser, service: ServiceProcess):
+    with visiting(browser, service.url, size=PHONE) as visit:
+        page = visit.open(f"datasets/{given_tasks.PREDICTED}")
+        half, all_tasks = given_tasks.TASKS // 2, given_tasks.TASKS
+        facts = f"{all_tasks} tasks. Predictions: embedding for {half}, small-model for {all_tasks}."
+        expect(page.locator(".compare-heading")).to_contain_text(facts)
+        visit.drawn()
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
+        assert not visit.barriers()
+
+
+def test_a_run_shows_how_far_it_trusts_each_of_them(browser: Browser, service: ServiceProcess):
+    with visiting(browser, service.url) as visit:
+        estimates = visit.open(f"datasets/{given_tasks.PREDICTED}/runs/default").get_by_role("region", name="Estimates")
+        for name in given_tasks.PREDICTORS:
+            expect(estimates).to_contain_text(f"prediction slope {name}")
