@@ -215,7 +215,11 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
     httpx.post(f"{trained.url}/report", json=report).raise_for_status()
     with visiting(browser, trained.url) as visit:
         page = visit.open("datasets/bare/runs/default")
-        assert "no run samples uniformly" in tiles_of(page)["vs uniform (estimate)"]
+        tile = tiles_of(page)["vs uniform (estimate)"]
+        assert "no run samples uniformly" in tile
+        share = httpx.get(f"{trained.url}/datasets/bare/runs/default/summary").json()["gain"]["uniform_ratio"]
+        assert f"uniform {100 * share:.1f}{PERCENT}" in tile
+        assert visit.data(RATIO)["uniform (estimate)"] == [pytest.approx(share)]  # of the only step
         assert f"fewer than {40 // 10} tasks a step" in page.get_by_role("note", name="Advice").inner_text()
     httpx.delete(f"{trained.url}/datasets/bare").raise_for_status()
 
@@ -231,8 +235,8 @@ def test_runs_are_compared_by_how_far_predictions_were_off_which_choosing_hard_t
         table = visit.open(f"datasets/{DATASET}").get_by_role("table", name="Comparison of runs")
         row = table.get_by_role("row").filter(has=visit.page.get_by_role("link", name=BOTS, exact=True))
         row.wait_for()
-        place = table.locator("th").all_inner_texts().index("Calibration error")
-        assert row.locator("td").nth(place).inner_text() == f"{error:.3f}"
+        (shown,) = [one for one in visit.rows("Comparison of runs") if one["Run"] == BOTS]
+        assert (shown["Calibration error"], shown["last steps"]) == (f"{error:.3f}", str(STEPS))
 
 
 def test_runs_are_compared_side_by_side_as_one_chooses(browser: Browser, trained: ServiceProcess):

@@ -65,6 +65,20 @@ def test_all_that_can_be_pressed_is_reached_by_the_keyboard(browser: Browser, tr
         assert wanted <= reached
 
 
+def test_on_a_phone_a_run_s_buttons_are_in_one_row_and_so_are_a_chart_s_title_and_its_buttons(
+    browser: Browser, trained: ServiceProcess
+):
+    with visiting(browser, trained.url, size=PHONE) as visit:
+        seen(visit, "run")
+        middle = "(all) => all.map((one) => one.getBoundingClientRect()).map(({ top, height }) => top + height / 2)"
+        buttons = visit.page.locator(".heading.wide").first.locator("a.button, button")
+        assert buttons.count() == 3
+        assert len(set(buttons.evaluate_all(middle))) == 1
+        head = visit.chart("Predicted success rate of all tasks over time").locator(".heading")
+        parts = head.locator("h2, button:visible").evaluate_all(middle)
+        assert max(parts) - min(parts) < 2  # pixels
+
+
 def test_an_empty_service_says_how_to_begin(browser: Browser, tmp_path):
     with running_service(tmp_path) as service, visiting(browser, service.url) as visit:
         page = visit.open()

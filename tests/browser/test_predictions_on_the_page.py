@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -35,3 +36,16 @@ def test_a_run_shows_how_far_it_trusts_each_of_them(browser: Browser, service: S
         estimates = visit.open(f"datasets/{given_tasks.PREDICTED}/runs/default").get_by_role("region", name="Estimates")
         for name in given_tasks.PREDICTORS:
             expect(estimates).to_contain_text(f"prediction slope {name}")
+
+
+def test_the_estimate_for_uniform_sampling_is_drawn_over_the_steps_that_the_verdict_has_it_for(
+    browser: Browser, service: ServiceProcess
+):
+    run = f"datasets/{given_tasks.PREDICTED}/runs/default"
+    with visiting(browser, service.url) as visit:
+        visit.open(run)
+        visit.drawn()
+        drawn = visit.data("Effective task ratio")["uniform (estimate)"]
+        gain = httpx.get(f"{service.url}/{run}/summary").json()["gain"]
+    assert len([share for share in drawn if share is not None]) == STEPS
+    assert drawn[-1] == pytest.approx(gain["uniform_effective_task_ratio"])

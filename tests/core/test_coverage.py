@@ -108,6 +108,12 @@ def test_a_pass_tells_how_far_it_came_and_another_strategy_nothing():
     assert coverage(visited(pool, [[0, 1]], strategy="uniform"), pool).passes_done is None
 
 
+def test_generators_have_no_passes():
+    pool = replace(pool_without_references(8), generators=True)
+    found = coverage(visited(pool, [[0, 1]], strategy="pass"), pool)
+    assert found.passes_done is found.pass_share is None
+
+
 def test_the_reason_tells_what_was_counted_and_what_to_do():
     pool = pool_without_references(40)
     steps = [[0, 1, 2, 3]] * 10

@@ -74,7 +74,7 @@ def coverage(state: RunState, pool: Pool) -> Coverage:
     if per_met is not None and pass_steps is not None and available >= SMALLEST_POOL:
         largest = _share(visits, available, reported)
         reason = _reason(state.settings, available, pass_steps=pass_steps, met=met, per_met=per_met, largest=largest)
-    passes_done, pass_share = _walked(state, len(pool), available)
+    passes_done, pass_share = _walked(state, pool, available)
     return Coverage(
         available_tasks=available,
         distinct_tasks=len(tasks),
@@ -118,19 +118,19 @@ def _share(visits: Column, tasks: int, reported: int) -> float:
     return int(visits[: ceil(tasks / 10)].sum(dtype=np.int64)) / reported
 
 
-def _walked(state: RunState, size: int, available: int) -> tuple[int | None, float | None]:
+def _walked(state: RunState, pool: Pool, available: int) -> tuple[int | None, float | None]:
     """Return how many passes over the whole pool are done, and the share of the present one.
 
     Args:
         state: of the run.
-        size: of the pool, retired tasks included.
+        pool: with its retired tasks; no strategy walks through generators.
         available: tasks that are not retired.
     """
     strategy = state.settings.strategy
-    if strategy == "pass" and state.settings.mix:  # each tag has a pass of its own
+    if pool.generators or (strategy == "pass" and state.settings.mix):  # with a mix, each tag has a pass of its own
         return None, None
     if strategy == "pass":
-        return state.walks.done(size)
+        return state.walks.done(len(pool))
     if strategy not in IN_ORDER or not available:
         return None, None
     done, place = divmod(state.totals.reported, available)

@@ -30,7 +30,7 @@ export function comparisonTable(compared, baseline) {
     number("Rollouts", "steps"),
     number("Tasks met"),
     ...costs.map(({ title, each }) => number(title, each)),
-    number("Calibration error"),
+    number("Calibration error", "last steps"),
   ];
   const rows = compared.map((one) => [runName(one, baseline), ...numbers(one, other, costs)]);
   return scrolling("Comparison of runs", columns, rows);
@@ -43,10 +43,12 @@ export function settingsTable(compared, baseline) {
   const columns = [{ name: "Run" }, ...settings.map(({ name }) => ({ name: heading(name) }))];
   const rows = compared.map((one, place) => [
     runName(one, baseline),
-    ...settings.map(({ name, values }) => (values[place] === null ? UNKNOWN : written(name, values[place]))),
+    ...settings.map(({ name, values }) => (values[place] === null ? unknown() : written(name, values[place]))),
   ]);
   return scrolling("Settings that differ", columns, rows);
 }
+
+const unknown = () => element("span", { class: "unknown" }, UNKNOWN);
 
 function scrolling(caption, columns, rows) {
   const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption };
@@ -72,7 +74,7 @@ function numbers({ summary, run, points, calibration }, other, costs) {
     [count(rollouts), count(summary.step)],
     percent(run.coverage.reached_share),
     ...costs.map(({ name, size }) => costOf(summary[name], size)),
-    decimal(calibrationError(calibration)),
+    [decimal(calibrationError(calibration)), count(calibration.steps)],
   ];
 }
 

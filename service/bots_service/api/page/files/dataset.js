@@ -47,7 +47,9 @@ export function showDataset(dataset, asked) {
     shown = version;
   }
 
-  const versionOf = (page) => JSON.stringify([page.runs, places, pinned, search, note]);
+  /** Return what this view shows, without what time alone changes: an idle tab asks once a refresh. */
+  const versionOf = (page) =>
+    JSON.stringify([page.runs.map((run) => ({ ...run, status: null })), places, pinned, search, note]);
 
   function showRuns(facts, page, chosen, baseline) {
     const isListed = ({ run }) => !isWhole || run.toLowerCase().includes(search.toLowerCase());
@@ -159,7 +161,8 @@ function inNumbers(compared, baseline) {
   const heading = element("h2", {}, "In numbers");
   const settings = settingsTable(compared, baseline);
   if (!compared.length) return [heading, element("p", { class: "soft" }, "Choose runs to compare them.")];
-  const about = `Numbers are over all steps unless they say otherwise. Difference: from ${baseline}, in percentage points of the effective task ratio, over the steps that both runs have closed.`;
+  const difference = ` Difference: from ${baseline}, in percentage points of the effective task ratio, over the steps that both runs have closed.`;
+  const about = `Numbers are over all steps unless they say otherwise.${compared.length > 1 ? difference : ""}`;
   return [
     heading,
     element("p", { class: "soft" }, about),

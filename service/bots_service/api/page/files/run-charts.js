@@ -4,7 +4,7 @@ import { SHARES, STEPS, chart, sharedZoom } from "./charts.js";
 import { coverageChart } from "./coverage.js";
 import { count, decimal, percent } from "./format.js";
 import { capabilityWords } from "./run-numbers.js";
-import { RECENT, calibrationError, innerRange, recentRates, recentRatios } from "./series.js";
+import { RECENT, calibrationError, innerRange, recentEstimates, recentRates, recentRatios } from "./series.js";
 
 const BINS = 20;
 const LARGEST = 12; // pixels, the radius of the dot of most rollouts
@@ -75,13 +75,10 @@ export function runCharts() {
 }
 
 /** Return the line of uniform sampling: a run's that samples uniformly, otherwise the estimate. */
-function baselineOf({ gain }, { outlooks, uniform }) {
+function baselineOf({ gain }, { points, outlooks, uniform }) {
   if (uniform) return { name: `uniform (run ${gain.baseline})`, x: stepsOf(uniform), y: recentRatios(uniform) };
-  return {
-    name: "uniform (estimate)",
-    x: outlooks.map((outlook) => outlook.step),
-    y: outlooks.map((outlook) => outlook.uniform_effective_task_ratio),
-  };
+  const y = outlooks.length ? recentEstimates(points, outlooks) : points.map(() => null);
+  return { name: "uniform (estimate)", x: stepsOf(points), y };
 }
 
 const stepsOf = (points) => points.map((point) => point.last_step);

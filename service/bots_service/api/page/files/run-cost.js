@@ -30,8 +30,10 @@ function effectiveTile(summary, { name, unit, size, each }) {
   const share = rollouts ? whole.rollouts / rollouts : 0;
   const known = share < 0.9995 ? `, known for ${percent(share)} of the rollouts` : "";
   const about = `last ${count(Math.min(step, RECENT))} steps; ${amount(whole.spent / size)} ${unit} spent${known}`;
+  const label = `${each}: ${amount(recent?.per_effective)} in the last steps, ${amount(whole.per_effective)} in all`;
   return tile(each, amount(recent?.per_effective), about, {
     delta: { text: `all steps: ${amount(whole.per_effective)}`, direction: "even" },
+    drawing: bars(recent?.per_effective, whole.per_effective, label),
   });
 }
 

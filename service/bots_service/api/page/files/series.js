@@ -33,6 +33,20 @@ export const recentRatios = (points) =>
     (point) => point.reported,
   );
 
+/** Return what uniform sampling is estimated to reach along a curve, over the last steps. outlooks: in order; at least one. */
+export function recentEstimates(points, outlooks) {
+  let place = 0;
+  const expected = points.map((point) => {
+    while (outlooks[place + 1]?.step <= point.last_step) place += 1;
+    return { ...point, expected: point.reported * outlooks[place].uniform_effective_task_ratio };
+  });
+  return recent(
+    expected,
+    (point) => point.expected,
+    (point) => point.reported,
+  );
+}
+
 /** Return the success rate of rollouts along a curve, over the last steps. */
 export const recentRates = (points) =>
   recent(
