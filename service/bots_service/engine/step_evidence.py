@@ -26,15 +26,15 @@ class ReadStepEvidence:
 
         Fewer if they have more than MOST_ENTRIES entries. The receipts up to the state must be stored.
         """
-        origin = run.row.origin_step
-        after = max(origin, state.step - steps - 1)
+        origin, before = run.row.origin_step, state.step - steps
+        after = max(origin, before - 1)
         closed = await self.journal.history(run.row, after, state.step - after)
         seqs = {one.receipt.seq: one.receipt.step for one in closed if one.receipt.seq <= state.seq}
         last = max(seqs, default=0)
         begins = max(await self.journal.begins(run.row), last - MOST_ENTRIES)
         # Begin behind a step that closed, or with the run: what an open step got before would be missing.
-        begin = 0 if after == origin and begins <= 0 else min((seq for seq in seqs if seq >= begins), default=last)
-        wanted = {seq: step for seq, step in seqs.items() if seq > begin and step > state.step - steps}
+        begin = 0 if before <= origin and begins <= 0 else min((seq for seq in seqs if seq >= begins), default=last)
+        wanted = {seq: step for seq, step in seqs.items() if seq > begin and step > before}
         if not wanted:
             return []
         head = RunHead(run.row.id, run.row.uid, run.dataset.row.name, state.seq, state.epoch)
