@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import insert
 
 from bots_service.core.run_settings import RunSettings
+from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.engine.run_courses import ENTRIES_AT_ONCE, SETTLES_S, RunCourses
 from bots_service.engine.run_gains import CompareWithUniform
-from bots_service.errors import StorageUnavailableError
+from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.ports.courses import WantedCourse
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.tables import journal, receipts, runs
@@ -336,3 +337,63 @@ async def test_10_000_runs_that_stand_still_are_not_read_again(world: World, sum
     later = await summarizing.overview(limit=50)
     assert later.totals.reported == page.totals.reported + 2
     assert summarizing.watch.entries == steps * count + 1
+
+
+async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(world: World, summarizing: Summarizing):
+    for name, steps in (("few", 1), ("many", 3), ("none", 0)):
+        await world.put_run(name)
+        await close(world, steps, name)
+    names = ["default", "few", "many", "none"]
+    ordered = {
+        "name": names,
+        "-name": names[::-1],
+        "step": ["default", "none", "few", "many"],
+        "-step": ["many", "few", "default", "none"],
+        "-rollouts": ["many", "few", "default", "none"],
+        "created": ["default", "few", "many", "none"],
+        "last_step": ["few", "many", "default", "none"],
+        "-last_step": ["many", "few", "default", "none"],
+        "effective_task_ratio": ["few", "many", "default", "none"],
+        "vs_uniform": names,  # no outlook was stored, so none has a factor
+    }
+    for sort, expected in ordered.items():
+        first = await summarizing.overview(sort=sort, limit=3)
+        rest = await summarizing.overview(sort=sort, limit=3, after=first.next)
+        assert [one.known.row.name for one in (*first.runs, *rest.runs)] == expected, sort
+        assert (len(first.runs), first.matching, rest.next) == (3, 4, None)
+
+
+async def test_a_query_finds_runs_by_part_of_their_names_by_dataset_and_by_status(
+    world: World, summarizing: Summarizing
+):
+    await world.put_run("Qwen")
+    await close(world, 1, "Qwen")
+    summarizing.now.time = (await summarizing.one("Qwen")).known.newest.course.last_step_at or 0.0
+
+    async def found(**query: Any) -> list[str]:
+        page = await summarizing.overview(**query)
+        assert (page.matching, page.totals.runs, page.totals.datasets) == (len(page.runs), 2, 1)
+        return [one.known.row.name for one in page.runs]
+
+    assert await found(search="OOL/QWE") == await found(status="running") == ["Qwen"]
+    assert await found(status="new", dataset=POOL) == ["default"]
+    assert await found(dataset="other") == await found(search="llama") == []
+
+
+async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight(
+    world: World, summarizing: Summarizing
+):
+    await close(world, 1)
+    last = (await summarizing.one()).known.newest.course.last_step_at
+    assert last is not None
+    summarizing.now.time = last + 2 * RUNNING_S
+    assert (await summarizing.one()).status == "idle"
+    await world.select(2)
+    assert (await summarizing.one()).status == "stalled"
+    totals = (await summarizing.overview()).totals
+    assert (totals.stalled, totals.idle, totals.reported, totals.effective, totals.rollouts) == (1, 0, 2, 1, 32.0)
+
+
+async def test_there_is_no_summary_of_a_run_that_is_not_there(summarizing: Summarizing):
+    with pytest.raises(UnknownRunError):
+        await summarizing.use.one(POOL, "nobody")
