@@ -139,12 +139,8 @@ def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
     entries = {name: [_name(arrays[name].dtype), _name(one.dtype), *arrays[name].shape] for name, one in stored}
     head = _JSON.encode({**header, "arrays": entries}).encode()
     head += b" " * (-(_HEAD.size + len(head)) % _ALIGNED)
-    parts: list[bytes | memoryview] = [_HEAD.pack(_MAGIC, FORMAT, len(head)), head]
-    parts += [one.data for _, one in stored]
-    crc = 0
-    for part in parts:
-        crc = zlib.crc32(part, crc)
-    return b"".join([*parts, _CRC.pack(crc)])
+    body = b"".join([_HEAD.pack(_MAGIC, FORMAT, len(head)), head, *(one.data for _, one in stored)])
+    return body + _CRC.pack(zlib.crc32(body))  # a checksum of each part takes longer than this copy
 
 
 @cache
@@ -197,7 +193,7 @@ def unpack(blob: bytes) -> tuple[dict[str, Any], Arrays]:
         header = json.loads(blob[_HEAD.size : head_end])
         arrays, end = {}, head_end
         for name, (kind, stored, *shape) in header.pop("arrays").items():
-            if stored not in _STORED[kind] or any(size < 0 for size in shape):
+            if stored not in _STORED[kind] or min(shape) < 0:
                 raise ValueError(f"array {name} of type {kind!r}, stored as {stored!r}, and shape {shape}")
             array = np.frombuffer(blob, stored, count=math.prod(shape), offset=end).reshape(shape)
             arrays[name], end = frozen(array if stored == kind else array.astype(kind)), end + array.nbytes

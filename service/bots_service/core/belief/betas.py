@@ -66,15 +66,13 @@ class Betas:
         By E[p^m (1 - p)] + E[(1 - p)^m p], on top of Jeffreys' prior as `effective`.
         """
         alpha, beta = self._on_jeffreys()
-        found = np.empty((most - 1, len(self)))
-        whole = alpha + beta
-        all_solved, all_failed = alpha / whole, beta / whole
-        for rollouts in range(1, most):
-            whole += 1
-            found[rollouts - 1] = (all_solved * beta + all_failed * alpha) / whole
-            all_solved *= (alpha + rollouts) / whole
-            all_failed *= (beta + rollouts) / whole
-        return found.T
+        tried = np.arange(most, dtype=np.float64)[:, None]
+        whole = np.ones((most, len(self)))
+        whole[0] = alpha + beta
+        np.add.accumulate(whole, out=whole)
+        all_solved = np.multiply.accumulate((alpha + tried[:-1]) / whole[:-1])
+        all_failed = np.multiply.accumulate((beta + tried[:-1]) / whole[:-1])
+        return np.asarray(((all_solved * beta + all_failed * alpha) / whole[1:]).T, np.float64)
 
     def _on_jeffreys(self) -> tuple[Floats, Floats]:
         """Return alpha and beta of the evidence on top of Jeffreys' prior."""
