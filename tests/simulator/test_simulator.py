@@ -17,7 +17,7 @@ from tests.simulator.links import LostError
 from tests.simulator.schedule import Schedule
 from tests.sizes import examples, size
 
-SCHEDULES = size(examples(1_000), 20_000)  # each sabotage below is noticed within 300
+SCHEDULES = size(examples(500), 20_000)  # each sabotage below is noticed within 300
 BATCHES = 20  # so that several processes can share the work
 DENSE_EVERY = 10  # the dense rule is slow
 ONE = os.environ.get("BOTS_SIMULATOR_SEED")  # plays this one alone
