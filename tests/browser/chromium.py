@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
@@ -22,6 +22,7 @@ WAITING = "figure:not([hidden]) .plot[aria-busy]"
 DESK = (1320, 900)
 PHONE = (390, 844)
 ColorScheme = Literal["light", "dark"]
+SCHEMES: tuple[ColorScheme, ...] = get_args(ColorScheme)
 # For its address bar, which nobody sees here, each window loads two pages: half of a visit's processor time.
 NO_PAGES_OF_ITS_OWN = "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"
 
@@ -96,9 +97,16 @@ class Visit:
         self.page.screenshot(path=path, full_page=whole)
         return path
 
-    def barriers(self) -> list[str]:
-        """Return what keeps people out, by axe's rules."""
-        found = Axe().run(self.page).response["violations"]
+    def in_each_scheme(self) -> Iterator[ColorScheme]:
+        """Show the page as a system in light colours has it, then as one in dark colours; that needs no new visit."""
+        for scheme in SCHEMES:
+            self.page.emulate_media(color_scheme=scheme)
+            self.page.wait_for_function("(one) => (document.documentElement.dataset.theme ?? one) === one", arg=scheme)
+            yield scheme
+
+    def barriers(self, within: str | None = None) -> list[str]:
+        """Return what keeps people out of the page, or of a part of it given as a selector, by axe's rules."""
+        found = Axe().run(self.page, within).response["violations"]
         return [f"{one['impact']}: {one['help']}: {[node['html'][:200] for node in one['nodes']]}" for one in found]
 
 

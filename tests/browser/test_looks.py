@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import DESK, PHONE, ColorScheme, Visit, visiting
+from tests.browser.chromium import DESK, PHONE, Visit, visiting
 from tests.browser.replaying import BOTS, DATASET
 from tests.serving import ServiceProcess, running_service
 
@@ -21,17 +21,17 @@ def seen(visit: Visit, view: str) -> None:
         visit.drawn()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_readable_by_all_and_as_wide_as_its_window(
-    view: str, size: str, scheme: ColorScheme, browser: Browser, trained: ServiceProcess
+    view: str, size: str, browser: Browser, trained: ServiceProcess
 ):
-    with visiting(browser, trained.url, size=SIZES[size], scheme=scheme) as visit:
+    with visiting(browser, trained.url, size=SIZES[size]) as visit:
         seen(visit, view)
-        visit.keep(f"{view}-{size}-{scheme}")
-        assert not visit.barriers()
-        assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
+        for scheme in visit.in_each_scheme():
+            visit.keep(f"{view}-{size}-{scheme}")
+            assert not visit.barriers()
+            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
 
 
 def test_the_theme_is_as_the_system_has_it_until_one_is_chosen(browser: Browser, trained: ServiceProcess):
