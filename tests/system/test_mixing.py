@@ -15,7 +15,8 @@ from tests.system.test_replicas import Replica
 
 TAGS = {"math": 2000, "code": 1500, "lang": 600, "logic": 200}
 WEIGHTS = {"math": 8, "code": 4, "lang": 2, "logic": 1}
-SELECTIONS, KILLS = size(300, 1000), size(2, 6)
+SELECTIONS = {1: size(300, 1000), 32: size(100, 1000)}  # by their tasks
+KILLS = size(2, 6)
 CLOSE = 0.01  # of all tasks, from the hundredth on
 
 
@@ -37,14 +38,14 @@ def services(
         service.stop()
 
 
-@pytest.mark.parametrize("count", [1, 32])
+@pytest.mark.parametrize("count", SELECTIONS)
 def test_shares_hold_at_every_point_whichever_replica_answers(services: list[ServiceProcess], count: int):
     with ExitStack() as opened:
         replicas = [opened.enter_context(closing(Replica(service.url))) for service in services]
         run = MixedRun(f"mixed-{count}", replicas[0])
         rng = random.Random(count)
-        kills = set(rng.sample(range(SELECTIONS), KILLS))
-        for number in range(SELECTIONS):
+        kills = set(rng.sample(range(SELECTIONS[count]), KILLS))
+        for number in range(SELECTIONS[count]):
             if number in kills:
                 services[number % 2].kill()
                 services[number % 2].start()

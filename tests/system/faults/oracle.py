@@ -19,6 +19,7 @@ TASKS = 200
 TRIALS = 16
 RETRIES = Retries(attempts=4, first_wait_s=0.02, longest_wait_s=0.2)  # then the other service is asked
 GIVE_UP_S = 300.0  # for one report; nothing is away for that long
+PAUSE_S = 0.25  # at most, between reports beyond the quota: some are under way at each kill, and the processor is left free
 
 
 def create_pool(url: str, belief: str = "bots") -> None:
@@ -117,7 +118,7 @@ class Reporter:
     seed: int
 
     def work(self, quota: int, enough: threading.Event) -> None:
-        """Send so many reports, and more until told that it is enough."""
+        """Send so many reports without a pause, and more until told that it is enough."""
         rng = random.Random(self.seed * 1000 + self.number)
         clients = [Client(url, deadline_s=5, retries=RETRIES) for url in self.urls]
         try:
@@ -125,6 +126,8 @@ class Reporter:
             while not self.account.over.is_set() and (turn < quota or not enough.is_set()):
                 self.send(clients, rng, self.make(clients, rng, turn))
                 turn += 1
+                if turn > quota:
+                    enough.wait(rng.uniform(0.0, PAUSE_S))
         except Exception as error:
             self.account.failures.append(f"reporter {self.number}: {type(error).__name__}: {error}")
         finally:
