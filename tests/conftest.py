@@ -19,7 +19,7 @@ from tests.servers import PostgresServer, RedisServer, running
 from tests.sizes import PROFILE, SOAK, examples
 
 # Their plain tests reach every branch of what `make test` wants covered.
-COVERING = [Path(__file__).parent / folder for folder in ("api", "core", "usecases")]
+COVERING = [Path(__file__).parent / folder for folder in ("core", "usecases")]
 SOAK_TIMEOUT_S = 7200.0  # the faults give up by themselves after an hour
 
 # On a busy machine a slow example says nothing about the code, nor does one that is drawn slowly.

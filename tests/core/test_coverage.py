@@ -114,6 +114,12 @@ def test_generators_have_no_passes():
     assert found.passes_done is found.pass_share is None
 
 
+def test_with_a_mix_each_tag_has_a_pass_of_its_own_and_none_is_told():
+    pool = Pool.of_tasks(np.empty((4, 0)), {"odd": tasks(1, 3)})
+    found = coverage(visited(pool, [[0, 1]], strategy="pass", mix={"odd": 1.0}), pool)
+    assert found.passes_done is found.pass_share is None
+
+
 def test_the_reason_tells_what_was_counted_and_what_to_do():
     pool = pool_without_references(40)
     steps = [[0, 1, 2, 3]] * 10

@@ -116,6 +116,12 @@ def test_a_schedule_is_linear_between_its_points_and_constant_outside(step):
     assert shares_of({"a": schedule, "b": 1}, step)["a"] == pytest.approx(expected / (expected + 1))
 
 
+def test_a_schedule_holds_its_ends_and_goes_straight_from_point_to_point():
+    schedule = ((10, 1.0), (20, 3.0), (40, 0.0))
+    at = {0: 1.0, 10: 1.0, 15: 2.0, 20: 3.0, 30: 1.5, 40: 0.0, 99: 0.0}
+    assert {step: weight_at(schedule, step) for step in at} == at
+
+
 def test_where_all_schedules_stand_at_0_shares_are_equal():
     assert shares_of({"a": [[10, 0], [20, 1]], "b": [[10, 0], [20, 3]]}) == {"a": 0.5, "b": 0.5}
 

@@ -117,3 +117,8 @@ def test_tasks_in_flight_are_ranked_by_the_same_chance():
             )
             cheap[per_cost is None] += sum(task % 2 == 0 for task in got.tasks.tolist())
     assert cheap[False] > cheap[True] * 1.2
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_without_a_known_cost_all_tasks_weigh_the_same(resource: Resource):
+    assert cost_weights(NO_RUN_COSTS, EVERYBODY, resource, group_size=GROUP).tolist() == [1.0] * SIZE

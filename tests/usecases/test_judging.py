@@ -24,6 +24,13 @@ async def test_what_is_kept_of_runs_is_bounded_and_a_run_that_left_is_judged_the
     assert await verdict_on(world, "a") == first
 
 
+async def test_a_run_that_stands_still_is_judged_by_what_is_known_of_it(world: World):
+    await world.report(outcome("t1", 8))
+    first = await verdict_on(world, "default")
+    world.sql("DELETE FROM receipts")
+    assert await verdict_on(world, "default") == first
+
+
 async def test_a_run_that_goes_from_easy_tasks_to_hard_ones_has_no_suspect_verifier(world: World):
     for run, strategy in (("rising", "easy_to_hard"), ("mixed", "uniform")):
         await world.put_run(run, strategy=strategy)

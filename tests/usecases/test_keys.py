@@ -302,6 +302,8 @@ async def test_the_operators_key_opens_everything_and_closes_the_service(empty):
     assert await process.authenticate("operator's own key") == OPERATOR
     assert await process.refuses(None)
     assert await process.refuses("operator's own kex")
+    assert process.authenticate.is_operators("operator's own key")
+    assert not process.authenticate.is_operators("operator's own kex")
     row, key = await process.make(READER)
     assert (await process.authenticate(key)).key == row.id
 

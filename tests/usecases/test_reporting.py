@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core.codec import encode_state
+from bots_service.core.costs import NO_COST_SUMS, CostSum, CostSums
 from bots_service.core.walks import Walks
 from bots_service.errors import (
     InvalidOutcomesError,
@@ -185,6 +186,15 @@ async def test_aborted_tasks_count_for_nothing(world: World):
     await world.put_run("plain")
     await world.report(outcome("t2", 4), run="plain")
     assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("plain"))
+
+
+async def test_what_rollouts_cost_is_summed_aborted_ones_too(world: World):
+    assert (await world.report(outcome("t1", 4))).costs == NO_COST_SUMS
+    counted = Outcome("t1", successes=4, trials=16, tokens=100.0)
+    rewarded = Outcome("t2", rewards=[1.0, 0.0], tokens=20.0, seconds=3.0)
+    aborted = Outcome("t3", status="aborted", tokens=7.0)
+    receipt = await world.report(counted, rewarded, aborted)
+    assert receipt.costs == CostSums(CostSum(127.0, 18.0, 2), CostSum(3.0, 2.0, 1))
 
 
 async def test_evidence_in_parts_comes_to_the_same_as_at_once(world: World):

@@ -22,7 +22,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
-from bots_service.usecases.begin_run import ForkFrom
+from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.put_run import PutRunResult
 from tests.usecases.ports import Port
@@ -88,6 +88,27 @@ async def test_settings_change_from_the_next_step_on_and_are_journalled(world: W
             await world.use.change_settings(POOL, "default", wrong, None)
     await world.report(outcome("t1"))
     assert (await world.assert_is_a_replay()).settings.temperature == 0.5
+
+
+async def test_a_mix_may_change_to_tags_that_tasks_carry(world: World):
+    mix = {"even": 1.0, "odd": 2.0}
+    changed, _ = await world.use.change_settings(POOL, "default", {"mix": mix}, None)
+    assert changed.settings.mix == mix
+    with pytest.raises(InvalidSettingsError) as refused:
+        await world.use.change_settings(POOL, "default", {"mix": {"even": 1.0, "none": 2.0}}, None)
+    assert [flaw.where for flaw in refused.value.flaws] == [("mix", "none")]
+
+
+async def test_a_run_begins_from_another_only_as_its_own_journal_and_its_kind_of_belief_allow(world: World):
+    await world.report(outcome("t1"))
+    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    for origin, values, place in (
+        (ReplayOf("fork"), {}, "replay_of"),
+        (WarmStartFrom("default", 0.5), {"belief": "bots"}, "belief"),
+    ):
+        with pytest.raises(InvalidSettingsError) as refused:
+            await world.use.put_run(POOL, "new", values, origin, None)
+        assert [flaw.where for flaw in refused.value.flaws] == [(place,)]
 
 
 async def test_changes_at_once_undo_each_other_nowhere(world: World):

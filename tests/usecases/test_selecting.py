@@ -250,6 +250,7 @@ async def test_the_same_key_gives_the_same_selection_and_another_request_is_refu
         ({"quotas": {"none": 1}}, [("body", "quotas", "none")]),
         ({"quotas": {"odd": 3, "even": 2}}, [("body", "quotas")]),
         ({"exclude": ("t1", "x", "t2", "y")}, [("body", "exclude", 1), ("body", "exclude", 3)]),
+        ({"min_mean": 0.6, "max_mean": 0.4}, [("body", "min_mean")]),
         ({"first": ("t1", "x", "t1", "y")}, [("body", "first", 1), ("body", "first", 2)]),
     ],
 )
