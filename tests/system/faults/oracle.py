@@ -19,7 +19,7 @@ TASKS = 200
 TRIALS = 16
 RETRIES = Retries(attempts=4, first_wait_s=0.02, longest_wait_s=0.2)  # then the other service is asked
 GIVE_UP_S = 300.0  # for one report; nothing is away for that long
-PAUSE_S = 0.25  # at most, between reports beyond the quota: some are under way at each kill, and the processor is left free
+PAUSE_S = 0.25  # at most, between reports beyond the quota, so that the processor is not all theirs
 
 
 def create_pool(url: str, belief: str = "bots") -> None:
