@@ -39,6 +39,11 @@ def united(*sets: Tasks) -> Tasks:
     return tasks[is_first(tasks)]
 
 
+def last_of(tasks: Tasks) -> int:
+    """Return the last of sorted tasks, -1 of none."""
+    return int(tasks[-1]) if len(tasks) else -1
+
+
 def is_first(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
     """[n] whether each entry differs from the one before, for an array in which equals stand together."""
     first = np.ones(len(ordered), bool)

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen, is_first
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, is_first, last_of
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import RECENT_SHARE, TaskRows
@@ -111,8 +111,7 @@ class Attempts:
     @property
     def largest_task(self) -> int:
         """The last task of the pool that was tried, -1 before the first."""
-        tables = (self.settled.tasks, self.recent.ordered)
-        return max(int(tasks[-1]) if len(tasks) else -1 for tasks in tables)
+        return max(last_of(self.settled.tasks), last_of(self.recent.ordered))
 
     def of(self, tasks: Tasks) -> AttemptRows:
         """Return the row of each task, zeros where it was never reported; they may be written to."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen, ordered_sum
+from bots_service.core.arrays import Floats, Tasks, contained, frozen, last_of, ordered_sum
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within, as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import LayeredRows, TaskRows
@@ -169,7 +169,7 @@ class RunCosts:
     @property
     def largest_task(self) -> int:
         """The last task of the pool of which a cost was reported, -1 before the first."""
-        return max(int(rows.tasks.max(initial=-1)) for rows in (self.by_task.settled, self.by_task.recent))
+        return max(last_of(self.by_task.settled.tasks), last_of(self.by_task.recent.tasks))
 
     def with_step(self, rows: CostRows, sums: CostSums) -> "RunCosts":
         """Return the costs with those of one more closed step, by task and in all."""

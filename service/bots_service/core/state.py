@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.arrays import Tasks, frozen, last_of
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
@@ -194,9 +194,11 @@ class RunState:
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
-        waiting = (self.open_step.evidence.tasks, self.open_step.costs.tasks)
-        largest = max(int(tasks.max(initial=-1)) for tasks in waiting)
-        return max(largest, self.attempts.largest_task, self.costs.largest_task) < len(pool) and self.belief.fits(pool)
+        tried, paid = self.attempts.largest_task, max(self.costs.largest_task, last_of(self.open_step.costs.tasks))
+        if max(tried, paid) >= len(pool) or not self.belief.fits(pool):
+            return False
+        waiting = self.open_step.evidence.tasks
+        return not len(waiting) or bool(waiting.max() < len(pool))
 
 
 def fresh_state(settings: RunSettings, pool: Pool) -> RunState:

@@ -69,15 +69,15 @@ class MemoryStates:
         self._capacity_bytes = capacity_bytes
         self._token = TOKEN if only_process else NO_TOKEN
         self._bytes = 0
-        self._states: OrderedDict[tuple[int, str], RunState] = OrderedDict()
+        self._states: OrderedDict[tuple[int, str], tuple[RunState, int]] = OrderedDict()  # with their bytes
 
     def known(self, run: RunRow) -> KnownState | None:
         """Return the newest state in this process; other replicas may have published a newer one."""
-        state = self._states.get(_key(run))
-        if state is None:
+        known = self._states.get(_key(run))
+        if known is None:
             return None
         self._states.move_to_end(_key(run))
-        return KnownState(state, self._token)
+        return KnownState(known[0], self._token)
 
     async def register(self, run: RunRow) -> None:
         """Do nothing: memory does not lose leases."""
@@ -95,14 +95,15 @@ class MemoryStates:
     def keep(self, run: RunRow, state: RunState) -> None:
         """Store a state, unless one with a greater (epoch, seq) is stored."""
         known = self._states.get(_key(run))
-        if known is not None and version(known) >= version(state):
+        if known is not None and version(known[0]) >= version(state):
             return
         self.drop(run)
-        self._states[_key(run)] = state
-        self._bytes += nbytes(state)
+        size = nbytes(state)
+        self._states[_key(run)] = state, size
+        self._bytes += size
         while self._bytes > self._capacity_bytes and len(self._states) > 1:
-            _, oldest = self._states.popitem(last=False)
-            self._bytes -= nbytes(oldest)
+            _, (_, size) = self._states.popitem(last=False)
+            self._bytes -= size
 
     async def invalidate(self, run: RunRow) -> None:
         """Do nothing: no other process reads this memory."""
@@ -113,9 +114,8 @@ class MemoryStates:
 
     def drop(self, run: RunRow) -> None:
         """Remove the run's state from memory."""
-        state = self._states.pop(_key(run), None)
-        if state is not None:
-            self._bytes -= nbytes(state)
+        _, size = self._states.pop(_key(run), (None, 0))
+        self._bytes -= size
 
 
 def _key(run: RunRow) -> tuple[int, str]:
