@@ -25,7 +25,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
-	setup test-tools toolchains browsers constraints \
+	setup test-tools debian-packages toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
 help:
@@ -82,7 +82,9 @@ container-tools:
 		echo "Needed, and root to install it: apt-get install$$missing" >&2
 
 # Run this before you run several of them side by side: two installations at once would disturb each other.
-test-tools: $(VENV)/.trainers $(PROMETHEUS)/usr/bin/prometheus toolchains browsers
+test-tools: $(VENV)/.trainers debian-packages
+
+debian-packages: $(PROMETHEUS)/usr/bin/prometheus toolchains browsers
 
 toolchains:
 	@missing=; for pair in go:golang-go node:nodejs jq:jq curl:curl; do \
