@@ -21,6 +21,7 @@ from bots_service.errors import (
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.backup_format import BackupWriter, Part
 from bots_service.usecases.report_outcomes import ReportRequest
+from tests.sizes import examples
 from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states, truth
 from tests.usecases.world import POOL, World, block, never, outcome, until
 
@@ -189,7 +190,7 @@ def mutated(backup: bytes, seed: int) -> bytes:
 async def test_a_backup_that_was_cut_or_changed_is_refused_and_changes_nothing(empty: World, other: World):
     await live(empty, 5)
     backup = await exported(empty)
-    for seed in range(200):
+    for seed in range(examples(200)):
         with pytest.raises(InvalidBackupError):
             await imported(other, mutated(backup, seed))
     for table in ("datasets", "runs", "journal", "receipts", "snapshots", "task_blocks", "retired_tasks"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bots_service.core.codec import encode_state
-from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError
+from bots_service.errors import BotsError, StaleEpochError, UnknownDatasetError, UnknownRunError
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.begin_run import ForkFrom
 from tests.usecases.world import HEADER, POOL, World, block, never, outcome, stream
@@ -188,6 +188,16 @@ async def assert_memory_and_sql_are_at_one(world: World) -> None:
             assert told == (opened.row, list(opened.ids), pool.retired.tolist(), pool.profile_of.tolist())
 
 
+async def delete_what_was_made(world: World, place: int) -> None:
+    """Delete the datasets and runs of one place: the next check would look at them again."""
+    for dataset in (f"new-{place}", f"pool-{place}"):
+        with contextlib.suppress(UnknownDatasetError):
+            await world.use.delete_dataset(dataset, None)
+    for run in (f"fresh-{place}", f"fork-{place}"):
+        with contextlib.suppress(UnknownDatasetError, UnknownRunError):
+            await world.use.delete_run(POOL, run, None)
+
+
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: World, name: str):
     for step in range(3):
@@ -207,6 +217,7 @@ async def test_a_change_stopped_at_any_wait_leaves_memory_and_sql_at_one(world: 
         await assert_memory_and_sql_are_at_one(warm)
         # The one stage whose number its caller did not wait for is dropped a day later.
         assert len(world.sql("SELECT id FROM datasets WHERE name IS NULL")) <= 1
+        await delete_what_was_made(warm, place)
     assert place > 1
     if name == "delete":
         with pytest.raises(UnknownDatasetError):
