@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import structlog
-from sqlalchemy import make_url
 
 from bots_service.ports.records import Capacity
 from bots_service.ports.stores import DurableStores, HotStores
@@ -26,6 +25,7 @@ from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
 from bots_service.storage.sql.retention import SqlRetention
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.snapshots import SqlSnapshots
+from bots_service.storage.sql.url import is_postgresql
 from bots_service.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
@@ -139,4 +139,4 @@ def memory_stores(settings: Settings) -> HotStores:
 
 def is_sqlite(settings: Settings) -> bool:
     """Return whether the database is a file, which one process has for itself."""
-    return make_url(settings.sql_url).get_backend_name() == "sqlite"
+    return not is_postgresql(settings.sql_url)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -11,7 +12,7 @@ from sqlalchemy import NullPool, create_engine, inspect, text
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
 from bots_service.storage.sql.migrate import MIGRATOR_LOCK, current, head, is_new_enough, require_tables, upgrade
 from bots_service.storage.sql.tables import metadata
-from bots_service.storage.sql.url import is_postgresql, sql_url
+from bots_service.storage.sql.url import is_postgresql, keys_exist, sql_url
 from tests.servers import PostgresServer
 
 OLDER = f"{int(head()) - 1:04}"
@@ -105,6 +106,24 @@ def test_a_migration_that_waits_for_a_table_gives_up_and_leaves_the_lock(
     assert upgrade(url) == (None, head())
 
 
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_is_refused_by_name(postgres: PostgresServer, encoding: str):
+    with made_in(postgres, encoding) as url:
+        for act in (upgrade, current, require_tables, keys_exist):
+            with pytest.raises(StorageUnavailableError, match=f"encoding is {encoding}.* ENCODING 'UTF8'"):
+                act(url)
+
+
+@contextmanager
+def made_in(server: PostgresServer, encoding: str) -> Iterator[str]:
+    """Give the URL of a database of that encoding."""
+    name = f"made_in_{encoding.lower()}"
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+    yield server.url(name)
+    server.drop_database(server.url(name))
+
+
 def test_a_database_that_can_not_be_opened_is_reported(tmp_path: Path):
     with pytest.raises(StorageUnavailableError):
         upgrade(f"sqlite:///{tmp_path / 'no such folder' / 'bots.db'}")
@@ -123,7 +142,22 @@ def test_every_spelling_of_postgresql_gets_the_one_driver(scheme: str):
     assert not is_postgresql("sqlite:///file")
 
 
-@pytest.mark.parametrize("address", ["mysql://me:secret@host/name", "no address with a secret"])
+def test_several_hosts_are_read_as_libpq_reads_them():
+    url = sql_url("postgresql://me:secret@one:5433,two/name?target_session_attrs=read-write")
+    _, arguments = url.get_dialect()().create_connect_args(url)
+    assert arguments == {
+        "host": "one,two",
+        "port": "5433,",
+        "user": "me",
+        "password": "secret",
+        "dbname": "name",
+        "target_session_attrs": "read-write",
+    }
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://me:secret@host:port/name", "mysql://me:secret@host/name", "no address with a secret"]
+)
 def test_an_address_that_is_not_known_is_refused_without_showing_it(address: str):
     with pytest.raises(StorageUnavailableError) as caught:
         sql_url(address)

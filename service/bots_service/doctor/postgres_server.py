@@ -3,11 +3,13 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import URL
 
 from bots_service.doctor import finding as clock
 from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
+from bots_service.storage.sql.url import ENCODING
 
 MIN_VERSION = 140_000  # older ones get no security fixes any more
 
@@ -16,8 +18,9 @@ _FACTS = """
            current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
            current_setting('default_transaction_read_only'), current_setting('server_encoding'),
            current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
-           pg_is_in_recovery(), has_schema_privilege(current_schema(), 'CREATE'),
-           extract(epoch FROM clock_timestamp())::float8
+           pg_is_in_recovery(), current_setting('synchronous_standby_names'),
+           (SELECT count(*) FROM pg_stat_replication), pg_backend_pid() <> %s,
+           has_schema_privilege(current_schema(), 'CREATE'), extract(epoch FROM clock_timestamp())::float8
 """
 
 
@@ -27,6 +30,9 @@ class PostgresFacts:
 
     connections: how many users who are no superusers may open, in all.
     is_standby: it follows another server.
+    synchronous_standbys: whom a commit waits for, in PostgreSQL's own words; empty if for nobody.
+    standbys: how many servers follow it.
+    is_pooled: something like PgBouncer is between us and the server.
     can_create: the user may make tables; None where the user's schema does not exist.
     now: its clock, in seconds since 1970.
     """
@@ -40,6 +46,9 @@ class PostgresFacts:
     encoding: str
     connections: int
     is_standby: bool
+    synchronous_standbys: str
+    standbys: int
+    is_pooled: bool
     can_create: bool | None
     now: float
 
@@ -54,7 +63,7 @@ def examine(url: URL, *, timeout_s: float, connections: int) -> Iterator[Finding
     """
     import psycopg
 
-    where = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
+    where = where_to(url)
     before = time.time()
     try:
         facts = ask(url, timeout_s=timeout_s)
@@ -67,6 +76,8 @@ def examine(url: URL, *, timeout_s: float, connections: int) -> Iterator[Finding
     yield version(facts, where)
     yield role(facts)
     yield durability(facts)
+    if facts.standbys or facts.synchronous_standbys:
+        yield standbys(facts)
     yield encoding(facts)
     yield rights(facts)
     yield room(facts, needed=connections)
@@ -81,14 +92,29 @@ def ask(url: URL, *, timeout_s: float) -> PostgresFacts:
     """
     import psycopg
 
-    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(plain, connect_timeout=max(2, round(timeout_s))) as connection:  # libpq waits 2 s at least
-        # Not as an option of the connection: poolers such as PgBouncer refuse those.
-        connection.execute("SELECT set_config('statement_timeout', %s, false)", [f"{timeout_s * 1000:.0f}ms"])
-        row = connection.execute(_FACTS).fetchone()
+    with psycopg.connect(**{**_arguments(url), "connect_timeout": max(2, round(timeout_s))}) as connection:
+        # libpq waits 2 s at least. Not as an option of the connection: PgBouncer refuses those.
+        connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{timeout_s * 1000:.0f}ms"])
+        row = connection.execute(_FACTS, [connection.info.backend_pid]).fetchone()
     if row is None:
         raise ValueError("one row always answers a SELECT without FROM")
     return PostgresFacts(*row)
+
+
+def where_to(url: URL) -> str:
+    """Return hosts, ports and database, with nothing that opens them."""
+    arguments = _arguments(url)
+    hosts = str(arguments.get("host", "localhost")).split(",")
+    ports = str(arguments.get("port", "")).split(",")
+    ports += [""] * (len(hosts) - len(ports))
+    places = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=True))
+    return f"{places}/{url.database or ''}"
+
+
+def _arguments(url: URL) -> dict[str, Any]:
+    """Return the driver's arguments; whatever the database's encoding is, it answers in UTF8."""
+    url = url.set(drivername="postgresql+psycopg")
+    return {**url.get_dialect()().create_connect_args(url)[1], "client_encoding": ENCODING}
 
 
 def version(facts: PostgresFacts, where: str) -> Finding:
@@ -102,7 +128,8 @@ def version(facts: PostgresFacts, where: str) -> Finding:
 def role(facts: PostgresFacts) -> Finding:
     """Judge whether it takes writes."""
     if facts.is_standby:
-        return problem("database role", "it is a standby, which is read-only", "name the primary in BOTS_DATABASE_URL")
+        advice = "name the primary in BOTS_DATABASE_URL, or all servers and target_session_attrs=read-write"
+        return problem("database role", "it is a standby, which is read-only", advice)
     if facts.read_only == "on":
         advice = "set default_transaction_read_only = off for the server, the database or the user"
         return problem("database role", "its transactions are read-only", advice)
@@ -118,12 +145,23 @@ def durability(facts: PostgresFacts) -> Finding:
     return ok("durability", f"fsync on, synchronous_commit {facts.synchronous_commit}")
 
 
+def standbys(facts: PostgresFacts) -> Finding:
+    """Judge whether a standby that takes over has what was acknowledged."""
+    said = f"{facts.standbys} connected, synchronous_standby_names {facts.synchronous_standbys or 'empty'}"
+    if facts.synchronous_standbys and not facts.standbys:
+        return problem("standbys", f"{said}: every commit waits for one", "start a standby, or empty the setting")
+    if not facts.synchronous_standbys or facts.synchronous_commit == "local":
+        advice = "set synchronous_standby_names, and synchronous_commit = on"
+        return warning("standbys", f"{said}: one that takes over may miss acknowledged reports", advice)
+    return ok("standbys", said)
+
+
 def encoding(facts: PostgresFacts) -> Finding:
     """Judge whether it can hold every task's id."""
-    if facts.encoding != "UTF8":
+    if facts.encoding != ENCODING:
         said = f"the database's encoding is {facts.encoding}: it can't store all ids"
         return problem("encoding", said, "create the database with ENCODING 'UTF8' TEMPLATE template0")
-    return ok("encoding", "UTF8")
+    return ok("encoding", ENCODING)
 
 
 def rights(facts: PostgresFacts) -> Finding:
@@ -139,6 +177,10 @@ def rights(facts: PostgresFacts) -> Finding:
 
 def room(facts: PostgresFacts, *, needed: int) -> Finding:
     """Judge how many machines, with as many processes as this one, it has connections for."""
+    if facts.is_pooled:
+        return ok(
+            "connections", f"through a pooler, which limits them: at most {needed} per machine with these settings"
+        )
     machines = facts.connections // needed
     said = f"{facts.connections} connections, {needed} needed per machine with these settings"
     if machines < 1:

@@ -16,14 +16,18 @@ from sqlalchemy.exc import DBAPIError
 from bots_service.errors import StorageUnavailableError
 from bots_service.spans import followed
 from bots_service.storage.sql.database import Job, Result, storage_errors
-from bots_service.storage.sql.url import sql_url
+from bots_service.storage.sql.url import ENCODING, sql_url
 from bots_service.storage.sql.work_queue import Lifeline, Promise, WaitingJob, WaitingJobs
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A driver's connection with its lifeline."""
+    """A driver's connection with its lifeline.
+
+    is_pooled: something like PgBouncer gives us another connection to the server for each transaction.
+    """
 
     lifeline: Lifeline
+    is_pooled: bool
 
     def close(self) -> None:
         """Close both."""
@@ -41,6 +45,7 @@ def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: C
         opened: called with each new connection before its first use, in the thread that opened it.
     """
     url = sql_url(address)
+    limits = _limits(url, timeout_s)
     engine = create_engine(
         url,
         poolclass=QueuePool,
@@ -56,32 +61,71 @@ def postgres_engine(address: str, *, pool_size: int, timeout_s: float, opened: C
         connection = _Connection.connect(*arguments, **named_arguments)
         connection.lifeline = Lifeline(connection.fileno())
         opened(connection.lifeline)
+        connection.is_pooled = _prepared(connection, limits)
         return connection
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if _driver(connection).is_pooled:
+            connection.exec_driver_sql(f"SELECT {_settings(limits, until_commit=True)}")
 
     return engine
 
 
 def lifeline_of(connection: Connection) -> Lifeline:
     """Return a connection's lifeline."""
-    return cast("_Connection", connection.connection.dbapi_connection).lifeline
+    return _driver(connection).lifeline
+
+
+def _driver(connection: Connection) -> _Connection:
+    return cast("_Connection", connection.connection.dbapi_connection)
+
+
+def _prepared(connection: _Connection, limits: dict[str, int]) -> bool:
+    """Set the limits of what the server waits for; return whether a pooler is in between.
+
+    One tells a process id that is not the server's. What is set or prepared on the server would reach others who get
+    the same connection from it, so the limits are set in each transaction, and no statement is prepared.
+    """
+    connection.autocommit = True  # else the limits would go with the transaction
+    ours = connection.info.backend_pid
+    asked = f"SELECT pg_backend_pid(), CASE pg_backend_pid() WHEN {ours} THEN {_settings(limits)} END"
+    row = connection.execute(asked).fetchone()
+    connection.autocommit = False
+    is_pooled = row is None or row[0] != ours
+    if is_pooled:
+        connection.prepare_threshold = None
+    return is_pooled
+
+
+def _settings(limits: dict[str, int], *, until_commit: bool = False) -> str:
+    """Return an expression that sets the limits."""
+    scope = "true" if until_commit else "false"
+    return " || ".join(f"set_config('{name}', '{value}', {scope})" for name, value in limits.items()) or "NULL"
+
+
+def _limits(url: URL, timeout_s: float) -> dict[str, int]:
+    """Return what the server may wait for, in ms: it ends what we no longer wait for, so that its locks are free.
+
+    Not as options of the connection: PgBouncer refuses those.
+    """
+    names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    said = str(url.query.get("options", ""))
+    return {name: math.ceil(timeout_s * 1000) for name in names if name not in said}
 
 
 def _arguments(url: URL, timeout_s: float) -> dict[str, Any]:
     """Return the driver's arguments: what the address does not say itself."""
-    milliseconds = math.ceil(timeout_s * 1000)
-    limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
     arguments = {
         "application_name": "bots",
         "connect_timeout": max(2, math.ceil(timeout_s)),  # the driver takes a shorter one for 2
         "keepalives_idle": 10,  # then every 5 s, thrice: a connection to nobody ends in half a minute
         "keepalives_interval": 5,
         "keepalives_count": 3,
-        "tcp_user_timeout": milliseconds,
+        "tcp_user_timeout": math.ceil(timeout_s * 1000),
+        "client_encoding": ENCODING,
     }
-    named = {name: value for name, value in arguments.items() if name not in url.query}
-    # The server ends what we no longer wait for, so that its locks are free.
-    options = " ".join(f"-c {name}={milliseconds}" for name in limits)
-    return {**named, "options": f"{options} {url.query.get('options', '')}".strip()}
+    return {name: value for name, value in arguments.items() if name not in url.query}
 
 
 MOST_WAITING = 1000  # one more would only wait for its deadline

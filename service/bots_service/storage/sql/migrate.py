@@ -5,18 +5,14 @@ tables that are newer than itself, as the older replicas do while a newer one mi
 doesn't know and that is greater than its own newest is one of these.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, NullPool, create_engine, inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from bots_service.errors import OutdatedTablesError, StorageUnavailableError
-from bots_service.storage.sql.database import storage_errors
-from bots_service.storage.sql.url import sql_url
+from bots_service.storage.sql.url import connected, is_pooled
 
-CONNECT_S = 10
 NUMBER_LENGTH = 4  # of a revision; its file's name begins with it
 VERSION_TABLE = "alembic_version"
 _REVISION = text("SELECT version_num FROM alembic_version")
@@ -30,6 +26,7 @@ WAIT_FOR_MIGRATOR = (
 )
 # A revision that waits for a table makes everybody behind it wait too, so it soon gives up; what was done stays.
 WAIT_FOR_TABLE = "SET lock_timeout = '5s'"
+MIGRATE_DIRECTLY = "run `bots migrate` with PostgreSQL's own address in BOTS_DATABASE_URL"
 
 
 def upgrade(url: str) -> tuple[str | None, str]:
@@ -38,9 +35,9 @@ def upgrade(url: str) -> tuple[str | None, str]:
     Tables that are newer than this version of the service stay as they are.
 
     Raises:
-        StorageUnavailableError: the database did not answer, or its tables are not ours.
+        StorageUnavailableError: the database did not answer, its tables are not ours, or only a pooler reaches it.
     """
-    with _connected(url) as connection:
+    with connected(url) as connection:
         before = _revision(connection)
         if before is None or not is_new_enough(before):
             _keep_other_migrators_out(connection)
@@ -57,7 +54,7 @@ def current(url: str) -> str | None:
     Raises:
         StorageUnavailableError: the database did not answer.
     """
-    with _connected(url) as connection:
+    with connected(url) as connection:
         return _revision(connection)
 
 
@@ -110,16 +107,16 @@ def require_tables(url: str) -> None:
         )
 
 
-@contextmanager
-def _connected(address: str) -> Iterator[Connection]:
-    url = sql_url(address)
-    options = {"connect_timeout": CONNECT_S} if url.get_backend_name() == "postgresql" else {}
-    with storage_errors(), create_engine(url, poolclass=NullPool, connect_args=options).connect() as connection:
-        yield connection
-
-
 def _keep_other_migrators_out(connection: Connection) -> None:
-    """Take a lock that ends with the connection, however that ends. A SQLite file has one process anyway."""
+    """Take a lock that ends with the connection, however that ends. A SQLite file has one process anyway.
+
+    Raises:
+        StorageUnavailableError: a pooler would give the server's connection, with the lock, to somebody else.
+    """
+    if is_pooled(connection):
+        raise StorageUnavailableError(
+            f"the tables can't be migrated through PgBouncer, which would share the lock, too: {MIGRATE_DIRECTLY}"
+        )
     if connection.dialect.name == "postgresql":
         for statement in WAIT_FOR_MIGRATOR:
             connection.exec_driver_sql(statement)

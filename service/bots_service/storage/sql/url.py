@@ -1,8 +1,12 @@
 """Database URLs, and the questions that are asked before tables are upgraded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
 
-from sqlalchemy import URL, NullPool, create_engine, exists, inspect, make_url, select
+from sqlalchemy import URL, Connection, NullPool, create_engine, exists, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 
 from bots_service.errors import StorageUnavailableError
@@ -13,12 +17,15 @@ from bots_service.storage.sql.tables import api_keys
 def sql_url(address: str) -> URL:
     """Return the address with the driver that this service uses; `postgres://` is what some hosts call it.
 
+    Args:
+        address: `postgresql://` may name several hosts, as libpq reads them: `postgresql://USER@HOST1:PORT,HOST2/NAME`.
+
     Raises:
         StorageUnavailableError: it is no address, or of a product that this service does not know.
     """
     try:
-        url = make_url(address)
-    except ArgumentError as error:  # its message would show the password
+        url = make_url(_with_hosts_apart(address))
+    except (ArgumentError, ValueError) as error:  # its message would show the password
         raise StorageUnavailableError(
             "BOTS_DATABASE_URL is not a database URL: write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
         ) from error
@@ -35,7 +42,55 @@ def is_postgresql(address: str) -> bool:
     return sql_url(address).get_backend_name() == "postgresql"
 
 
+def _with_hosts_apart(address: str) -> str:
+    """Return the address with several hosts in its query, where SQLAlchemy expects them."""
+    parts = urlsplit(address)
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return address
+    query = [*(f"host={host}" for host in hosts.split(",")), *filter(None, [parts.query])]
+    return parts._replace(netloc=user + at, query="&".join(query)).geturl()
+
+
 CONNECT_S = 10
+ENCODING = "UTF8"  # of a database: another one can't hold every task's id
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Connection]:
+    """Give a connection for a few questions.
+
+    Raises:
+        StorageUnavailableError: the database did not answer, or its encoding is not UTF8.
+    """
+    url = sql_url(address)
+    is_server = url.get_backend_name() == "postgresql"
+    # Whatever the database's encoding is: of SQL_ASCII, the driver returns bytes, which SQLAlchemy can't read.
+    options: dict[str, Any] = {"connect_timeout": CONNECT_S, "client_encoding": ENCODING} if is_server else {}
+    with storage_errors(), create_engine(url, poolclass=NullPool, connect_args=options).connect() as connection:
+        if is_server:
+            _require_utf8(connection)
+        yield connection
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Return whether something like PgBouncer is between us and PostgreSQL: its process has another id."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.scalar(text("SELECT pg_backend_pid()")) != _driver(connection).info.backend_pid)
+
+
+def _require_utf8(connection: Connection) -> None:
+    encoding = _driver(connection).info.parameter_status("server_encoding")
+    if encoding != ENCODING:
+        raise StorageUnavailableError(
+            f"the database's encoding is {encoding}, which can't store all ids: "
+            "create it again with ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+def _driver(connection: Connection) -> Any:
+    return cast("Any", connection.connection.dbapi_connection)
 
 
 def keys_exist(address: str) -> bool:
@@ -45,11 +100,10 @@ def keys_exist(address: str) -> bool:
         StorageUnavailableError: the database did not answer.
     """
     url = sql_url(address)
-    is_sqlite = url.get_backend_name() == "sqlite"
-    if is_sqlite and not Path(url.database or "").is_file():  # connecting would make it
+    # connecting would make a file that is not there
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         return False
-    options = {} if is_sqlite else {"connect_timeout": CONNECT_S}
-    with storage_errors(), create_engine(url, poolclass=NullPool, connect_args=options).connect() as connection:
+    with connected(address) as connection:
         if not inspect(connection).has_table(api_keys.name):
             return False
         return bool(connection.execute(select(exists(select(api_keys.c.id)))).scalar_one())
