@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bots_service.serving.supervisor import FINISH_S
-from bots_service.storage.redis.connection import CONNECTIONS
+from bots_service.storage.redis.client import CONNECTIONS
 from tests.deploy.files import ROOT, SETTINGS, environment_example, resources
 
 DEPLOYMENT = (ROOT / "docs/deployment.md").read_text("utf-8")

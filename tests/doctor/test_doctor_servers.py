@@ -8,11 +8,12 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from bots_service.doctor import examine, postgres_server
+from bots_service.doctor import examine, postgres_server, sentinels
 from bots_service.doctor import redis_server as redis_checks
 from bots_service.doctor.finding import Grade
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import head
+from bots_service.storage.sql.url import sql_url
 from tests.servers import RedisClusterNode, RedisServer, free_port, running, wait_until
 
 OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
@@ -116,6 +117,14 @@ def test_a_user_who_may_not_make_tables_is_warned_of(postgres_url):
         (lambda facts: postgres_server.room(facts, needed=8), {"connections": 7}, PROBLEM),
         (lambda facts: postgres_server.room(facts, needed=8), {"connections": 15}, WARNING),
         (lambda facts: postgres_server.room(facts, needed=8), {"connections": 16}, OK),
+        (postgres_server.standbys, {"standbys": 1}, WARNING),
+        (postgres_server.standbys, {"standbys": 1, "synchronous_standbys": "*"}, OK),
+        (postgres_server.standbys, {"standbys": 0, "synchronous_standbys": "*"}, PROBLEM),
+        (
+            postgres_server.standbys,
+            {"standbys": 1, "synchronous_standbys": "*", "synchronous_commit": "local"},
+            WARNING,
+        ),
     ],
 )
 def test_each_fact_is_judged(facts, check, changes, grade):
@@ -191,7 +200,9 @@ def test_a_cluster_must_be_named_as_one():
     with running(ClusterServer()) as cluster:
         named = look_at_redis(f"{cluster.url}?cluster=true")
         unnamed = look_at_redis(cluster.url)
-    assert {each.grade for each in named.values()} == {OK}
+    assert {each.grade for about, each in named.items() if about != "redis cluster"} == {OK}
+    assert named["redis cluster"].grade is WARNING
+    assert named["redis cluster"].said == "1 primaries serve 16384 of 16384 slots, 1 without a follower"
     assert (unnamed["redis role"].grade, unnamed["redis role"].advice) == (
         PROBLEM,
         "add ?cluster=true to BOTS_REDIS_URL",
@@ -239,3 +250,66 @@ def test_what_redis_says_is_judged(check, changes, grade):
 def test_a_redis_that_can_not_be_there_is_a_problem(url):
     (found,) = look_at_redis(url).values()
     assert found.grade is PROBLEM
+
+
+def test_a_database_of_another_encoding_is_a_problem(postgres):
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE doctor_ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
+    url = postgres.url("doctor_ascii")
+    found = {each.about: each for each in examine(Settings(database_url=url))}
+    postgres.drop_database(url)
+    assert (found["encoding"].grade, "SQL_ASCII" in found["encoding"].said) == (PROBLEM, True)
+    assert (found["tables"].grade, "SQL_ASCII" in found["tables"].said) == (PROBLEM, True)
+
+
+def test_all_hosts_of_a_database_are_named():
+    places = postgres_server.where_to(sql_url("postgresql://bots:hunter2@one:5433,two/bots"))
+    assert places == "one:5433,two:5432/bots"
+
+
+def node_of(name, *slots, flags="master", follows="-", connected=True):
+    """What redis-py makes of a line of CLUSTER NODES."""
+    ranges = [[str(first), str(last)] for first, last in slots]
+    return {"node_id": name, "flags": flags, "master_id": follows, "slots": ranges, "connected": connected}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "grade"),
+    [
+        ([node_of("a", (0, 8191)), node_of("b", (8192, 16383))], WARNING),
+        ([node_of("a", (0, 16383)), node_of("b", flags="slave", follows="a")], OK),
+        ([node_of("a", (0, 16383)), node_of("b", flags="slave,fail", follows="a", connected=False)], WARNING),
+        ([node_of("a", (0, 8191)), node_of("b", (8192, 16383), flags="master,fail")], PROBLEM),
+        ([node_of("a", (0, 16382))], PROBLEM),
+    ],
+)
+def test_the_servers_of_a_cluster_are_judged(nodes, grade):
+    assert redis_checks.shards({str(place): node for place, node in enumerate(nodes)}).grade is grade
+
+
+@pytest.mark.parametrize(
+    ("known", "grade"),
+    [
+        ([], PROBLEM),
+        ([{"num-other-sentinels": 2, "num-slaves": 0, "quorum": 2}] * 3, WARNING),
+        ([{"num-other-sentinels": 1, "num-slaves": 1, "quorum": 2}] * 3, WARNING),
+        ([{"num-other-sentinels": 2, "num-slaves": 1, "quorum": 2}] * 2, WARNING),
+        ([{"num-other-sentinels": 2, "num-slaves": 1, "quorum": 2}] * 3, OK),
+    ],
+)
+def test_sentinels_are_judged(known, grade):
+    assert sentinels.judge("mymaster", known, named=3).grade is grade
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:hunter2@127.0.0.1:1,127.0.0.1:2/0", "names several hosts: add"),
+        ("redis://:hunter2@127.0.0.1:1,127.0.0.1:2/0?sentinel=mymaster", "0 of 2 answer and know mymaster"),
+    ],
+)
+def test_what_is_wrong_with_several_hosts_is_told_without_the_password(url, said):
+    found = list(redis_checks.examine(url, timeout_s=1))
+    assert found[0].grade is PROBLEM
+    assert said in found[0].said
+    assert "hunter2" not in str(found)

@@ -63,8 +63,9 @@ async def replica(
 class RedisClock(Clock):
     """Time that passes in Redis too: leases there end, and selections are forgotten, that much sooner."""
 
-    def __init__(self, client: redis.Redis | redis.RedisCluster) -> None:
-        self._client = client
+    def __init__(self, *clients: redis.Redis | redis.RedisCluster) -> None:
+        """Let it pass in these servers."""
+        self._clients = clients
 
     def advance(self, seconds: float) -> None:
         super().advance(seconds)
@@ -73,5 +74,6 @@ class RedisClock(Clock):
             (FORGOTTEN_SOONER, "bots:*:selection:*"),
             (LOST_SOONER, "bots:*:header"),
         ):
-            for key in self._client.scan_iter(keys):
-                self._client.eval(script, 1, key, int(1000 * seconds))
+            for client in self._clients:
+                for key in client.scan_iter(keys):
+                    client.eval(script, 1, key, int(1000 * seconds))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from bots_service.storage.redis.connection import MAX_BATCH, RedisPipeline, Script, client_of
+from bots_service.storage.redis.client import client_of
+from bots_service.storage.redis.connection import MAX_BATCH, RedisPipeline, Script
 from tests.servers import RedisServer, running
 from tests.storage.redis_stores import PATIENT_S
 

@@ -1,16 +1,20 @@
 """Can Redis share the live state between replicas?"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from bots_service.doctor import finding as clock
+from bots_service.doctor import sentinels
 from bots_service.doctor.finding import Finding, ok, problem, warning, without_secrets
+from bots_service.errors import StorageUnavailableError
 from bots_service.retention import PROBES_S
+from bots_service.storage.redis.client import RedisAddress, read_address, refusal
 from bots_service.storage.redis.connection import MIN_VERSION, PROBE, probe_key
 
 NEARLY_FULL = 0.8
+SLOTS = 16_384  # of every Redis Cluster
 
 Info = dict[str, Any]  # what INFO answers: names are Redis's own
 
@@ -19,32 +23,41 @@ def examine(url: str, *, timeout_s: float) -> Iterator[Finding]:
     """Yield what is found.
 
     Args:
-        url: of the Redis, or with `cluster=true` in its query, of one server of a Redis Cluster.
+        url: of a Redis, of servers of a Redis Cluster, or of Sentinels, as BOTS_REDIS_URL names them.
         timeout_s: longest wait for each answer.
     """
     import redis
-    from redis.backoff import NoBackoff
     from redis.exceptions import RedisClusterException
+
+    where = urlsplit(url).netloc.rpartition("@")[2] or "?"
+    try:
+        yield from _examine(read_address(url), timeout_s)
+    except (redis.RedisError, RedisClusterException, StorageUnavailableError, TypeError, ValueError) as error:
+        password = urlsplit(url).password
+        said = without_secrets(error, password, unquote(password or ""))
+        usual = "start it, or correct BOTS_REDIS_URL: check the host, port, user and password"
+        yield problem("redis", f"Redis at {where} can't be used: {said}", refusal(error) or usual)
+
+
+def _examine(address: RedisAddress, timeout_s: float) -> Iterator[Finding]:
+    import redis
+    from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    wants_cluster = options.pop("cluster", "false").lower() == "true"
-    where = f"{parts.hostname or '?'}:{port_of(url) or 6379}"
-    try:
-        plain = parts._replace(query=urlencode(options)).geturl()
-        waits = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "retry": Retry(NoBackoff(), 0)}
-        with redis.Redis.from_url(plain, protocol=2, **waits) as client:
-            yield from _look(client, where, wants_cluster=wants_cluster)
-            if not wants_cluster:
-                yield scripts(client)
-        if wants_cluster:  # any of its servers may have the key
-            with redis.RedisCluster.from_url(plain, protocol=2, **waits) as cluster:
-                yield scripts(cluster)
-    except (redis.RedisError, RedisClusterException, TypeError, ValueError) as error:
-        said = without_secrets(error, parts.password, unquote(parts.password or ""))
-        advice = "start it, or correct BOTS_REDIS_URL: check the host, port, user and password"
-        yield problem("redis", f"Redis at {where} can't be used: {said}", advice)
+    waits: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    waits |= {"retry": Retry(NoBackoff(), 0), "protocol": 2}
+    host, port = address.hosts[0]
+    if address.sentinel is not None:
+        yield from sentinels.examine(address, address.sentinel, waits)
+        host, port = sentinels.primary_of(address, address.sentinel, waits)
+    with redis.Redis(host=host, port=port, **address.login_and_tls(), **waits) as client:
+        yield from _look(client, f"{host}:{port}", wants_cluster=address.is_cluster)
+        if not address.is_cluster:
+            yield scripts(client)
+    if address.is_cluster:  # any of its servers may have the key
+        with redis.RedisCluster.from_url(address.plain, **waits) as cluster:
+            yield shards(cluster.cluster_nodes())
+            yield scripts(cluster)
 
 
 def _look(client: Any, where: str, *, wants_cluster: bool) -> Iterator[Finding]:
@@ -60,14 +73,6 @@ def _look(client: Any, where: str, *, wants_cluster: bool) -> Iterator[Finding]:
     yield clock.compare("redis clock", seconds + microseconds / 1e6, before=before, after=after)
 
 
-def port_of(url: str) -> int | None:
-    """Return the port that the URL names, None if it names none, or one that can't be."""
-    try:
-        return urlsplit(url).port
-    except ValueError:
-        return None
-
-
 def version(info: Info, where: str) -> Finding:
     """Judge the server's version."""
     said = f"Redis {info['redis_version']} at {where}"
@@ -80,7 +85,8 @@ def role(info: Info, *, wants_cluster: bool) -> Finding:
     """Judge whether it takes writes, and is what the URL says."""
     mode = info.get("redis_mode", "standalone")
     if mode == "sentinel":
-        return problem("redis role", "it is a Sentinel, which keeps no data", "name the primary that it watches")
+        advice = "add ?sentinel=NAME to BOTS_REDIS_URL, with the name by which it calls the primary"
+        return problem("redis role", "it is a Sentinel, which keeps no data", advice)
     if wants_cluster != (mode == "cluster"):
         said = "it belongs to a cluster" if mode == "cluster" else "it is not a cluster"
         advice = (
@@ -90,6 +96,25 @@ def role(info: Info, *, wants_cluster: bool) -> Finding:
     if info.get("role") != "master" and not wants_cluster:
         return problem("redis role", "it is a replica, which is read-only", "name the primary in BOTS_REDIS_URL")
     return ok("redis role", "a cluster" if wants_cluster else "primary")
+
+
+def shards(nodes: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Judge the servers of a cluster, as CLUSTER NODES lists them."""
+    serving = {name: node for name, node in nodes.items() if node["connected"] and "fail" not in node["flags"]}
+    primaries = {node["node_id"] for node in serving.values() if "master" in node["flags"] and node["slots"]}
+    followed = {node["master_id"] for node in serving.values() if "slave" in node["flags"]}
+    slots = sum(
+        int(ends[-1]) - int(ends[0]) + 1
+        for node in serving.values()
+        for ends in node["slots"]
+        if node["node_id"] in primaries
+    )
+    said = f"{len(primaries)} primaries serve {slots} of {SLOTS} slots, {len(primaries - followed)} without a follower"
+    if slots < SLOTS:
+        return problem("redis cluster", said, "start the servers that are down, or assign their slots to others")
+    if primaries - followed:
+        return warning("redis cluster", said, "give each primary a follower, which takes over when it dies")
+    return ok("redis cluster", said)
 
 
 def eviction(info: Info) -> Finding:

@@ -6,72 +6,19 @@ from contextvars import Context
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import structlog
 from redis.asyncio import Redis, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    MovedError,
-    NoPermissionError,
-    NoScriptError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from bots_service.errors import StorageUnavailableError
 from bots_service.ports.keys import Rate
 from bots_service.retention import PROBES_S
 from bots_service.spans import Span
 from bots_service.storage.memory import MemoryRateLimits
+from bots_service.storage.redis.client import CONNECTIONS, client_of, close, forget_servers, refusal
 
 log = structlog.get_logger(__name__)
-
-
-CONNECTIONS = 32  # scripts take Redis about 0.1 ms each, so more connections would only wait there
-
-
-def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
-    """Return a client that does not retry, and has a timeout for connecting.
-
-    Raises:
-        StorageUnavailableError: the URL is not a Redis URL.
-    """
-    try:
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        kind = RedisCluster if options.pop("cluster", "false").lower() == "true" else Redis
-        return kind.from_url(
-            parts._replace(query=urlencode(options)).geturl(),
-            # redis-py's own timeout uses asyncio.wait_for, which can swallow a cancellation before Python 3.12: a
-            # deadline or the shutdown of the service would be missed.
-            socket_timeout=None,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            max_connections=CONNECTIONS,
-            protocol=2,
-        )
-    except (ValueError, RedisClusterException):
-        # Without its cause, which may contain a part of the password.
-        message = "BOTS_REDIS_URL is not a Redis URL, such as redis://user:password@host:6379/0"
-        raise StorageUnavailableError(message) from None
-
-
-def refusal(error: BaseException) -> str | None:
-    """Return what the operator has to fix; None if the failure may be temporary."""
-    if isinstance(error, AuthenticationError):
-        return f"Redis rejects the user and password in BOTS_REDIS_URL: {error}"
-    if isinstance(error, NoPermissionError) or "can't run this command" in str(error):
-        return f"the Redis user in BOTS_REDIS_URL needs more rights (EVAL, INFO, TIME, keys bots:*): {error}"
-    if isinstance(error, MovedError):
-        return "the Redis of BOTS_REDIS_URL belongs to a cluster: add ?cluster=true to the URL"
-    if isinstance(error, RedisClusterException) and "not enabled" in str(error):
-        return "the Redis of BOTS_REDIS_URL is not a cluster: remove cluster=true from the URL"
-    return None
-
 
 MAX_BATCH = 32  # scripts sent together; with more, the first would wait long for the last
 
@@ -191,7 +138,8 @@ class RedisConnection:
         """Create it; nothing is sent yet.
 
         Args:
-            url: redis:// or rediss://, with `cluster=true` in its query for a Redis Cluster.
+            url: redis:// or rediss://, with `cluster=true` in its query for a Redis Cluster, or several hosts with
+                `sentinel=NAME` for the primary that Sentinels call by that name.
             timeout_s: longest wait for one answer.
 
         Raises:
@@ -282,7 +230,7 @@ class RedisConnection:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
         await self._pipeline.close()
-        await self._client.aclose()
+        await close(self._client)
 
     async def _once(self, script: Script, keys: list[str], arguments: tuple[Argument, ...] = ()) -> Any:
         """Return the script's answer, without a second attempt.
@@ -308,6 +256,7 @@ class RedisConnection:
         while True:
             await asyncio.sleep(PROBE_S)
             try:
+                await forget_servers(self._client)
                 await self._once(PROBE, [key], (int(PROBES_S),))
                 await self._run_deferred()
             except Failure as error:
