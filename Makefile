@@ -74,7 +74,8 @@ test-image: $(VENV)/.dev container-tools ## Build the image, and run it with Pos
 	$(BIN)/python -m pytest -rs $(if $(ARGS),$(ARGS),-s --timeout 1800 tests/image)
 
 # The tests of stores, doctor and faults once more, with Debian 12's servers; then what needs several of them.
-VERSIONS_TESTS := tests/storage tests/doctor tests/system tests/versions
+VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/test_hung_servers.py tests/system/test_mixing.py \
+	tests/system/test_pass.py tests/system/test_replicas.py tests/system/test_workers.py tests/versions
 
 test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
 	BOTS_TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
@@ -171,6 +172,7 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for minutes: faults, overload, the simulator
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/system tests/simulator tests/deploy tests/demo tests/api/test_overload.py \
 		tests/trainers/test_ms_swift.py tests/trainers/test_trl_outage.py)
+	$(if $(ARGS),,BOTS_SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
@@ -280,7 +282,8 @@ constraints: $(VENV)/.made
 	rm -rf build/constraints && mkdir -p build/constraints
 	$(BIN)/python -m venv build/constraints/venv
 	build/constraints/venv/bin/python -m pip install --quiet 'pip>=25.1'
-	build/constraints/venv/bin/python -m pip install --quiet --editable client --editable . --group dev --group bench --group trainers
+	build/constraints/venv/bin/python -m pip install --quiet --editable client --editable . --group dev --group bench --group trainers \
+		async-timeout  # which redis wants where Python is older than 3.11.3, as Debian 12's is
 	grep '^#' constraints.txt >build/constraints/new
 	build/constraints/venv/bin/python -m pip freeze --exclude-editable >build/constraints/all
 	grep -E '^[A-Za-z0-9._-]+==[A-Za-z0-9.!]+$$' build/constraints/all >>build/constraints/new

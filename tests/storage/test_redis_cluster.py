@@ -13,6 +13,7 @@ from bots_service.storage.redis.connection import RedisConnection
 from tests.servers import RedisClusterNode, RedisServer, running, wait_until
 from tests.storage.contracts.hot import Clock, Hot, found, history, run_row, state_at
 from tests.storage.redis_stores import PATIENT_S, RedisClock, replica
+from tests.versions.redis_groups import redis_cluster
 
 
 @pytest.fixture
@@ -60,6 +61,18 @@ async def test_runs_are_spread_and_a_node_that_ends_comes_back(cluster: list[Red
         await asyncio.to_thread(wait_until, lambda: connection is not None and not connection.is_away)
         assert await found(hot.states, run_row(lost)) is None
         assert await hot.publish(state_at(100), run_row(lost)) is PublishResult.SHARED
+
+
+async def test_a_follower_that_takes_over_is_found():
+    with redis_cluster() as group:
+        async with replica(group.url, timeout_s=2) as hot:
+            assert await hot.publish(state_at(1)) is PublishResult.SHARED
+            group.holder("bots:*:header").kill()
+            assert await hot.publish(state_at(2)) is PublishResult.LOCAL
+            connection = hot.connection
+            await asyncio.to_thread(wait_until, lambda: connection is not None and not connection.is_away)
+            assert await found(hot.states, run_row()) is None  # the follower may not have had everything
+            assert await hot.publish(state_at(2)) is PublishResult.SHARED
 
 
 async def test_a_url_that_does_not_say_cluster_is_told_at_the_start(cluster: list[RedisClusterNode]):

@@ -52,8 +52,6 @@ def _examine(address: RedisAddress, timeout_s: float) -> Iterator[Finding]:
         host, port = sentinels.primary_of(address, address.sentinel, waits)
     with redis.Redis(host=host, port=port, **address.login_and_tls(), **waits) as client:
         yield from _look(client, f"{host}:{port}", wants_cluster=address.is_cluster)
-        if not address.is_cluster:
-            yield scripts(client)
     if address.is_cluster:  # any of its servers may have the key
         with redis.RedisCluster.from_url(address.plain, **waits) as cluster:
             yield shards(cluster.cluster_nodes())
@@ -61,16 +59,20 @@ def _examine(address: RedisAddress, timeout_s: float) -> Iterator[Finding]:
 
 
 def _look(client: Any, where: str, *, wants_cluster: bool) -> Iterator[Finding]:
-    before = time.time()
-    seconds, microseconds = client.time()
-    after = time.time()
     info: Info = client.info()
     yield version(info, where)
     yield role(info, wants_cluster=wants_cluster)
+    if info.get("redis_mode") == "sentinel":  # which knows no other command that we need
+        return
+    before = time.time()
+    seconds, microseconds = client.time()
+    after = time.time()
     yield eviction(info)
     yield memory(info)
     yield persistence(info)
     yield clock.compare("redis clock", seconds + microseconds / 1e6, before=before, after=after)
+    if not wants_cluster:
+        yield scripts(client)
 
 
 def version(info: Info, where: str) -> Finding:

@@ -90,7 +90,7 @@ def client_of(url: str, timeout_s: float) -> Redis | RedisCluster:
     """Return a client that does not retry, and has a timeout for connecting.
 
     Raises:
-        StorageUnavailableError: the URL is not a Redis URL, or lacks something.
+        StorageUnavailableError: the URL is not a Redis URL, or something in it is missing.
     """
     # redis-py's own timeout uses asyncio.wait_for, which can swallow a cancellation before Python 3.12: a deadline or
     # the shutdown of the service would be missed.
@@ -136,7 +136,7 @@ async def close(client: Redis | RedisCluster) -> None:
 
 
 async def forget_servers(client: Redis | RedisCluster) -> None:
-    """Let the client of a cluster ask again which server has which keys: by itself it keeps asking one that died."""
+    """Let the client of a cluster ask again which server has which keys: it keeps asking one that died."""
     if isinstance(client, RedisCluster):
         await client.aclose()
 
@@ -151,6 +151,8 @@ def refusal(error: BaseException) -> str | None:
         return "the Redis of BOTS_REDIS_URL belongs to a cluster: add ?cluster=true to the URL"
     if isinstance(error, RedisClusterException) and "not enabled" in str(error):
         return "the Redis of BOTS_REDIS_URL is not a cluster: remove cluster=true from the URL"
+    if "unknown command 'evalsha'" in str(error).lower():
+        return "BOTS_REDIS_URL names a Sentinel, which keeps no data: add ?sentinel=NAME, the primary's name there"
     if "certificate verify failed" in str(error).lower():
         return f"the certificate of Redis is not trusted: name its CA, ?ssl_ca_certs=FILE in BOTS_REDIS_URL: {error}"
     return None

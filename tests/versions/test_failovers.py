@@ -1,0 +1,87 @@
+"""Servers that take over from others under load: what is lost, what is counted twice, how long it takes."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.servers import PostgresServer, RedisServer
+from tests.system.faults.oracle import Account
+from tests.system.faults.settled import REPORTERS, assert_settled, load
+from tests.versions.conftest import Note
+from tests.versions.deployment import cost_of, create_pools, deployed, seconds_to_recover, under_load, wait_for_more
+from tests.versions.postgres_pairs import pair
+from tests.versions.redis_groups import redis_cluster, watched
+
+NAMES = {
+    "sentinels": "the primary of Redis {}, Sentinels promote its follower",
+    "cluster": "a node of a Redis Cluster {}, its follower takes over",
+}
+
+
+@pytest.mark.parametrize("how", ["killed", "hung"])
+@pytest.mark.parametrize("kind", ["sentinels", "cluster"])
+def test_a_redis_that_takes_over_under_load_loses_nothing(
+    postgres: PostgresServer, note: Note, tmp_path: Path, kind: str, how: str
+):
+    group = watched() if kind == "sentinels" else redis_cluster()
+    with group as redis, deployed(tmp_path, database_url=postgres.new_database(), redis_url=redis.url) as made:
+        gone: list[RedisServer] = []
+
+        def fail() -> None:
+            gone.append(redis.holder("bots:*:header"))
+            (gone[0].kill if how == "killed" else gone[0].hang)()
+
+        def mend() -> None:
+            if how == "hung":  # it is no primary any more, and learns of that
+                gone[0].resume()
+
+        account, cost = under_load(made, fail, mend)
+        note(NAMES[kind].format(how), cost)
+        assert (cost.lost, cost.twice) == (0, 0)
+        assert_settled(made.urls, made.database_url, account, tmp_path)
+
+
+def test_a_promoted_standby_has_all_that_a_synchronous_commit_acknowledged(
+    redis_server: RedisServer, note: Note, tmp_path: Path
+):
+    redis_server.client().flushall()
+    with pair(synchronous=True) as postgres:
+        look_at = postgres.standby_url
+        with deployed(tmp_path, database_url=postgres.url, redis_url=redis_server.url, look_at=look_at) as made:
+            account, cost = under_load(made, postgres.fail_over)
+            note("PostgreSQL's primary killed, its synchronous standby promoted", cost)
+            assert (cost.lost, cost.twice) == (0, 0)
+            assert_settled(made.urls, made.database_url, account, tmp_path)
+
+
+def test_without_a_synchronous_standby_a_failover_loses_what_it_lacks_and_a_restart_makes_the_rest_whole(
+    redis_server: RedisServer, note: Note, tmp_path: Path
+):
+    redis_server.client().flushall()
+    account, enough = Account(), threading.Event()
+    with pair(synchronous=False) as postgres:
+        look_at = postgres.standby_url
+        with deployed(tmp_path, database_url=postgres.url, redis_url=redis_server.url, look_at=look_at) as made:
+            create_pools(made.urls[0])
+            with load(made.urls, 1, account, reports=0, enough=enough):
+                wait_for_more(account)
+                postgres.standby.cut_off()
+                known = len(account.sent)
+                wait_for_more(account)
+                enough.set()
+            assert account.failures == []
+            began = time.monotonic()
+            postgres.fail_over()
+            # What operations.md asks for: the processes remember entries that no longer exist.
+            made.stop()
+            redis_server.client().flushall()
+            made.start()
+            cost = cost_of(made, account, time.monotonic() - began + seconds_to_recover(made))
+            note(f"the same with an asynchronous standby, cut off before the last {len(account.sent) - known}", cost)
+            assert 0 < cost.lost <= len(account.sent) - known + REPORTERS
+            assert cost.twice == 0
+            account.sent = sorted(account.sent, key=lambda one: one.seq)[: -cost.lost]
+            account.selections = []
+            assert_settled(made.urls, made.database_url, account, tmp_path)
