@@ -137,7 +137,8 @@ def is_whole(url: str) -> bool:
     with Client(url, deadline_s=5, retries=ONCE) as client:
         try:
             client.select("probe", 1)
-            return not client.report("probe", [Outcome.counts("t1", 1, 2)]).degraded
+            is_shared = not client.report("probe", [Outcome.counts("t1", 1, 2)]).degraded
+            return is_shared and not client.run("pool").degraded  # which another server of a cluster may have
         except BotsClientError:
             return False
 

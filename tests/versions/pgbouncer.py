@@ -15,7 +15,7 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = any
 admin_users = bots
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = {size}
 max_client_conn = 500
 server_login_retry = 1
@@ -23,19 +23,20 @@ server_login_retry = 1
 
 
 class PgBouncer(Server):
-    """A PgBouncer that gives a connection to the server for each transaction."""
+    """A PgBouncer."""
 
-    def __init__(self, postgres: PostgresServer, *, size: int = 4) -> None:
+    def __init__(self, postgres: PostgresServer, *, mode: str = "transaction", size: int = 4) -> None:
         """Prepare it.
 
         Args:
             postgres: what it is in front of.
+            mode: for how long a client gets a connection to the server.
             size: connections to each database; fewer than its clients have, so that they share them.
         """
         super().__init__()
         self._postgres = postgres
         self._settings = self.folder / "pgbouncer.ini"
-        self._settings.write_text(SETTINGS.format(server=postgres.port, port=self.port, size=size), "utf-8")
+        self._settings.write_text(SETTINGS.format(server=postgres.port, port=self.port, mode=mode, size=size), "utf-8")
 
     def through(self, url: str) -> str:
         """Return the URL of a database of the server, by way of the pooler."""

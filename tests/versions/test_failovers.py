@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import PostgresServer, RedisServer
+from tests.servers import PostgresServer, RedisServer, wait_until
 from tests.system.faults.oracle import Account
 from tests.system.faults.settled import REPORTERS, assert_settled, load
 from tests.versions.conftest import Note
-from tests.versions.deployment import cost_of, create_pools, deployed, seconds_to_recover, under_load, wait_for_more
+from tests.versions.deployment import (
+    cost_of,
+    create_pools,
+    deployed,
+    is_whole,
+    seconds_to_recover,
+    under_load,
+    wait_for_more,
+)
 from tests.versions.postgres_pairs import pair
 from tests.versions.redis_groups import redis_cluster, watched
 
@@ -43,15 +51,23 @@ def test_a_redis_that_takes_over_under_load_loses_nothing(
         assert_settled(made.urls, made.database_url, account, tmp_path)
 
 
+@pytest.mark.parametrize("standby", ["in step", "cut off before"])
 def test_a_promoted_standby_has_all_that_a_synchronous_commit_acknowledged(
-    redis_server: RedisServer, note: Note, tmp_path: Path
+    redis_server: RedisServer, note: Note, tmp_path: Path, standby: str
 ):
     redis_server.client().flushall()
     with pair(synchronous=True) as postgres:
         look_at = postgres.standby_url
         with deployed(tmp_path, database_url=postgres.url, redis_url=redis_server.url, look_at=look_at) as made:
-            account, cost = under_load(made, postgres.fail_over)
-            note("PostgreSQL's primary killed, its synchronous standby promoted", cost)
+
+            def fail() -> None:
+                if standby != "in step":
+                    postgres.standby.cut_off()
+                    wait_until(lambda: not any(map(is_whole, made.urls)))  # commits wait, and trainers send again
+                postgres.fail_over()
+
+            account, cost = under_load(made, fail)
+            note(f"PostgreSQL's primary killed, its synchronous standby, {standby}, promoted", cost)
             assert (cost.lost, cost.twice) == (0, 0)
             assert_settled(made.urls, made.database_url, account, tmp_path)
 
@@ -79,7 +95,7 @@ def test_without_a_synchronous_standby_a_failover_loses_what_it_lacks_and_a_rest
             redis_server.client().flushall()
             made.start()
             cost = cost_of(made, account, time.monotonic() - began + seconds_to_recover(made))
-            note(f"the same with an asynchronous standby, cut off before the last {len(account.sent) - known}", cost)
+            note("PostgreSQL's primary killed, its asynchronous standby, cut off before, promoted", cost)
             assert 0 < cost.lost <= len(account.sent) - known + REPORTERS
             assert cost.twice == 0
             account.sent = sorted(account.sent, key=lambda one: one.seq)[: -cost.lost]

@@ -1,4 +1,4 @@
-"""PgBouncer between the service and PostgreSQL, which gives a connection to the server for each transaction."""
+"""PgBouncer between the service and PostgreSQL: it gives one connection to the server to many clients, in turn."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +23,9 @@ TIMEOUT_S = 8.5
 LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 
 
-@pytest.fixture(scope="module")
-def pooler(postgres: PostgresServer) -> Iterator[PgBouncer]:
-    with running(PgBouncer(postgres)) as started:
+@pytest.fixture(scope="module", params=["transaction", "session"])
+def pooler(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[PgBouncer]:
+    with running(PgBouncer(postgres, mode=request.param, size=12)) as started:
         yield started
 
 
