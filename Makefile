@@ -86,12 +86,8 @@ DEBIAN_LIBRARIES := libatomic1 libc-ares2 libevent-2.1-7 libicu72 libjemalloc2 l
 	libxslt1.1
 
 build/debian/.unpacked:
-	rm -rf build/debian && mkdir -p build/debian/packages
-	cd build/debian/packages && (apt-get -qq download $(DEBIAN_SERVERS) $(DEBIAN_LIBRARIES) || \
-		(apt-get -qq update && apt-get -qq download $(DEBIAN_SERVERS) $(DEBIAN_LIBRARIES))) 2>../apt.log || \
-		{ cat ../apt.log >&2; echo "Debian 12's packages of PostgreSQL, Redis and PgBouncer are needed, and apt-get to get them" >&2; exit 1; }
-	for package in build/debian/packages/*.deb; do dpkg-deb --extract $$package build/debian || exit 1; done
-	rm -r build/debian/packages && touch $@
+	$(PYTHON) -m tests.debian_packages build/debian $(DEBIAN_SERVERS) $(DEBIAN_LIBRARIES)
+	@touch $@
 
 # Where they can't be had, the tests are skipped and say so.
 container-tools:
