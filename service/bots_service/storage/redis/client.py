@@ -1,6 +1,7 @@
 """What BOTS_REDIS_URL names: one Redis, a Redis Cluster, or Sentinels that know the primary; and a client of it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,8 @@ async def close(client: Redis | RedisCluster) -> None:
 async def forget_servers(client: Redis | RedisCluster) -> None:
     """Let the client of a cluster ask again which server has which keys: it keeps asking one that died."""
     if isinstance(client, RedisCluster):
-        await client.aclose()
+        with suppress(RuntimeError):  # uvloop raises it where a server ends meanwhile
+            await client.aclose()
 
 
 def refusal(error: BaseException) -> str | None:
