@@ -1,9 +1,11 @@
 """/docs: Swagger UI with our theme, as people and their screen readers get it."""
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import DESK, PHONE, Visit, visiting
+from tests.browser.chromium import DESK, PHONE, ColorScheme, Visit, visiting
 from tests.serving import ServiceProcess
 
 SIZES = {"desk": DESK, "phone": PHONE}
@@ -12,6 +14,15 @@ SIZES = {"desk": DESK, "phone": PHONE}
 def pardon_links_to_routes(visit: Visit) -> None:
     """Forget what Swagger UI says of every link to a route whose name has an underscore."""
     visit.wrong[:] = [said for said in visit.wrong if "escaping deep link whitespace" not in said]
+
+
+def in_each_scheme(visit: Visit) -> Iterator[ColorScheme]:
+    """Show /docs in light and in dark colours; a script of ours follows the system's scheme a little later."""
+    for scheme in visit.in_each_scheme():
+        dark = "(dark) => document.documentElement.classList.contains('dark-mode') === dark"
+        visit.page.wait_for_function(dark, arg=scheme == "dark")
+        visit.page.evaluate("() => Promise.all(document.getAnimations().map((one) => one.finished))")  # colours fade
+        yield scheme
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -23,7 +34,7 @@ def test_the_documentation_of_the_api_is_readable_by_all_in_the_scheme_of_their_
         page.goto(f"{trained.url}/docs")
         page.wait_for_selector(".opblock-summary-method")
         grounds = []
-        for scheme in visit.in_each_scheme():
+        for scheme in in_each_scheme(visit):
             grounds.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
             visit.keep(f"docs-{size}-{scheme}")
             assert visit.barriers() == []
@@ -32,7 +43,7 @@ def test_the_documentation_of_the_api_is_readable_by_all_in_the_scheme_of_their_
             section = f"#operations-{operation}"
             page.locator(f"{section} .opblock-summary-control").click()
             page.wait_for_selector(f"{section} .responses-inner")
-            for _ in visit.in_each_scheme():
+            for _ in in_each_scheme(visit):
                 assert visit.barriers(section) == []
             page.locator(f"{section} .opblock-summary-control").click()
         assert page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]

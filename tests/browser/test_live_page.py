@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.chromium import PERCENT, SOON_MS, Visit, visiting
 from tests.browser.conftest import SOON_S, STEPS
 from tests.browser.replaying import BOTS, DATASET, PASS, TRACKER, UNIFORM, replaying
+from tests.servers import wait_until
 from tests.serving import ServiceProcess, running_service
 
 RECENT = 50  # steps, as the page says
@@ -213,11 +214,13 @@ def test_without_a_run_of_uniform_choice_the_gain_is_said_to_be_modelled_and_adv
     outcomes = [{"task": f"t{number}", "successes": number, "trials": 2} for number in range(3)]
     report = {"dataset": "bare", "outcomes": outcomes}
     httpx.post(f"{trained.url}/report", json=report).raise_for_status()
+    summary = f"{trained.url}/datasets/bare/runs/default/summary"
+    wait_until(lambda: httpx.get(summary).json()["gain"]["uniform_ratio"] is not None)  # computed behind the answers
+    share = httpx.get(summary).json()["gain"]["uniform_ratio"]
     with visiting(browser, trained.url) as visit:
         page = visit.open("datasets/bare/runs/default")
         tile = tiles_of(page)["vs uniform (estimate)"]
         assert "no run samples uniformly" in tile
-        share = httpx.get(f"{trained.url}/datasets/bare/runs/default/summary").json()["gain"]["uniform_ratio"]
         assert f"uniform {100 * share:.1f}{PERCENT}" in tile
         assert visit.data(RATIO)["uniform (estimate)"] == [pytest.approx(share)]  # of the only step
         assert f"fewer than {40 // 10} tasks a step" in page.get_by_role("note", name="Advice").inner_text()
