@@ -77,6 +77,7 @@ from bots_client._models import (
     TaskBelief,
     TaskCounts,
     Totals,
+    VerifierAlarm,
 )
 from bots_client._resilience.health import Health
 from bots_client._resilient_client import ResilientClient
@@ -165,6 +166,7 @@ __all__ = [
     "TaskVisit",
     "Totals",
     "UnreachableError",
+    "VerifierAlarm",
     "Version",
     "WhoAmI",
     "__version__",

@@ -423,7 +423,8 @@ class AsyncClientMethods(BaseAsyncClient):
         Args:
             dataset: name of the dataset.
             run: name of the run.
-            kinds: only entries of these kinds: report, past_evidence, settings, rewind or fork; empty: all.
+            kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
+                rewind and fork.
             limit: maximum number of entries; None: all.
         """
         return self._paginate(run_calls.journal(dataset, run, kinds=kinds, limit=limit))
@@ -445,6 +446,21 @@ class AsyncClientMethods(BaseAsyncClient):
         Reporting selections made before the rewind raises StaleEpochError.
         """
         return await self.send(run_calls.rewind(dataset, step, run))
+
+    async def decide_held(self, dataset: str, decision: str, run: str = "default", *, tag: str | None = None) -> Run:
+        """Decide about groups of rollouts that the verifier guard holds out of a run's belief.
+
+        Args:
+            dataset: name of the dataset.
+            decision: "release" if the rewards were right after all: the groups enter the belief. "drop" if they were
+                wrong: the groups are left out for good.
+            run: name of the run.
+            tag: only about the alarm of this tag; None: about all that stand.
+
+        Raises:
+            ConflictError: no such alarm stands; see `Run.alarms`.
+        """
+        return await self.send(run_calls.decide_held(dataset, decision, run, tag=tag))
 
     async def import_evidence(
         self,

@@ -11,7 +11,7 @@ from typing import ClassVar
 from bots_client._tables import Table
 
 Mix = Mapping[str, float | tuple[tuple[int, float], ...]]
-Setting = int | float | str | tuple[float, ...] | Mix | None
+Setting = bool | int | float | str | tuple[float, ...] | Mix | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +218,13 @@ class TaskVisit:
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, past_evidence, settings, rewind or fork.
+    kind: report, past_evidence, settings, guard_decision, rewind or fork.
     step: number of closed steps after it; None if it is not known yet.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.
     to_step: of a rewind.
     changed: names and values of changed settings.
+    decision: what a guard decision did with held groups: release or drop; tag: about whose; None: those of all alarms.
     hidden: undone by a rewind.
     """
 
@@ -238,4 +239,6 @@ class JournalEntry:
     closed: bool | None = None
     to_step: int | None = None
     changed: Mapping[str, Setting] | None = None
+    decision: str | None = None
+    tag: str | None = None
     hidden: bool = False

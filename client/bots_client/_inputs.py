@@ -300,6 +300,7 @@ class GivenSettings(TypedDict, total=False):
     mix: Mapping[str, float | Sequence[tuple[int, float]]]
     mix_floor: float
     mix_balance: str
+    verifier_guard: bool
 
 
 def plain(number: SupportsFloat, *, of: str = "") -> int | float:

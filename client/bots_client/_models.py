@@ -142,6 +142,7 @@ class Settings:
     mix_floor: the least share of each of these tags.
     mix_balance: what the weights share out: tasks, effective (tasks), or learning (weight times how often a tag
         teaches).
+    verifier_guard: whether rewards that look wrong wait outside the belief until somebody decides about them.
     """
 
     belief: str = "tracker"
@@ -164,6 +165,7 @@ class Settings:
     mix: Mix = field(default_factory=dict)
     mix_floor: float = 0.0
     mix_balance: str = "tasks"
+    verifier_guard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +235,27 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierAlarm:
+    """Rewards that turned all equal at once.
+
+    tag: whose tasks; None for the whole run.
+    outcome: what all groups of rollouts did: failed or succeeded.
+    since_step: the first step in which they did; last_step: the last one.
+    groups: how many groups did; chance: how likely the belief thought that.
+    ongoing: whether it continues; held: how many of these groups wait outside the belief.
+    """
+
+    tag: str | None = None
+    outcome: str
+    since_step: int
+    last_step: int
+    groups: int
+    chance: float
+    ongoing: bool
+    held: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One belief about one dataset, for one model in training.
 
@@ -248,6 +271,7 @@ class Run:
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
     resting: the tasks that the run leaves out.
+    alarms: those of the verifier guard that stand, the whole run's first.
     """
 
     dataset: str
@@ -272,6 +296,7 @@ class Run:
     forked_from: Fork | None = None
     created_at: datetime | None = None
     predictions: tuple[str, ...] = ()
+    alarms: tuple[VerifierAlarm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
     "POST /datasets/{dataset}/runs/{run}/evidence": {"report"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
+    "POST /datasets/{dataset}/runs/{run}/held": set(),
     "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
     "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},
     "GET /datasets/{dataset}/export": set(),

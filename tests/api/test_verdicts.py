@@ -69,7 +69,7 @@ async def test_a_verifier_that_rejects_everything_of_a_tag_is_suspect(http):
         await report(http, *(solved(task, 0 if task % 2 else (16, 0, 8)[task % 3]) for task in tasks))
     found = await verdict(http)
     assert found["kind"] == "verifier_suspect"
-    assert "'odd' in the last 4 steps failed: 48 groups" in found["reason"]
+    assert "'odd' failed since step 16: 48 groups" in found["reason"]
     assert "rewind the run to step 15" in found["advice"]
     await http.post(f"{RUN}/rewind", json={"step": 15})
     assert (await verdict(http))["kind"] == "healthy"

@@ -41,6 +41,9 @@ class Uniforms:
         rollouts = np.arange(1, most)
         return np.tile(2 / ((rollouts + 1) * (rollouts + 2)), (self.size, 1))
 
+    def all_fail(self, rollouts: Counts) -> Floats:
+        return np.asarray(1.0 / (rollouts + 1.0), np.float64)
+
     def as_beta(self) -> None:
         return None
 

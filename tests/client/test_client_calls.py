@@ -1,7 +1,6 @@
 """What each call sends, and what it makes of the answer."""
 
 import inspect
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from bots_client import ConflictError, InvalidRequestError, Outcome, PastOutcome, Selection, Task
-from bots_client._call import Call, Pages
+from bots_client._call import Call
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
 from tests.client.answers import (
     API_KEY,
@@ -172,6 +171,7 @@ CALLS = [
         {"keep_journal_days": 1.5, "dry_run": False},
         {"dry_run": False, "runs": []},
     ),
+    ("decide_held", ("guru", "drop", "r1"), {}, "POST", f"{RUN_PATH}/held", {"decision": "drop"}, RUN),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
     (
         "import_evidence",
@@ -383,6 +383,7 @@ def test_every_call_reads_or_carries_a_key():
         run_calls.update_run(guru),
         run_calls.delete_run(guru, "r"),
         run_calls.rewind(guru, 3),
+        run_calls.decide_held(guru, "drop"),
         run_calls.snapshot(guru),
         admin_calls.create_key("k", scopes=["read"], datasets=["*"]),
         admin_calls.revoke_key("0123456789abcdef"),
@@ -392,9 +393,3 @@ def test_every_call_reads_or_carries_a_key():
 
     assert all(len(call.headers["Idempotency-Key"]) == 32 for call in described)
     assert len({call.headers["Idempotency-Key"] for call in described}) == len(described)
-
-
-def test_descriptions_are_values_that_have_sent_nothing():
-    assert isinstance(admin_calls.version(), Call)
-    assert isinstance(dataset_calls.datasets(), Pages)
-    assert not isinstance(dataset_calls.datasets(), Iterator)

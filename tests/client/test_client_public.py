@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from importlib.resources import files
@@ -13,7 +14,8 @@ import pytest
 
 import bots_client
 from bots_client import AsyncClient, BotsClientError, Client, GivenSettings, Retries, Selection, Settings
-from bots_client._calls import step_calls
+from bots_client._call import Call, Pages
+from bots_client._calls import admin_calls, dataset_calls, step_calls
 from bots_client._decode import into
 from tests.client.answers import SELECTION, VERSION
 from tests.client.scripted_server import answer, drop, problem
@@ -182,3 +184,9 @@ async def test_a_transport_takes_the_place_of_the_network_on_asyncio():
 
     async with AsyncClient(transport=transport) as bots:
         assert (await bots.version()).schema == VERSION["schema"]
+
+
+def test_descriptions_are_values_that_have_sent_nothing():
+    assert isinstance(admin_calls.version(), Call)
+    assert isinstance(dataset_calls.datasets(), Pages)
+    assert not isinstance(dataset_calls.datasets(), Iterator)

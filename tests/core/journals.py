@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, PastEvidence, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, GuardDecision, PastEvidence, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
 from bots_service.core.past_evidence import LARGEST_AGE, AgedEvidence
 from bots_service.core.pool import Pool, number_profiles
@@ -38,8 +38,10 @@ def pool_of(*rows: tuple[float, ...], carried: Sequence[int] = ()) -> Pool:
     """Return a pool of tasks with these reference pass rates; `carried`: for each, its tags as bits."""
     bits = np.array(carried or [0] * len(rows), np.uint32)
     references, bits, profile_of = number_profiles(np.array(rows, np.float64).reshape(len(rows), -1), bits)
-    tags = tuple(f"tag {bit}" for bit in range(max(carried, default=0).bit_length()))
-    return Pool(references, profile_of, offset_tags=tags, carried=bits)
+    names = tuple(f"tag {bit}" for bit in range(max(carried, default=0).bit_length()))
+    carries = {name: np.flatnonzero(np.array(carried, np.uint32) >> bit & 1) for bit, name in enumerate(names)}
+    tags = {name: frozen(tasks.astype(np.int32)) for name, tasks in carries.items() if len(tasks)}
+    return Pool(references, profile_of, tags, offset_tags=names, carried=bits)
 
 
 def carried_by_tasks(pool: Pool) -> list[int]:
@@ -299,6 +301,7 @@ tracker_settings = st.fixed_dictionaries(
     {"belief": st.just("tracker"), "rollouts_per_task": rollouts_per_task, "tasks_per_step": tasks_per_step}
 ).map(settings_from)
 some_settings = bots_settings | tracker_settings
+guarded_settings = some_settings.map(lambda chosen: replace(chosen, verifier_guard=True))
 
 
 @st.composite
@@ -328,16 +331,18 @@ def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
 def stories(
     draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, with_past: bool = True
 ) -> Story:
-    """with_past: with evidence from old logs, of which the slow references know nothing."""
+    """with_past: with evidence from old logs and decisions of a guard, of which the slow references know nothing."""
     first, pool = draw(settings), draw(pools())
     dense, entries = DenseRun(pool, first), []
     tasks = draw(st.integers(1, len(pool)))
     for seq in range(1, draw(st.integers(1, max_entries)) + 1):
         tasks = draw(st.sampled_from([tasks, tasks, len(pool)]))
-        body: Report | PastEvidence | SettingsChange
+        body: Body
         kind = draw(st.integers(0, 9))
         if kind == 1 and with_past:
             body = past_of(*((piece, draw(ages)) for piece in draw(pieces(tasks))))
+        elif kind == 2 and first.verifier_guard:
+            body = GuardDecision(draw(st.sampled_from(["release", "drop"])), draw(st.sampled_from([None, "tag 0"])))
         elif kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
             others = settings.filter(lambda other: other.belief == first.belief)
@@ -350,7 +355,7 @@ def stories(
             told = draw(st.none() | st.lists(st.booleans(), min_size=len(some), max_size=len(some)))
             body = report_of(*some, made_at=made_at, close=close, effective=told)
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
-        if not isinstance(body, PastEvidence):
+        if not isinstance(body, PastEvidence | GuardDecision):
             dense.take(entry)
         entries.append(entry)
     return Story(first, pool, entries)

@@ -190,3 +190,13 @@ def test_attempts_are_the_same_wherever_they_were_settled(steps, settled_after, 
     assert {name: column.tolist() for name, column in encoded(decoded(encoded(attempts))).items()} == {
         name: column.tolist() for name, column in encoded(attempts).items()
     }
+
+
+def test_the_rows_of_few_tasks_are_those_of_many():
+    attempts = no_attempts()
+    for step in range(1, 5):
+        attempts = attempts.with_step(evidence_of((step, 2.0, 1.0), (7, 1.0, step)), step)
+    tasks = np.array([7, 2, 7, 9], np.int32)
+    for found in (attempts, Attempts(attempts.whole, NO_VISITS)):
+        for one, other in zip(found.of_few(tasks), found.of(tasks), strict=True):
+            np.testing.assert_array_equal(one, other)

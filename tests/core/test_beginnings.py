@@ -12,9 +12,10 @@ from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Entry, Rewind, SettingsChange
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from
-from bots_service.core.state import NOTHING_OPEN, advance, fresh_state
+from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Story, past_of, pool_of, replay, report_of, some_settings, stories
 from tests.core.pools import beta_parameters
 from tests.core.test_fold_laws import assert_within_range

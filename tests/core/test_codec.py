@@ -14,8 +14,9 @@ from bots_service.core.attempts import Attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.tracker import TrackerBelief
 from bots_service.core.codec import FORMAT, decode_state, encode_state, pack, unpack
+from bots_service.core.open_step import OpenStep
 from bots_service.core.run_settings import settings_from
-from bots_service.core.state import OpenStep, RunState
+from bots_service.core.state import RunState
 from bots_service.errors import DamagedStateError
 from tests.core.blocks import Columns, packed, stored_types
 from tests.core.journals import Story, pool_of, replay, report_of, stories
@@ -158,7 +159,7 @@ def test_the_bytes_of_format_1_are_those_that_the_module_documents(kind, blob):
         '"late":0,"expired":0,"distinct":3},'
         f'"belief":{header},"walks":{{"first_turn":{state.walks.first_turn},"walks":[],"finished":0}},"mix":[],'
         f'"forecasts":{json.dumps(state.forecasts.encoded(), separators=(",", ":"))},'
-        '"open_late":2,"open_expired":0'
+        '"guard":[],"open_late":2,"open_expired":0'
     )
     assert packed(scalars, columns) == blob
 

@@ -20,7 +20,7 @@ from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence, joined_groups
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import RunState, advance, closing_step, fresh_state
+from bots_service.core.state import RunState, advance, fresh_state, lesson_of
 from bots_service.core.summary.tags import closed_steps_of
 from bots_service.errors import InvalidSelectionError, PoolTooSmallError
 from tests.core.pools import LEVEL, belief, tasks
@@ -192,10 +192,11 @@ def test_groups_that_wait_are_counted_one_by_one():
     state, receipt = advance(state, Entry(1, 0, POOL.profiles, report_of()), POOL)
     assert (receipt.closed, receipt.tally.reported) == (False, 4)
     one_more = report_of(evidence((1, 1, 7)))
-    step = closing_step(state, one_more, POOL)
+    step = lesson_of(state, Entry(2, 0, POOL.profiles, one_more), POOL).step
     assert step is not None
     assert (len(step.groups), len(step.whole)) == (5, 2)
-    assert closing_step(state, report_of(evidence((1, 1, 7)), close=None), replace(POOL, generators=False)) is None
+    whole = Entry(2, 0, POOL.profiles, report_of(evidence((1, 1, 7)), close=None))
+    assert lesson_of(state, whole, replace(POOL, generators=False)).step is None
     state, receipt = advance(state, Entry(2, 0, POOL.profiles, one_more), POOL)
     assert (receipt.closed, receipt.tally.reported, receipt.tally.effective) == (True, 5, 3)
     (told,) = closed_steps_of([(1, report_of()), (2, one_more)], {2: 1}, 64, generators=True)

@@ -13,8 +13,8 @@ from bots_service.core.summary.tags import (
     MOST_TAGS_LISTED,
     StepEvidence,
     carried_by,
+    evidence_of_steps,
     group_counts,
-    joined,
     listed_tags,
     tag_rows,
 )
@@ -67,7 +67,7 @@ def test_groups_are_counted_step_by_step_all_of_them_or_a_tag_s():
     steps = [EARLIER, SECOND, THIRD]
     whole = group_counts(steps)
     assert (whole.groups.tolist(), whole.failed.tolist(), whole.solved.tolist()) == ([2, 2, 2], [1, 0, 1], [0, 1, 0])
-    own = group_counts(steps, carried_by(POOL, "odd", joined(steps)))
+    own = group_counts(steps, carried_by(POOL, "odd", evidence_of_steps(steps)))
     assert (own.groups.tolist(), own.failed.tolist(), own.solved.tolist()) == ([0, 1, 1], [0, 0, 0], [0, 1, 0])
 
 

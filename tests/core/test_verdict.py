@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.receipt import BINS, Calibration
 from bots_service.core.summary.course import StepSums
 from bots_service.core.summary.tags import GroupCounts
@@ -29,6 +30,7 @@ from bots_service.core.summary.verdict import (
 NOTHING = Calibration((0.0,) * BINS, (0.0,) * BINS, (0.0,) * BINS)
 FACTS = RunFacts(
     step=80,
+    alarms=(),
     groups={},
     narrow=None,
     calibration=NOTHING,
@@ -125,6 +127,26 @@ def test_a_suspect_verifier_is_named_with_its_tag_and_the_step_to_go_back_to(col
     assert "rewind the run to step 77" in found.advice
     whole = verdict_on(PROGRESS, replace(FACTS, groups={None: FALLEN}))
     assert whole.reason.startswith("All rollouts in the last 3 steps failed: 24 groups")
+
+
+ALARM = VerifierAlarm(None, "failed", 71, 80, 24, 1e-12, ongoing=True, held=0)
+
+
+def test_an_alarm_comes_first_and_says_how_to_go_back():
+    found = verdict_on(PROGRESS, replace(FACTS, alarms=(ALARM,), groups={None: FALLEN}))
+    assert found.kind == "verifier_suspect"
+    assert found.reason.startswith("All rollouts failed since step 71: 24 groups; by what the belief knew")
+    assert found.advice.startswith("Check the verifier, and")
+    assert "rewind the run to step 70" in found.advice
+
+
+def test_what_the_guard_holds_is_to_be_released_or_dropped():
+    over = replace(ALARM, tag="code", outcome="succeeded", ongoing=False, held=24)
+    found = verdict_on(PROGRESS, replace(FACTS, alarms=(over,)))
+    assert found.reason.startswith("All rollouts of tasks with the tag 'code' succeeded from step 71 to 80: 24 groups")
+    assert "Check the verifier of these tasks" in found.advice
+    assert "release them if the rewards are right" in found.advice
+    assert "rewind" not in found.advice
 
 
 # --- the others ------------------------------------------------------------------------------------------------------

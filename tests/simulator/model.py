@@ -7,9 +7,10 @@ import numpy as np
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Fork, Rewind
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
-from bots_service.core.state import NOTHING_OPEN, RunState, advance, fresh_state
+from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
 from bots_service.ports.records import RunRow
 from tests.core.journals import DenseRun

@@ -227,7 +227,8 @@ def journal(
     Args:
         dataset: name of the dataset.
         run: name of the run.
-        kinds: only entries of these kinds: report, past_evidence, settings, rewind or fork; empty: all.
+        kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
+            rewind and fork.
         limit: maximum number of entries; None: all.
     """
     where = path("datasets", dataset, "runs", run, "journal")
@@ -256,6 +257,23 @@ def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:
     return written(
         "POST", path("datasets", dataset, "runs", run, "rewind"), into(Run), {"step": checked_number(step, "step")}
     )
+
+
+def decide_held(dataset: str, decision: str, run: str = "default", *, tag: str | None = None) -> Call[Run]:
+    """Decide about groups of rollouts that the verifier guard holds out of a run's belief.
+
+    Args:
+        dataset: name of the dataset.
+        decision: "release" if the rewards were right after all: the groups enter the belief. "drop" if they were
+            wrong: the groups are left out for good.
+        run: name of the run.
+        tag: only about the alarm of this tag; None: about all that stand.
+
+    Raises:
+        ConflictError: no such alarm stands; see `Run.alarms`.
+    """
+    body = {"decision": decision, **given(tag=tag)}
+    return written("POST", path("datasets", dataset, "runs", run, "held"), into(Run), body)
 
 
 def import_evidence(

@@ -34,6 +34,7 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     mix: dict[Tag, MixWeight] | UnsetType = UNSET
     mix_floor: float | UnsetType = UNSET
     mix_balance: MixBalance | UnsetType = UNSET
+    verifier_guard: bool | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were not left out."""

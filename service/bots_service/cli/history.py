@@ -24,6 +24,7 @@ class JournalKind(StrEnum):
     REPORT = "report"
     PAST_EVIDENCE = "past_evidence"
     SETTINGS = "settings"
+    GUARD_DECISION = "guard_decision"
     REWIND = "rewind"
     FORK = "fork"
 

@@ -41,14 +41,22 @@ Balance = Annotated[
     MixBalance | None,
     typer.Option(help="What the mix shares out: tasks, effective tasks, or by how much each tag teaches."),
 ]
+Forgetting = Annotated[
+    float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
+]
+Guarded = Annotated[
+    bool | None,
+    typer.Option(
+        "--verifier-guard/--no-verifier-guard",
+        help="Hold rewards that look wrong out of the belief until you decide about them.",
+    ),
+]
 
 
 def _settings(
     *,
     belief: Annotated[str | None, typer.Option(help="Kind of belief: tracker (default) or bots.")] = None,
-    forgetting: Annotated[
-        float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
-    ] = None,
+    forgetting: Forgetting = None,
     implicit_weight: Annotated[
         float | None, typer.Option(help="With bots: weight of evidence implied by other tasks (rho).")
     ] = None,
@@ -82,6 +90,7 @@ def _settings(
     mix: MixOption = None,
     mix_floor: MixFloor = None,
     mix_balance: Balance = None,
+    verifier_guard: Guarded = None,
 ) -> None:
     """Declare one option per setting; never called."""
 

@@ -20,11 +20,12 @@ from bots_service.cli.output import (
     task_count,
 )
 from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
+from bots_service.core.guard.streaks import Decision
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Cost, MixShare, Resting, Run
+    from bots_client import Cost, MixShare, Resting, Run, VerifierAlarm
     from bots_client import Fork as Parent
 
 
@@ -144,6 +145,24 @@ def set_(
 
 
 @app.command()
+def held(
+    dataset: Dataset,
+    decision: Annotated[
+        Decision, typer.Argument(help="release: the rewards were right. drop: they were wrong.", show_default=False)
+    ],
+    run: Name = "default",
+    tag: Annotated[str | None, typer.Option(help="Only the alarm about this tag.", show_default="all alarms")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide about groups of rollouts that the verifier guard holds out of the belief."""
+    with connected(url) as client:
+        decided = client.decide_held(dataset, decision, run, tag=tag)
+    what = "now count" if decision == "release" else "never count"
+    show(decided, lambda: f"the held groups of run {run} of {dataset} {what}", as_json=as_json)
+
+
+@app.command()
 def delete(
     dataset: Dataset,
     run: Annotated[
@@ -254,6 +273,7 @@ def state_of(run: "Run") -> dict[str, str]:
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
         **({"resting": rest} if (rest := rested(run.resting)) else {}),
+        **({"alarms": "; ".join(map(alarmed, run.alarms))} if run.alarms else {}),
         **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
     }
@@ -265,6 +285,14 @@ def rested(resting: "Resting") -> str:
         return ""
     wrong = number(resting.expected_wrong, 1)
     return f"{count(resting.solved)} solved, {count(resting.unsolved)} never solved; {wrong} expected to be effective"
+
+
+def alarmed(one: "VerifierAlarm") -> str:
+    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups, 12 held)"."""
+    whose = "all rollouts" if one.tag is None else f"all rollouts of {one.tag}"
+    since = f"since step {count(one.since_step)}"
+    span = since if one.ongoing else f"from step {count(one.since_step)} to {count(one.last_step)}"
+    return f"{whose} {one.outcome} {span} ({count(one.groups)} groups, {count(one.held)} held)"
 
 
 def mixed(tag: "MixShare") -> str:

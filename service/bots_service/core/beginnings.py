@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.comparison.refold import still_counting
-from bots_service.core.entries import Entry, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Rewind
 from bots_service.core.forecasts import NO_FORECASTS, Forecasts
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import NOTHING_OPEN, RunState, advance, closing_step, fresh_state
+from bots_service.core.state import RunState, advance, fresh_state, lesson_of
 
 
 def warm_start(parent: RunState, settings: RunSettings, discount: float, pool: Pool) -> RunState:
@@ -62,15 +63,14 @@ class Refold:
             if isinstance(body, Rewind):  # what it went back to is where the fold stands
                 state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
                 continue
-            step = closing_step(state, body, pool) if isinstance(body, Report) else None
+            lesson, closed = lesson_of(state, entry, pool), state.step
             state, _ = advance(state, entry, pool)
-            if isinstance(body, Report | PastEvidence):
-                belief = belief.extended(own, entry.profiles if same else own.profiles)
-            if isinstance(body, PastEvidence):
-                belief = belief.with_past(own, body.aged, self.settings, step=state.step)
-            if step is not None:
+            believed = belief = belief.extended(own, entry.profiles if same else own.profiles)
+            if len(lesson.past):
+                belief = belief.with_past(own, lesson.past, self.settings, step=closed)
+            if (step := lesson.step) is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
-                forecasts = forecasts.with_step(belief.distributions(own, step.groups.tasks), step.groups)
+                forecasts = forecasts.with_step(believed.distributions(own, step.groups.tasks), step.groups)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
                 belief = belief.fold(own, step, self.settings)
         return Refold(state, belief, self.settings, own, forecasts)

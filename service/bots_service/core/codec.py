@@ -10,7 +10,7 @@ arrays can be used where they lie: spaces end the header, so that the arrays beg
 whose numbers are stored in more bytes come first.
 
 The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of what these cost with
-"costs_", and those of the open step with "open_".
+"costs_", those of the groups that the verifier guard holds with "guard_", and those of the open step with "open_".
 """
 
 import json
@@ -30,8 +30,12 @@ from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
 from bots_service.core.costs import CostRows
 from bots_service.core.evidence import Evidence
 from bots_service.core.forecasts import Forecasts
+from bots_service.core.guard import held, streaks
+from bots_service.core.guard.guard import VerifierGuard
+from bots_service.core.open_step import OpenStep
 from bots_service.core.run_settings import RunSettings, settings_from
-from bots_service.core.state import OpenStep, RunState, Totals
+from bots_service.core.state import RunState
+from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
 from bots_service.errors import DamagedStateError, InvalidSettingsError
 
@@ -46,7 +50,7 @@ _BITS = {"<f8": "<u8", "<i4": "<u4", "<u8": "<u8"}  # types that are narrowed, a
 _STORED = {kind: (kind, *_NARROW) for kind in _BITS} | {"|b1": ("|b1",)}  # how each type may be stored
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
-_OTHERS = ("attempts_", "costs_", "open_")  # begin the names of the arrays that are not the belief's
+_OTHERS = ("attempts_", "costs_", "guard_", "open_")  # begin the names of the arrays that are not the belief's
 
 
 def encode_state(state: RunState) -> bytes:
@@ -63,6 +67,7 @@ def encode_state(state: RunState) -> bytes:
         "walks": state.walks.encoded(),
         "mix": mix_account.encoded(state.mix),
         "forecasts": state.forecasts.encoded(),
+        "guard": streaks.encoded(state.guard.streaks),
         "open_late": waiting.late,
         "open_expired": waiting.expired,
     }
@@ -75,7 +80,7 @@ def encode_state(state: RunState) -> bytes:
     }
     tried = attempts.encoded(state.attempts)
     sums, paid = costs.encoded(state.costs, waiting.costs)
-    return pack({**head, **sums}, {**arrays, **tried, **open_arrays, **paid})
+    return pack({**head, **sums}, {**arrays, **tried, **open_arrays, **paid, **held.encoded(state.guard.held)})
 
 
 def decode_state(blob: bytes) -> RunState:
@@ -89,7 +94,8 @@ def decode_state(blob: bytes) -> RunState:
         settings = _settings_of(json.dumps(header["settings"]))
         believed = {name: array for name, array in arrays.items() if not name.startswith(_OTHERS)}
         others = {name: array for name, array in arrays.items() if name.startswith(_OTHERS)}
-        require_arrays(others, {**attempts.shapes(others), **costs.shapes(others), **_open_shapes(others)})
+        parts = (attempts.shapes(others), costs.shapes(others), held.shapes(others), _open_shapes(others))
+        require_arrays(others, {name: shape for part in parts for name, shape in part.items()})
         paid, waiting = costs.decoded(header, others)
         return RunState(
             epoch=as_count(header["epoch"]),
@@ -104,6 +110,7 @@ def decode_state(blob: bytes) -> RunState:
             totals=_totals(header["totals"]),
             mix=mix_account.decoded(header["mix"]),
             forecasts=Forecasts.decoded(header["forecasts"]),
+            guard=VerifierGuard(streaks.decoded(header["guard"]), held.decoded(others)),
         )
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSettingsError) as error:
         raise DamagedStateError(f"the state does not hold together: {error}") from error

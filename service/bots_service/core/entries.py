@@ -5,6 +5,7 @@ from typing import Any
 
 from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.evidence import Evidence
+from bots_service.core.guard.streaks import Decision
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.walks import Walk
 
@@ -46,6 +47,18 @@ class SettingsChange:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardDecision:
+    """Somebody decided about alarms of the verifier guard; see `core.guard`.
+
+    decision: "release" where the rewards were right, "drop" where they were wrong.
+    tag: whose alarms; None for all that stand.
+    """
+
+    decision: Decision
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rewind:
     """The run goes back to an earlier state: the one that stood after entry `to_seq`, when `to_step` had closed."""
 
@@ -67,7 +80,7 @@ class Fork:
     state: bytes
 
 
-Body = Report | PastEvidence | SettingsChange | Rewind | Fork
+Body = Report | PastEvidence | SettingsChange | GuardDecision | Rewind | Fork
 
 
 @dataclass(frozen=True, slots=True)

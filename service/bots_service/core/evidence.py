@@ -1,6 +1,7 @@
 """Evidence: what rollouts showed about tasks, checked before it may enter a journal."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +40,24 @@ class Evidence:
         """Return the evidence in the wanted places ([B])."""
         return Evidence(self.tasks[wanted], self.successes[wanted], self.failures[wanted], self.effective[wanted])
 
+    def frozen(self) -> "Evidence":
+        """Return the evidence, made read-only."""
+        return Evidence(frozen(self.tasks), frozen(self.successes), frozen(self.failures), frozen(self.effective))
+
 
 _NO_COUNTS = frozen(np.empty(0))
 NO_EVIDENCE = Evidence(frozen(np.empty(0, np.int32)), _NO_COUNTS, _NO_COUNTS, frozen(np.empty(0, bool)))
+
+
+def joined(parts: Sequence[Evidence]) -> Evidence:
+    """Return all evidence, one part after the other."""
+    parts = parts or [NO_EVIDENCE]
+    return Evidence(
+        np.concatenate([part.tasks for part in parts]),
+        np.concatenate([part.successes for part in parts]),
+        np.concatenate([part.failures for part in parts]),
+        np.concatenate([part.effective for part in parts]),
+    )
 
 
 def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -> tuple[float, float]:

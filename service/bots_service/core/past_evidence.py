@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import Floats, frozen
-from bots_service.core.evidence import Evidence, sum_by_task
+from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
 from bots_service.core.portable_math import exp, log
 
 LARGEST_AGE = 1e6  # steps; a training run has some thousand
@@ -37,6 +37,9 @@ class AgedEvidence:
         places = _EDGES.searchsorted(self.ages)
         for place in np.unique(places)[::-1].tolist():
             yield float(_AGES[place]), sum_by_task(self.evidence.where(places == place))
+
+
+NO_PAST = AgedEvidence(NO_EVIDENCE, frozen(np.empty(0)))
 
 
 def _rounded_ages() -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits
+from bots_service.core.guard.watched_tags import WatchedTags, watched_tags
 from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
 from bots_service.core.receipt import MetricTags, metric_tags
@@ -216,6 +217,11 @@ class Pool:
     def metric_tags(self) -> MetricTags:
         """The tags for metrics, with the tasks that have them."""
         return metric_tags(self.tags, len(self))
+
+    @cached_property
+    def watched_tags(self) -> WatchedTags:
+        """The tags that the verifier guard watches, with the tasks that have them."""
+        return watched_tags(self.offset_tags, self.tags, len(self))
 
     @property
     def has_metric_tags(self) -> bool:

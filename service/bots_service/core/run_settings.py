@@ -53,6 +53,8 @@ class RunSettings:
     mix_floor: the least share of each of these tags, in [0, 1 / tags].
     mix_balance: what the weights are shares of: "tasks", or "effective" ones; with "learning" a tag's share follows its
         weight times how often its tasks are effective.
+    verifier_guard: whether groups of rollouts that fail all at once, or succeed, wait outside the belief until somebody
+        decides about them.
     """
 
     belief: str = "tracker"
@@ -75,6 +77,7 @@ class RunSettings:
     mix: Mix = field(default_factory=dict)
     mix_floor: float = 0.0
     mix_balance: MixBalance = "tasks"
+    verifier_guard: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
@@ -187,6 +190,8 @@ def _flaw_of(name: str, value: Any) -> str | None:
         return _not_a_count(name, value)
     if name == "mix":
         return _not_a_mix(value)
+    if name == "verifier_guard":
+        return None if isinstance(value, bool) else f"{value!r} is neither true nor false"
     return _not_a_pair(name, value)
 
 

@@ -4,139 +4,29 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, frozen, last_of
+from bots_service.core.arrays import contained, last_of
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
-from bots_service.core.belief.protocol import Belief, ClosingStep
-from bots_service.core.costs import NO_COSTS, NO_RUN_COSTS, CostRows, RunCosts, cost_sums
-from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
+from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
+from bots_service.core.costs import NO_RUN_COSTS, RunCosts, cost_sums
+from bots_service.core.entries import Entry, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.evidence import NO_EVIDENCE, Evidence
 from bots_service.core.forecasts import NO_FORECASTS, Forecasts
+from bots_service.core.guard.guard import NO_ALARMS, GuardedStep, VerifierGuard
+from bots_service.core.guard.streaks import SeenGroups
 from bots_service.core.mix_account import MixAccount, after_report
-from bots_service.core.pool import Pool
+from bots_service.core.open_step import NOTHING_OPEN, OpenStep
+from bots_service.core.past_evidence import NO_PAST, AgedEvidence
+from bots_service.core.pool import NO_TASKS, WHOLE, Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, settings_from
+from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
-
-
-@dataclass(frozen=True, slots=True)
-class OpenStep:
-    """Evidence that waits for its step to close.
-
-    evidence: [P] in the order in which it came; tasks may repeat.
-    made_at: [P] the step at which each piece's task was selected.
-    late: how many of these pieces came after their step had closed.
-    expired: how many came so late that they count for nothing.
-    costs: what all of these rollouts cost, and those that were aborted.
-    """
-
-    evidence: Evidence
-    made_at: Tasks
-    late: int = 0
-    expired: int = 0
-    costs: CostRows = NO_COSTS
-
-    @property
-    def tasks(self) -> int:
-        """How many distinct tasks have evidence here."""
-        return len(np.unique(self.evidence.tasks))
-
-    def with_report(self, evidence: Evidence, made_at: int, *, late: bool) -> "OpenStep":
-        """Return the open step with the evidence of one report, all of it selected at one step."""
-        if len(evidence) == 0:
-            return self
-        old, steps = self.evidence, np.full(len(evidence), made_at, np.int32)
-        if len(old) == 0:
-            return OpenStep(evidence, frozen(steps), self.late + late * len(evidence), self.expired, self.costs)
-        return OpenStep(
-            Evidence(
-                frozen(np.concatenate([old.tasks, evidence.tasks])),
-                frozen(np.concatenate([old.successes, evidence.successes])),
-                frozen(np.concatenate([old.failures, evidence.failures])),
-                frozen(np.concatenate([old.effective, evidence.effective])),
-            ),
-            frozen(np.concatenate([self.made_at, steps])),
-            self.late + late * len(evidence),
-            self.expired,
-            self.costs,
-        )
-
-    def with_costs(self, costs: CostRows, *, counted: bool) -> "OpenStep":
-        """Return the open step with what one report cost. counted: whether its evidence counts."""
-        if len(costs) == 0:
-            return self
-        return replace(self, costs=self.costs.plus(costs if counted else costs.uncounted()))
-
-    def whole(self) -> Evidence:
-        """Return all that waits, each task once."""
-        return sum_by_task(self.evidence)
-
-    def groups(self, whole: Evidence, *, generators: bool) -> Evidence:
-        """Return all that waits, each group of rollouts once.
-
-        Args:
-            whole: what `whole()` returned: a task has one group in a step, whatever its parts.
-            generators: whether the tasks are generators; then each piece is the group of another task.
-        """
-        return self.evidence if generators else whole
-
-    def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
-        """Yield, oldest first, each step of selection with its evidence, each task once.
-
-        Args:
-            whole: what `whole()` returned.
-        """
-        if len(whole) and (self.made_at[:1] == self.made_at).all():
-            yield int(self.made_at[0]), whole
-            return
-        for step in np.unique(self.made_at).tolist():
-            yield step, sum_by_task(self.evidence.where(self.made_at == step))
-
-
-NOTHING_OPEN = OpenStep(NO_EVIDENCE, frozen(np.empty(0, np.int32)))
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over all closed steps; a task counts once in each step that reported it, a generator once a group.
-
-    distinct: how many different tasks they reported.
-    """
-
-    reported: int = 0
-    effective: int = 0
-    all_solved: int = 0
-    none_solved: int = 0
-    rollouts: float = 0.0
-    successes: float = 0.0
-    late: int = 0
-    expired: int = 0
-    distinct: int = 0
-
-    @property
-    def rollouts_per_task(self) -> float | None:
-        """How many rollouts a reported task had, on average; None before the first."""
-        return self.rollouts / self.reported if self.reported else None
-
-    def plus(self, step: Tally, open_step: OpenStep, new_tasks: int) -> "Totals":
-        """Return the totals with one more closed step, of whose tasks so many were never reported before."""
-        return Totals(
-            reported=self.reported + step.reported,
-            effective=self.effective + step.effective,
-            all_solved=self.all_solved + step.all_solved,
-            none_solved=self.none_solved + step.none_solved,
-            rollouts=self.rollouts + step.rollouts,
-            successes=self.successes + step.successes,
-            late=self.late + open_step.late,
-            expired=self.expired + open_step.expired,
-            distinct=self.distinct + new_tasks,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +43,7 @@ class RunState:
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
     forecasts: how many groups the belief expected to be effective, and how many were.
+    guard: which rewards look wrong, and what waits outside the belief because of it.
     """
 
     epoch: int
@@ -167,6 +58,7 @@ class RunState:
     totals: Totals
     mix: MixAccount
     forecasts: Forecasts = NO_FORECASTS
+    guard: VerifierGuard = NO_ALARMS
 
     @property
     def rollouts_per_task(self) -> float | None:
@@ -184,12 +76,14 @@ class RunState:
         evidence, made_at = self.open_step.evidence, self.open_step.made_at
         waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
         arrays = (*waiting, *self.open_step.costs)
-        return self.belief.nbytes + self.attempts.nbytes + self.costs.nbytes + sum(int(each.nbytes) for each in arrays)
+        parts = (self.belief, self.attempts, self.costs, self.guard.held)
+        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in arrays)
 
     @property
     def fold_numbers(self) -> int:
         """About how many numbers the fold of one report touches."""
         rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.costs.by_task.recent)
+        rows += len(self.guard.held)
         return self.belief.fold_numbers + 4 * rows
 
     def fits(self, pool: Pool) -> bool:
@@ -226,10 +120,8 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     body = entry.body
     if isinstance(body, Report):
         return _with_report(state, entry, body, pool)
-    if isinstance(body, PastEvidence):
-        belief = state.belief.extended(pool, entry.profiles)
-        belief = belief.with_past(pool, body.aged, state.settings, step=state.step)
-        state = replace(state, seq=entry.seq, belief=belief)
+    if isinstance(body, PastEvidence | GuardDecision):
+        state = _with_past(state, entry, body, pool)
     elif isinstance(body, SettingsChange):
         settings = settings_from(body.values, base=state.settings)
         walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
@@ -242,21 +134,51 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     return state, _receipt(state, tally(NO_EVIDENCE))
 
 
-def closing_step(state: RunState, report: Report, pool: Pool) -> ClosingStep | None:
-    """Return the step that this report would close, as `advance` folds it; None if the step would stay open.
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What an entry teaches a belief: evidence from before, and then the step that it closes, if it closes one."""
+
+    past: AgedEvidence = NO_PAST
+    step: ClosingStep | None = None
+
+
+def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
+    """Return what `advance` teaches the run's belief by this entry.
 
     Args:
-        state: the state before the report.
-        report: of the next entry.
-        pool: the tasks.
+        state: the state before the entry.
+        entry: the next entry.
+        pool: the tasks, at the entry's version or a later one.
     """
-    open_step = _holding(state, report)
-    whole = open_step.whole()
-    groups = open_step.groups(whole, generators=pool.generators)
-    if not _closes(state.settings, report.close, pending=len(groups)):
-        return None
-    totals = state.totals.plus(tally(groups), open_step, state.attempts.never_tried(whole.tasks))
-    return _closing(state, open_step, whole, groups, totals)
+    body = entry.body
+    if isinstance(body, PastEvidence):
+        return Lesson(body.aged)
+    if isinstance(body, GuardDecision):
+        return Lesson(_decided(state, body, pool)[1])
+    if not isinstance(body, Report):
+        return Lesson()
+    waiting = _waiting(state, entry, body, pool)
+    whole = waiting.open_step.whole()
+    groups = waiting.open_step.groups(whole, generators=pool.generators)
+    if not _closes(state.settings, body.close, pending=len(groups)):
+        return Lesson()
+    totals = state.totals.plus(tally(groups), waiting.open_step, state.attempts.never_tried(whole.tasks))
+    closing = _closing(waiting, whole, groups, totals)
+    guarded = _guarded(state, body, closing, waiting.belief.distributions(pool, groups.tasks), pool)
+    return Lesson(guarded.freed.aged(state.step), _counted(closing, guarded))
+
+
+def _with_past(state: RunState, entry: Entry, body: PastEvidence | GuardDecision, pool: Pool) -> RunState:
+    """Return the state after an entry that brings evidence from before, or decides about some that waits."""
+    guard, past = (state.guard, body.aged) if isinstance(body, PastEvidence) else _decided(state, body, pool)
+    extended = replace(state, belief=state.belief.extended(pool, entry.profiles))
+    return replace(state, seq=entry.seq, belief=_taught(extended, Lesson(past), pool), guard=guard)
+
+
+def _decided(state: RunState, body: GuardDecision, pool: Pool) -> tuple[VerifierGuard, AgedEvidence]:
+    """Return the guard after a decision, and the evidence that enters the belief."""
+    guard, groups = state.guard.decided(pool, body.decision, body.tag, step=state.step)
+    return guard, groups.aged(state.step) if body.decision == "release" else NO_PAST
 
 
 def _holding(state: RunState, report: Report) -> OpenStep:
@@ -272,8 +194,8 @@ def _holding(state: RunState, report: Report) -> OpenStep:
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
-    held = _holding_report(before, entry, report, pool)
-    open_step, whole = held.open_step, held.open_step.whole()
+    waiting = _waiting(before, entry, report, pool)
+    open_step, whole = waiting.open_step, waiting.open_step.whole()
     groups = open_step.groups(whole, generators=pool.generators)
     step_tally, new_tasks = tally(groups), before.attempts.never_tried(whole.tasks)
     costs = cost_sums(open_step.costs, groups)
@@ -284,43 +206,104 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         "costs": costs,
     }
     if not _closes(before.settings, report.close, pending=len(groups)):
-        return held, _receipt(held, step_tally, **facts)
-    believed = held.belief.distributions(pool, groups.tasks)
+        return _with_mix(waiting, before, report, pool), _receipt(waiting, step_tally, **facts)
+    believed = waiting.belief.distributions(pool, groups.tasks)
     totals = before.totals.plus(step_tally, open_step, new_tasks)
-    step = _closing(before, open_step, whole, groups, totals)
+    step = _closing(waiting, whole, groups, totals)
+    guarded = _guarded(before, report, step, believed, pool)
+    counted = _counted(step, guarded)
+    if guarded.waits is not None:
+        believed = believed.at(~guarded.waits)
     closed = replace(
-        held,
+        _with_mix(waiting, before, report, pool, guarded),
         step=step.number,
-        belief=held.belief.fold(pool, step, before.settings),
+        belief=_taught(waiting, Lesson(guarded.freed.aged(before.step), counted), pool),
         attempts=before.attempts.with_step(whole, step.number),
         costs=before.costs.with_step(open_step.costs, costs),
         open_step=NOTHING_OPEN,
         totals=totals,
-        forecasts=before.forecasts.with_step(believed, groups),
+        forecasts=before.forecasts.with_step(believed, counted.groups),
+        guard=guarded.guard,
     )
-    brier, log_loss = prediction_error(believed.mean, groups)
     return closed, _receipt(
         closed,
         step_tally,
         closed=True,
-        brier=brier,
-        log_loss=log_loss,
-        calibration=calibration(believed.mean, groups),
+        **_errors(believed, counted.groups),
         tags=sums_by_tag(pool.metric_tags, groups) if pool.tags else None,
         **facts,
     )
 
 
-def _holding_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:
-    """Return the state after an entry with this report, before the step closes."""
+def _taught(state: RunState, lesson: Lesson, pool: Pool) -> Belief:
+    """Return a state's belief after a lesson."""
+    belief = state.belief
+    if len(lesson.past):
+        belief = belief.with_past(pool, lesson.past, state.settings, step=state.step)
+    return belief if lesson.step is None else belief.fold(pool, lesson.step, state.settings)
+
+
+def _errors(believed: Distributions, evidence: Evidence) -> dict[str, Any]:
+    """Return the fields of a receipt about what was predicted of some groups."""
+    brier, log_loss = prediction_error(believed.mean, evidence)
+    return {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, evidence)}
+
+
+def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:
+    """Return the state after an entry with this report, before its step closes and the mix's account is brought up."""
     return replace(
         before,
         seq=entry.seq,
         belief=before.belief.extended(pool, entry.profiles),
         walks=_walks_after(before.walks, report),
         open_step=_holding(before, report),
-        mix=after_report(before.settings, before.mix, pool, report.evidence, step=before.step),
     )
+
+
+def _with_mix(
+    state: RunState, before: RunState, report: Report, pool: Pool, guarded: GuardedStep | None = None
+) -> RunState:
+    """Return the state with the mix's account after a report; what waits tells nothing of how often a tag teaches.
+
+    Args:
+        state: without it.
+        before: the state before the report.
+        report: the report.
+        pool: the tasks.
+        guarded: what the guard makes of the step that the report closes; None if it closes none.
+    """
+    if not before.settings.mix:
+        return replace(state, mix=())
+    tasks = report.evidence.tasks
+    if guarded is None:
+        doubted = before.guard.doubts(pool, tasks) if before.settings.verifier_guard else np.zeros(len(tasks), bool)
+    else:
+        doubted = contained(tasks, (guarded.tasks,))
+    account = after_report(before.settings, before.mix, pool, report.evidence, step=before.step, doubted=doubted)
+    return replace(state, mix=account)
+
+
+def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> GuardedStep:
+    """Return what the verifier guard makes of the step that a report closes.
+
+    Args:
+        before: the state before the report.
+        report: the report.
+        step: the step, whole.
+        believed: of the tasks of its groups, before it.
+        pool: the tasks.
+    """
+    groups = step.groups
+    is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
+    is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
+    drawn = np.sort(report.evidence.tasks) if is_drawn else NO_TASKS
+    seen = SeenGroups(groups, believed, before.attempts, drawn)
+    return before.guard.after_step(pool, seen, step=step.number, holds=before.settings.verifier_guard)
+
+
+def _counted(step: ClosingStep, guarded: GuardedStep) -> ClosingStep:
+    """Return the step without the groups that wait from now on."""
+    return step if guarded.waits is None else step.without(guarded.tasks)
 
 
 def _walks_after(walks: Walks, report: Report) -> Walks:
@@ -339,19 +322,18 @@ def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
     return close is None and pending > 0
 
 
-def _closing(state: RunState, open_step: OpenStep, whole: Evidence, groups: Evidence, totals: Totals) -> ClosingStep:
-    """Return an open step as one that closes.
+def _closing(state: RunState, whole: Evidence, groups: Evidence, totals: Totals) -> ClosingStep:
+    """Return the open step as one that closes.
 
     Args:
-        state: of the run.
-        open_step: what closes.
-        whole: what waits there, each task once.
+        state: before it closes.
+        whole: what waits in the open step, each task once.
         groups: the same, each group of rollouts once.
         totals: with this step.
     """
     return ClosingStep(
         number=state.step + 1,
-        batches=tuple((state.step - made_at, evidence) for made_at, evidence in open_step.by_step(whole)),
+        batches=tuple((state.step - made_at, evidence) for made_at, evidence in state.open_step.by_step(whole)),
         whole=whole,
         groups=groups,
         rollouts=_rollouts_per_task(state.settings, totals) or 0.0,

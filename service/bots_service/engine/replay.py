@@ -10,7 +10,7 @@ from itertools import pairwise
 import structlog
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Fork, GuardDecision, PastEvidence, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -118,7 +118,7 @@ class Replay:
             pool = await self._pool(run, state, entries)
             bases = {entry.seq: await self._base(run, entry) for entry in entries}
             with Span("fold", self.metrics.fold_seconds, entries=len(entries), seq=entries[-1].seq):
-                is_long = any(isinstance(entry.body, PastEvidence) for entry in entries)
+                is_long = any(isinstance(entry.body, PastEvidence | GuardDecision) for entry in entries)
                 is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS and not is_long
                 if pool.has_metric_tags and is_small:
                     state, receipts = fold(state, entries, pool, bases)

@@ -230,6 +230,8 @@ class RunSeries:
     passes: Annotated[Gauge, "Passes over the pool, the present one as a part of one."]
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
     resting_tasks: Annotated[Gauge, "Tasks left out because they are hardly ever effective.", "kind"]
+    verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
+    held_groups: Annotated[Gauge, "Groups of rollouts that the verifier guard holds out of the belief."]
     mix_owed_tasks: Annotated[Gauge, "Reported tasks that the share of a tag of the mix came to.", "tag"]
     mix_given_tasks: Annotated[Gauge, "Reported tasks that count for a tag of the mix.", "tag"]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]

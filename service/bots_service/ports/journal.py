@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from bots_service.core.entries import Entry
+from bots_service.core.guard.streaks import Decision
 from bots_service.core.receipt import Receipt
 from bots_service.ports.records import (
     AppendResult,
@@ -17,7 +18,7 @@ from bots_service.ports.records import (
     StoredReceipt,
 )
 
-EntryKind = Literal["report", "past_evidence", "settings", "rewind", "fork"]
+EntryKind = Literal["report", "past_evidence", "settings", "guard_decision", "rewind", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class LoggedEntry:
         gradient.
     to_step: target of a rewind.
     changed: names and values of changed settings.
+    decision: what somebody decided about alarms of the verifier guard; tag: about those of one tag alone.
     """
 
     seq: int
@@ -48,6 +50,8 @@ class LoggedEntry:
     rollouts: float | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
+    decision: Decision | None = None
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

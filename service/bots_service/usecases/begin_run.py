@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from bots_service.core.beginnings import Refold, warm_start
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Fork
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.run_settings import settings_asked
-from bots_service.core.state import NOTHING_OPEN, RunState, fresh_state
+from bots_service.core.state import RunState, fresh_state
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.engine.replay import PAGE

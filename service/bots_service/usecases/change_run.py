@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bots_service.core.draw.generators import STRATEGIES_OF_GENERATORS, not_for_generators
-from bots_service.core.entries import Rewind, SettingsChange
+from bots_service.core.entries import GuardDecision, Rewind, SettingsChange
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, fixed_flaws, settings_asked
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
-from bots_service.errors import BusyError, Flaw, InvalidSettingsError, StaleEpochError
+from bots_service.errors import BusyError, Flaw, InvalidSettingsError, NothingToDecideError, StaleEpochError
 from bots_service.ports.catalog import Answers
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
@@ -84,6 +84,44 @@ def require_strategy(settings: RunSettings, pool: Pool) -> None:
     if pool.generators and settings.strategy not in STRATEGIES_OF_GENERATORS:
         flaw = Flaw(("strategy",), not_for_generators(settings.strategy))
         raise InvalidSettingsError("these settings can't be used with this dataset", (flaw,))
+
+
+@dataclass(frozen=True, slots=True)
+class DecideHeldGroups:
+    """Append a decision about alarms of the verifier guard and the groups that wait because of them."""
+
+    open_runs: OpenRuns
+    journal: Journal
+    catch_up: CatchUp
+    answers: Answers
+    describe: DescribeRun
+
+    async def __call__(
+        self, dataset: str, run: str, decision: GuardDecision, idempotency_key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        """Return the run.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            NothingToDecideError: no such alarm stands.
+            KeyReusedError: the key came with another request before.
+        """
+        return await self.open_runs.using(dataset, run, lambda opened: self._decide(opened, decision, idempotency_key))
+
+    async def _decide(
+        self, run: OpenRun, decision: GuardDecision, idempotency_key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        first = None if idempotency_key is None else await self.journal.find(run.row, idempotency_key)
+        state = (await self.catch_up.current(run)).state
+        stand = [alarm.tag for alarm in state.guard.alarms]
+        if first is None and (not stand if decision.tag is None else decision.tag not in stand):
+            whose = "no alarm" if decision.tag is None else f"no alarm about the tag {decision.tag!r}"
+            raise NothingToDecideError(f"{whose} of the verifier guard stands in run {run.row.name!r}")
+        entry = NewEntry(decision, run.dataset.pool.profiles, idempotency_key=idempotency_key)
+        appended = await self.journal.append(run.row, entry)
+        await self.catch_up.through(run, appended.entry.seq)
+        result = ChangeRunResult(await self.describe.of(run), duplicate=False)
+        return (await self.answers.keep(idempotency_key, result))._replace(duplicate=appended.duplicate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ from typing import Self
 
 from bots_service.core.costs import CostSums
 from bots_service.core.coverage import Coverage, coverage
+from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare, mix_shares
 from bots_service.core.outlook import advice
 from bots_service.core.resting import Resting, resting
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import RunState, Totals
+from bots_service.core.state import RunState
+from bots_service.core.totals import Totals
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.errors import UnknownRunError
@@ -56,6 +58,7 @@ class RunDescription:
     advice: what to know about the run, in sentences.
     mix: the tags of its mix; empty without one.
     resting: the tasks that it leaves out by `min_effective`.
+    alarms: those of its verifier guard that stand.
     """
 
     dataset: str
@@ -76,6 +79,7 @@ class RunDescription:
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
     resting: Resting
+    alarms: tuple[VerifierAlarm, ...]
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
@@ -99,6 +103,7 @@ class RunDescription:
             advice=advice(state, run.dataset.pool),
             mix=mix_shares(state.settings, state.mix, state.step),
             resting=resting(state.belief, run.dataset.pool, state.settings, state.group_size),
+            alarms=state.guard.described(run.dataset.pool),
         )
 
 

@@ -12,7 +12,14 @@ from bots_service.core.outlook import BINS, Outlook, advice, outlook
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Calibration
 from bots_service.core.state import RunState
-from bots_service.core.summary.tags import GroupCounts, StepEvidence, carried_by, group_counts, joined, listed_tags
+from bots_service.core.summary.tags import (
+    GroupCounts,
+    StepEvidence,
+    carried_by,
+    evidence_of_steps,
+    group_counts,
+    listed_tags,
+)
 from bots_service.core.summary.verdict import EASY, HARD, RunFacts, RunProgress, RunVerdict, verdict_on
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
@@ -88,6 +95,7 @@ def facts_of(state: RunState, pool: Pool, evidence: list[StepEvidence], stored: 
     reported = sum(one.receipt.tally.reported for one in stored)
     return RunFacts(
         step=state.step,
+        alarms=state.guard.described(pool),
         groups=groups_of(state, pool, evidence),
         narrow=None if spread.reason is None else (spread.reason.removesuffix(f" {todo}"), todo),
         calibration=calibration_of(stored),
@@ -106,7 +114,7 @@ def groups_of(state: RunState, pool: Pool, evidence: list[StepEvidence]) -> dict
     """
     if state.settings.strategy in BY_DIFFICULTY:
         return {}
-    whole = joined(evidence)
+    whole = evidence_of_steps(evidence)
     found: dict[str | None, GroupCounts] = {None: group_counts(evidence)}
     for tag, _ in listed_tags(pool):
         found[tag] = group_counts(evidence, carried_by(pool, tag, whole))

@@ -86,6 +86,8 @@ class LookAtRun:
         if seen.shown != version:
             series.set_strategy(state.settings.strategy)
             series.set_mix(state.mix)
+            series.verifier_alarms.set(len(state.guard.alarms))
+            series.held_groups.set(len(state.guard.held))
             await self._expect(run, state, seen)
             seen.shown = version
         if now - seen.measured >= MEASURED_EVERY_S:

@@ -15,6 +15,7 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
+from bots_service.core.guard.streaks import Decision
 from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.ports.journal import EntryKind, LoggedEntry
 from bots_service.ports.keys import Scope
@@ -26,7 +27,7 @@ Points = Annotated[int, Query(ge=1, le=2000, description="How many at most.")]
 Steps = Annotated[int, Query(ge=1, le=1000, description="Number of last steps to compare.")]
 Entries = Annotated[int, Query(ge=1, le=200, description="How many at most.")]  # a report's body may take 200 KB
 Kinds = Annotated[
-    list[EntryKind], Query(max_length=5, description="Only entries of these kinds: rewind and settings mark charts.")
+    list[EntryKind], Query(max_length=6, description="Only entries of these kinds: rewind and settings mark charts.")
 ]
 AfterStep = Annotated[int, Query(ge=0, le=2**53, description="Only steps after this one; a cursor has precedence.")]
 
@@ -204,13 +205,15 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it; null if it is not known yet.
-    kind: report, past_evidence, settings, rewind or fork.
+    kind: report, past_evidence, settings, guard_decision, rewind or fork.
     tasks: how many outcomes a report or past evidence has.
     effective: how many of these groups have a gradient.
     rollouts: how many rollouts a report or past evidence has.
     closed: whether a report closed a step.
     to_step: the step that a rewind went back to.
     changed: the names and values that a change of settings set.
+    decision: what a guard decision did with the groups that were held: release or drop.
+    tag: whose groups a guard decision was about; null for those of all alarms.
     hidden: whether a rewind undid it.
     time: when it was appended (RFC 3339, UTC).
     """
@@ -225,6 +228,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     closed: bool | None = None
     to_step: int | None = None
     changed: dict[str, Any] | None = None
+    decision: Decision | None = None
+    tag: str | None = None
     hidden: bool
     time: datetime
 
@@ -242,6 +247,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
             closed=None if logged.tasks is None else logged.closed,
             to_step=logged.to_step,
             changed=logged.changed,
+            decision=logged.decision,
+            tag=logged.tag,
             hidden=logged.is_hidden,
             time=moment(logged.created_at),
         )

@@ -21,11 +21,12 @@ from bots_service.api.run_settings import SettingsInUse, SettingsRequest
 from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
 from bots_service.core.checks import Name
 from bots_service.core.coverage import Coverage
+from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare
 from bots_service.core.resting import Resting
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import Totals
 from bots_service.core.summary.cost import Cost, cost_of
+from bots_service.core.totals import Totals
 from bots_service.errors import (
     Flaw,
     InvalidInputError,
@@ -133,6 +134,7 @@ class Run(Struct, frozen=True):
     resting: the tasks that the run leaves out, by `min_effective`.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     predictions: names of the predictions that it knows.
+    alarms: those of the verifier guard that stand, the whole run's first; see POST held.
     """
 
     dataset: str
@@ -157,6 +159,7 @@ class Run(Struct, frozen=True):
     forked_from: Parent | None
     created_at: datetime
     predictions: tuple[str, ...]
+    alarms: tuple[VerifierAlarm, ...]
 
     @classmethod
     def from_description(cls, run: RunDescription) -> "Run":
@@ -184,6 +187,7 @@ class Run(Struct, frozen=True):
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
             predictions=tuple(each.name for each in run.row.predictions),
+            alarms=run.alarms,
         )
 
 
@@ -250,6 +254,7 @@ EXAMPLE = Run(
     forked_from=None,
     created_at=EXAMPLE_TIME,
     predictions=("probe",),
+    alarms=(),
 )
 
 

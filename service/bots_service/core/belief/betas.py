@@ -74,6 +74,16 @@ class Betas:
         all_failed = np.multiply.accumulate((beta + tried[:-1]) / whole[:-1])
         return np.asarray(((all_solved * beta + all_failed * alpha) / whole[1:]).T, np.float64)
 
+    def all_fail(self, rollouts: Counts) -> Floats:
+        """[n] E[(1 - p)^m], on top of Jeffreys' prior as `effective`."""
+        alpha, beta = self._on_jeffreys()
+        whole, found = alpha + beta, np.ones(len(self))
+        for failed in range(int(rollouts.max(initial=0))):
+            np.multiply(found, beta / whole, out=found, where=failed < rollouts)
+            beta += 1
+            whole += 1
+        return found
+
     def _on_jeffreys(self) -> tuple[Floats, Floats]:
         """Return alpha and beta of the evidence on top of Jeffreys' prior."""
         solved, failed = self.alpha - self.prior[0], self.beta - self.prior[1]

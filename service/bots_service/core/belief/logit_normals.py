@@ -9,7 +9,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
 from bots_service.core.belief.tracker_filter import NODES, WEIGHTS
-from bots_service.core.portable_math import sigmoid, summed
+from bots_service.core.portable_math import exp, log, sigmoid, summed
 
 FOCUS = 0.5  # selection draws with this share of the standard deviation; simulated, any from 0.15 to 0.7 does as well
 PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
@@ -71,6 +71,11 @@ class LogitNormals:
             all_solved *= p
             all_failed *= failing
         return found.T
+
+    def all_fail(self, rollouts: Counts) -> Floats:
+        """[n] E[(1 - p)^m], with the quadrature of `effective`."""
+        failing = sigmoid(-(self.location + np.sqrt(self.variance) * NODES[:, None]))
+        return summed(WEIGHTS[:, None] * exp(rollouts * log(failing)))
 
     def at(self, places: Counts | Flags) -> "LogitNormals":
         """Return the distributions at the given places, or where a mask says so."""

@@ -5,12 +5,12 @@ success probability, its bytes, its size, and what an import may contain. No oth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
@@ -54,6 +54,10 @@ class Distributions(Protocol):
 
         The first j of a row add up to `effective(j + 1)`. No row ever rises. The same bits on every machine.
         """
+        ...
+
+    def all_fail(self, rollouts: Counts) -> Floats:
+        """[n] how likely all of so many rollouts of each fail, each at least 1; the same bits on every machine."""
         ...
 
     def as_beta(self) -> tuple[Floats, Floats] | None:
@@ -114,6 +118,16 @@ class ClosingStep:
     whole: Evidence
     groups: Evidence
     rollouts: float
+
+    def without(self, tasks: Tasks) -> "ClosingStep":
+        """Return the step without the evidence of these sorted tasks."""
+        batches = ((lag, evidence.where(~contained(evidence.tasks, (tasks,)))) for lag, evidence in self.batches)
+        return replace(
+            self,
+            batches=tuple((lag, evidence) for lag, evidence in batches if len(evidence)),
+            whole=self.whole.where(~contained(self.whole.tasks, (tasks,))),
+            groups=self.groups.where(~contained(self.groups.tasks, (tasks,))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +267,7 @@ class Belief(Protocol):
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         """Return a header of plain values and the arrays. Inverse of `decoded`.
 
-        No array's name begins with "attempts_", "costs_" or "open_".
+        No array's name begins with "attempts_", "costs_", "guard_" or "open_".
         """
         ...
 

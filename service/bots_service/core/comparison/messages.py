@@ -9,10 +9,12 @@ from bots_service.core.arrays import frozen
 from bots_service.core.checks import Arrays
 from bots_service.core.codec import pack, unpack
 from bots_service.core.comparison.refold import Scores
-from bots_service.core.entries import Entry, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.guard.watched_tags import ROW
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
+from bots_service.core.walks import Walk, walk_numbers
 
 _EVIDENCE = ("successes", "failures", "tasks", "effective")
 
@@ -26,9 +28,12 @@ class Progress:
 
 
 def pack_pool(pool: Pool) -> bytes:
-    """Return what a fold reads of a pool: not who is retired, and only the tags that tell profiles apart."""
+    """Return what a fold reads of a pool: not who is retired, and only the tags that the verifier guard watches."""
+    watched = pool.watched_tags
+    rows = {f"watched_{row}": carried for row, carried in enumerate(watched.carried)}
     return pack(
         {
+            "watched": watched.names,
             "offset_tags": pool.offset_tags,
             "prediction_names": pool.prediction_names,
             "generators": pool.generators,
@@ -38,6 +43,7 @@ def pack_pool(pool: Pool) -> bytes:
             "predictions": pool.predictions,
             "carried": pool.carried.astype(np.uint64),
             "profile_of": pool.profile_of,
+            **rows,
         },
     )
 
@@ -46,9 +52,15 @@ def unpack_pool(blob: bytes) -> Pool:
     """Return the pool that was packed."""
     header, arrays = unpack(blob)
     carried = frozen(arrays["carried"].astype(np.uint32))
+    tags = {}
+    for number, tag in enumerate(header["watched"]):
+        row, bit = divmod(number, ROW)
+        carries = arrays[f"watched_{row}"] & np.uint64(1 << bit)
+        tags[tag] = frozen(np.flatnonzero(carries).astype(np.int32))
     return Pool(
         arrays["references"],
         arrays["profile_of"],
+        tags,
         offset_tags=tuple(header["offset_tags"]),
         carried=carried,
         prediction_names=tuple(header["prediction_names"]),
@@ -58,7 +70,7 @@ def unpack_pool(blob: bytes) -> Pool:
 
 
 def pack_entry(entry: Entry) -> bytes:
-    """Return an entry that changes a run: a report, past evidence, a change of settings, or a rewind.
+    """Return an entry that changes a run: any but a fork.
 
     Raises:
         ValueError: it is another one.
@@ -71,7 +83,8 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
     body = entry.body
     if isinstance(body, Report):
         evidence = {name: getattr(body.evidence, name) for name in _EVIDENCE}
-        return {"kind": "report", "made_at": body.made_at, "close": body.close}, evidence
+        walks = [walk_numbers(walk) for walk in body.walks]
+        return {"kind": "report", "made_at": body.made_at, "close": body.close, "walks": walks}, evidence
     if isinstance(body, PastEvidence):
         evidence = {name: getattr(body.aged.evidence, name) for name in _EVIDENCE}
         return {"kind": "past"}, {"ages": body.aged.ages, **evidence}
@@ -79,19 +92,24 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
         return {"kind": "settings", "values": body.values}, {}
     if isinstance(body, Rewind):
         return {"kind": "rewind", "to_seq": body.to_seq, "to_step": body.to_step}, {}
+    if isinstance(body, GuardDecision):
+        return {"kind": "decision", "decision": body.decision, "tag": body.tag}, {}
     raise ValueError(f"entry {entry.seq} begins with a stored state")
 
 
 def unpack_entry(blob: bytes) -> Entry:
     """Return the entry that was packed."""
     header, arrays = unpack(blob)
-    body: Report | PastEvidence | SettingsChange | Rewind
+    body: Body
     if header["kind"] == "report":
-        body = Report(_evidence_of(arrays), header["made_at"], header["close"])
+        walks = tuple(Walk(*numbers) for numbers in header["walks"])
+        body = Report(_evidence_of(arrays), header["made_at"], header["close"], walks)
     elif header["kind"] == "past":
         body = PastEvidence(AgedEvidence(_evidence_of(arrays), arrays["ages"]))
     elif header["kind"] == "settings":
         body = SettingsChange(header["values"])
+    elif header["kind"] == "decision":
+        body = GuardDecision(header["decision"], header["tag"])
     else:
         body = Rewind(header["to_seq"], header["to_step"])
     return Entry(header["seq"], header["epoch"], header["profiles"], body)

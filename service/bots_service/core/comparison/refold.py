@@ -11,12 +11,13 @@ from bots_service.core.attempts import no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.comparison.candidates import Candidate, PoolView, view
-from bots_service.core.entries import Entry, PastEvidence, Report, Rewind
-from bots_service.core.evidence import Evidence, sum_by_task
-from bots_service.core.past_evidence import AgedEvidence
+from bots_service.core.entries import Entry, Rewind
+from bots_service.core.evidence import Evidence, joined, sum_by_task
+from bots_service.core.guard.guard import NO_ALARMS
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import BINS, calibration, prediction_error
-from bots_service.core.state import NOTHING_OPEN, RunState, advance, closing_step, fresh_state
+from bots_service.core.state import Lesson, RunState, advance, fresh_state, lesson_of
 
 SUMS = 3 * BINS + 2
 
@@ -58,7 +59,7 @@ def restarted(state: RunState, pool: Pool) -> RunState:
     if state.seq == 0:
         return state
     belief = fresh_state(state.settings, pool).belief
-    return replace(state, belief=belief, open_step=NOTHING_OPEN, attempts=no_attempts())
+    return replace(state, belief=belief, open_step=NOTHING_OPEN, attempts=no_attempts(), guard=NO_ALARMS)
 
 
 def refolded(
@@ -82,15 +83,12 @@ def refolded(
         if isinstance(entry.body, Rewind):
             state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
             continue
-        if isinstance(entry.body, PastEvidence):
-            rivals = [rival.extended(entry.profiles).with_past(entry.body.aged, state.step) for rival in rivals]
-        step = closing_step(state, entry.body, pool) if isinstance(entry.body, Report) else None
-        if step is not None:
-            rivals = [rival.extended(entry.profiles) for rival in rivals]
+        lesson = lesson_of(state, entry, pool)
+        rivals = [rival.extended(entry.profiles) for rival in rivals]
+        if lesson.step is not None and len(lesson.step.whole):
             own = _Rival(candidates[0], PoolView(pool, np.arange(0)), state.belief.extended(pool, entry.profiles))
-            if len(step.whole):
-                yield _scored(step, [own, *rivals])
-            rivals = [rival.folded(step) for rival in rivals]
+            yield _scored(lesson.step, [own, *rivals])
+        rivals = [rival.taught(lesson, state.step) for rival in rivals]
         state, _ = advance(state, entry, pool)
 
 
@@ -110,13 +108,14 @@ class _Rival:
     def extended(self, profiles: int) -> "_Rival":
         return replace(self, belief=self.belief.extended(self.view.pool, self.view.profiles(profiles)))
 
-    def with_past(self, past: AgedEvidence, step: int) -> "_Rival":
-        belief = self.belief.with_past(self.view.pool, past, self.candidate.settings, step=step)
+    def taught(self, lesson: Lesson, closed: int) -> "_Rival":
+        """Return the candidate after an entry. closed: how many steps had closed before."""
+        belief, pool, settings = self.belief, self.view.pool, self.candidate.settings
+        if len(lesson.past):
+            belief = belief.with_past(pool, lesson.past, settings, step=closed)
+        if lesson.step is not None:
+            belief = belief.fold(pool, still_counting(lesson.step, belief.longest_lag), settings)
         return replace(self, belief=belief)
-
-    def folded(self, step: ClosingStep) -> "_Rival":
-        step = still_counting(step, self.belief.longest_lag)
-        return replace(self, belief=self.belief.fold(self.view.pool, step, self.candidate.settings))
 
     def predictions(self, evidence: Evidence) -> Floats:
         return self.belief.distributions(self.view.pool, evidence.tasks).mean
@@ -128,9 +127,7 @@ def still_counting(step: ClosingStep, longest_lag: int) -> ClosingStep:
     if len(kept) == len(step.batches):
         return step
     parts = [evidence for _, evidence in kept] or [step.whole.where(np.zeros(len(step.whole), bool))]
-    columns = ("tasks", "successes", "failures", "effective")
-    joined = Evidence(*(np.concatenate([getattr(part, column) for part in parts]) for column in columns))
-    return replace(step, batches=kept, whole=sum_by_task(joined))
+    return replace(step, batches=kept, whole=sum_by_task(joined(parts)))
 
 
 def _scored(step: ClosingStep, rivals: Sequence[_Rival]) -> StepScores:

@@ -8,9 +8,9 @@ import numpy as np
 from bots_service.core.arrays import Counts, Flags, Tasks, contained, frozen
 from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostRows, CostSums, cost_sums
 from bots_service.core.entries import Report
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.evidence import Evidence, joined
+from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
-from bots_service.core.state import NOTHING_OPEN
 from bots_service.core.summary.cost import Cost, cost_of
 
 MOST_TAGS_LISTED = 100  # those with most tasks: a table of more is not readable
@@ -91,7 +91,7 @@ def tag_rows(pool: Pool, steps: list[StepEvidence], earlier: list[StepEvidence])
         earlier: the steps before.
     """
     available = len(pool) - len(pool.retired)
-    now, before = (joined(some) for some in (steps, earlier))
+    now, before = (evidence_of_steps(some) for some in (steps, earlier))
     return [
         _row(
             tag,
@@ -126,15 +126,9 @@ def listed_tags(pool: Pool) -> list[tuple[str, int]]:
     return [(tag, -count) for count, tag in found[:MOST_TAGS_LISTED]]
 
 
-def joined(steps: list[StepEvidence]) -> Evidence:
+def evidence_of_steps(steps: list[StepEvidence]) -> Evidence:
     """Return the evidence of all steps, one after the other."""
-    parts = [step.evidence for step in steps] or [NO_EVIDENCE]
-    return Evidence(
-        np.concatenate([part.tasks for part in parts]),
-        np.concatenate([part.successes for part in parts]),
-        np.concatenate([part.failures for part in parts]),
-        np.concatenate([part.effective for part in parts]),
-    )
+    return joined([step.evidence for step in steps])
 
 
 def carried_by(pool: Pool, tag: str, evidence: Evidence) -> Flags:
@@ -192,9 +186,9 @@ def group_counts(steps: list[StepEvidence], carried: Flags | None = None) -> Gro
 
     Args:
         steps: the steps.
-        carried: of `joined(steps)`, which places count; None: all.
+        carried: of `evidence_of_steps(steps)`, which places count; None: all.
     """
-    whole = joined(steps)
+    whole = evidence_of_steps(steps)
     counts = np.ones(len(whole), bool) if carried is None else carried
     step = np.repeat(np.arange(len(steps)), [len(each.evidence) for each in steps])
     sums = [

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import log, pi, sqrt
 from typing import Literal
 
+from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.receipt import Calibration
 from bots_service.core.summary.course import RECENT, StepSums
 from bots_service.core.summary.tags import GroupCounts
@@ -100,6 +101,7 @@ class RunFacts:
     """What follows from a run's journal.
 
     step: the number of its last step.
+    alarms: those of the verifier guard that stand.
     groups: what became of the groups of rollouts in the last steps, by tag; None stands for all tasks.
     narrow: why few tasks take most visits, and what to do; None if they don't.
     calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task there.
@@ -109,6 +111,7 @@ class RunFacts:
     """
 
     step: int
+    alarms: tuple[VerifierAlarm, ...]
     groups: Mapping[str | None, GroupCounts]
     narrow: tuple[str, str] | None
     calibration: Calibration
@@ -121,12 +124,40 @@ class RunFacts:
 
 def verdict_on(progress: RunProgress, facts: RunFacts) -> RunVerdict:
     """Return the most urgent verdict that fits a run."""
-    found = _suspect(facts) or _stalled(progress)
+    found = _alarmed(facts) or _suspect(facts) or _stalled(progress)
     if found is None and progress.steps < STARTING:
         reason = f"{progress.steps} steps have closed; a verdict needs {STARTING}."
         return RunVerdict("starting", reason, "Wait for more steps.")
     found = found or _narrow(facts) or _miscalibrated(facts) or _exhausted(facts) or _slow(progress, facts)
     return found or _healthy(progress, facts)
+
+
+def _alarmed(facts: RunFacts) -> RunVerdict | None:
+    """Return the verdict on rewards that raised an alarm of the verifier guard; that of the whole run comes first."""
+    if not facts.alarms:
+        return None
+    one = facts.alarms[0]
+    steps = f"since step {one.since_step}" if one.ongoing else f"from step {one.since_step} to {one.last_step}"
+    reason = (
+        f"All {_rollouts_of(one.tag)} {one.outcome} {steps}: {one.groups} groups; by what the belief knew of these"
+        " tasks, that was next to impossible."
+    )
+    todo = (
+        "Groups are held out of the belief: release them if the rewards are right, drop them if they are wrong."
+        if any(alarm.held for alarm in facts.alarms)
+        else f"Once it is right again, rewind the run to step {one.since_step - 1}, so that the belief forgets the"
+        " wrong rewards; with verifier_guard the run holds such groups out of the belief."
+    )
+    return RunVerdict("verifier_suspect", reason, f"{_check_of(one.tag)} {todo}")
+
+
+def _rollouts_of(tag: str | None) -> str:
+    return "rollouts" if tag is None else f"rollouts of tasks with the tag {tag!r}"
+
+
+def _check_of(tag: str | None) -> str:
+    whose = "" if tag is None else " of these tasks"
+    return f"Check the verifier{whose}, and whether the trainer loaded another checkpoint."
 
 
 def _suspect(facts: RunFacts) -> RunVerdict | None:
@@ -137,12 +168,10 @@ def _suspect(facts: RunFacts) -> RunVerdict | None:
             if fall is None:
                 continue
             steps, groups, before = fall
-            whose = "rollouts" if tag is None else f"rollouts of tasks with the tag {tag!r}"
-            now = f"All {whose} in the last {steps} steps {what}: {groups} groups"
+            now = f"All {_rollouts_of(tag)} in the last {steps} steps {what}: {groups} groups"
             reason = f"{now}; before, {_percent(before, 0)} of the groups did."
             advice = (
-                f"Check the verifier{'' if tag is None else ' of these tasks'}, and whether the trainer loaded another"
-                f" checkpoint. Once it is right again, rewind the run to step {facts.step - steps}, so that the"
+                f"{_check_of(tag)} Once it is right again, rewind the run to step {facts.step - steps}, so that the"
                 " belief forgets the wrong rewards."
             )
             return RunVerdict("verifier_suspect", reason, advice)

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from bots_service.core.arrays import Floats, frozen
 from bots_service.core.costs import NO_COSTS, CostRows
-from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.guard.streaks import Decision
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.walks import Walk, walk_numbers
@@ -110,6 +111,13 @@ class SettingsText(msgspec.Struct, frozen=True, tag_field="kind", tag="settings"
     settings: dict[str, Any]
 
 
+class GuardDecisionText(msgspec.Struct, frozen=True, tag_field="kind", tag="guard_decision"):
+    """A decision about rewards that raised alarms; tag: whose, null for all."""
+
+    decision: Decision
+    tag: str | None
+
+
 class RewindText(msgspec.Struct, frozen=True, tag_field="kind", tag="rewind"):
     """A rewind."""
 
@@ -125,7 +133,7 @@ class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
     state: bytes
 
 
-BodyText = ReportText | PastText | SettingsText | RewindText | ForkText
+BodyText = ReportText | PastText | SettingsText | GuardDecisionText | RewindText | ForkText
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
@@ -134,6 +142,7 @@ KINDS: dict[type[Body], EntryKind] = {
     Report: "report",
     PastEvidence: "past_evidence",
     SettingsChange: "settings",
+    GuardDecision: "guard_decision",
     Rewind: "rewind",
     Fork: "fork",
 }
@@ -173,6 +182,8 @@ def _text_of(body: Body) -> BodyText:
         return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
     if isinstance(body, SettingsChange):
         return SettingsText(body.values)
+    if isinstance(body, GuardDecision):
+        return GuardDecisionText(body.decision, body.tag)
     if isinstance(body, Rewind):
         return RewindText(body.to_seq, body.to_step)
     return ForkText(body.parent, body.parent_seq, body.state)
@@ -234,6 +245,8 @@ def _body_of(text: BodyText) -> Body:
         settings_from(text.settings)  # refuses what no version wrote
         values = text.settings.items()
         return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
+    if isinstance(text, GuardDecisionText):
+        return GuardDecision(text.decision, text.tag)
     if isinstance(text, RewindText):
         return Rewind(text.to_seq, text.to_step)
     return Fork(text.parent, text.parent_seq, text.state)

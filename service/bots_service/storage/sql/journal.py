@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, select, text
 
-from bots_service.core.entries import Body, Entry, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
 from bots_service.ports.journal import EntryKind, LoggedEntry, VisitsPage
@@ -138,6 +138,8 @@ def _told(body: Body) -> dict[str, Any]:
         return {"tasks": len(seen), "effective": int(seen.effective.sum()), "rollouts": rollouts}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
+    if isinstance(body, GuardDecision):
+        return {"decision": body.decision, "tag": body.tag}
     return {"changed": body.values} if isinstance(body, SettingsChange) else {}
 
 

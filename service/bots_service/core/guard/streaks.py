@@ -1,0 +1,180 @@
+"""Streaks: steps in which all groups of a tag failed, or all were solved, and how likely that is.
+
+So a verifier shows that broke, or a checkpoint that was not loaded. How likely it is follows from what the belief
+before each step says of those very tasks, and from nothing else: a run that turns to hopeless tasks is no broken
+verifier.
+Groups count and not rollouts, for the rollouts of one task succeed or fail together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+
+from bots_service.core.arrays import Flags, Floats, Tasks, contained
+from bots_service.core.attempts import Attempts
+from bots_service.core.belief.protocol import Distributions
+from bots_service.core.checks import LARGEST_SUM, as_count, as_number, is_within
+from bots_service.core.evidence import Evidence
+
+Outcome = Literal["failed", "succeeded"]
+OUTCOMES: tuple[Outcome, ...] = ("failed", "succeeded")
+Decision = Literal["release", "drop"]
+
+# That groups do so by chance: docs/signals.md has how often an alarm was false.
+ALARM = 1e-9
+SUSPICION = 1e-3  # evidence may wait from here on; where it was chance, it enters with a later step
+# Of one group, whatever the belief says. A task may change without a fault, so an alarm takes at least seven groups.
+LEAST_CHANCE = 0.05
+LIKELY = 0.5  # what is likelier tells nothing: over many steps even a slight error of the belief would add up
+AT_ONCE = 20  # steps: what took longer to look wrong did not turn so at once
+LARGEST_GROUP = 256  # rollouts; of larger groups so many count
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroups:
+    """The groups of rollouts of a step, and what was known of their tasks before it.
+
+    evidence: [n] each group once.
+    believed: [n] of the tasks.
+    attempts: what earlier steps reported.
+    drawn: tasks that a pass drew from the whole pool, where an earlier step had begun it.
+    """
+
+    evidence: Evidence
+    believed: Distributions
+    attempts: Attempts
+    drawn: Tasks
+
+    def places(self, outcome: Outcome) -> Flags:
+        """[n] whether all rollouts of the group had the outcome."""
+        others = self.evidence.successes if outcome == "failed" else self.evidence.failures
+        return np.asarray(~self.evidence.effective & (others == 0.0), np.bool_)
+
+    def chances(self, places: Flags, outcome: Outcome, *, with_drawn: bool = False) -> tuple[Floats, Tasks]:
+        """Return how likely the groups in some places have an outcome, [n], 1 in all others and where nobody can know.
+
+        A group counts where an earlier step showed its task otherwise. Of a task that was never tried nobody knows
+        whether it is like others.
+
+        Args:
+            places: [n] groups with this outcome.
+            outcome: of all of them.
+            with_drawn: whether a task that was never tried counts, too, where a pass drew it from the whole pool at
+                random: for all groups of a step together, and for no part of them.
+
+        Returns:
+            These chances, and [n] in which step each task was last tried, 0 where it never was.
+        """
+        found, last = np.ones(len(places)), np.zeros(len(places), np.int32)
+        some = np.flatnonzero(places)
+        rows = self.attempts.of_few(self.evidence.tasks.take(some))
+        last[some] = rows.last_step
+        counts = rows.successes > 0.0 if outcome == "failed" else rows.successes < rows.rollouts
+        if with_drawn and len(self.drawn):
+            counts |= (rows.visits == 0) & contained(rows.tasks, (np.sort(self.drawn),))
+        known = some[counts]
+        if not len(known):
+            return found, last
+        sizes = np.rint((self.evidence.successes + self.evidence.failures).take(known))
+        believed = self.believed.at(known)
+        mirrored = believed if outcome == "failed" else believed.mirrored()
+        chances = mirrored.all_fail(np.clip(sizes, 1, LARGEST_GROUP).astype(np.int64))
+        found[known] = np.where(chances > LIKELY, 1.0, np.maximum(chances, LEAST_CHANCE))
+        return found, last
+
+
+class Streak(NamedTuple):
+    """Steps in which all groups of a tag, or of the whole run, had one outcome.
+
+    Steps without such groups are no part of a streak, and don't end it.
+
+    tag: whose groups; None for the whole run.
+    outcome: of all groups.
+    chance: how likely that is.
+    groups: how many there were.
+    since, last: its first and its last step.
+    ongoing: whether no step ended it.
+    accepted: whether somebody said that these rewards are right: until it ends, it raises no alarm.
+    """
+
+    tag: str | None
+    outcome: Outcome
+    chance: float
+    groups: int
+    since: int
+    last: int
+    ongoing: bool = True
+    accepted: bool = False
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether its groups wait."""
+        return self.ongoing and self.chance <= SUSPICION and not self.accepted
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether somebody should look at it."""
+        return self.chance <= ALARM and self.groups > 0 and not self.accepted
+
+    def with_step(self, chance: float, groups: int, step: int) -> Self:
+        """Return the streak with one more step; it begins again where it raised no alarm at once."""
+        if self.chance > ALARM and not self.accepted and step - self.since >= AT_ONCE:
+            return self._replace(chance=chance, groups=groups, since=step, last=step)
+        return self._replace(chance=self.chance * chance, groups=self.groups + groups, last=step)
+
+    def covers(self, steps: Tasks) -> Flags:
+        """[R] whether each step is one of the streak's, or lies between them."""
+        return (steps >= self.since) & (steps <= self.last)
+
+    def joined(self, earlier: Self) -> Self:
+        """Return this alarm, which is over, together with an earlier one of the same tag and outcome."""
+        return self._replace(groups=self.groups + earlier.groups, since=earlier.since)
+
+    def decided(self, decision: Decision, step: int) -> Self | None:
+        """Return what is left of an alarm after a decision; None where it is over.
+
+        Args:
+            decision: after "release", the streak counts as right until it ends. After "drop", the groups of later steps
+                wait as well, and raise the alarm again.
+            step: how many steps closed.
+        """
+        if not self.ongoing:
+            return None
+        rest = self._replace(groups=0, since=step + 1, last=step)
+        return rest._replace(accepted=True, chance=1.0) if decision == "release" else rest
+
+    def is_possible(self, step: int) -> bool:
+        """Return whether folding a journal of so many steps could have led here, as far as the streak alone tells."""
+        return (
+            is_within(self.chance, 1.0)
+            and self.groups <= LARGEST_SUM
+            and self.since <= self.last + 1
+            and self.last <= step
+            and (self.ongoing or self.is_alarm)
+        )
+
+
+def encoded(streaks: Sequence[Streak]) -> list[list[object]]:
+    """Return plain values. Inverse of `decoded`."""
+    return [list(streak) for streak in streaks]
+
+
+def decoded(values: list[list[object]]) -> tuple[Streak, ...]:
+    """Return the streaks that were encoded.
+
+    Raises:
+        TypeError, ValueError: these are none.
+    """
+    return tuple(_streak_of(*one) for one in values)
+
+
+def _streak_of(*fields: object) -> Streak:
+    tag, outcome, chance, groups, since, last, ongoing, accepted = fields
+    if not isinstance(tag, str | None) or not isinstance(ongoing, bool) or not isinstance(accepted, bool):
+        raise TypeError(f"{fields} is no streak")
+    if outcome == "failed" or outcome == "succeeded":  # noqa: PLR1714 - so mypy knows the type
+        counts = as_count(groups), as_count(since), as_count(last)
+        return Streak(tag, outcome, as_number(chance), *counts, ongoing, accepted)
+    raise ValueError(f"{outcome!r} is no outcome")
