@@ -40,6 +40,11 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
         [(f"bots_narrow{POOL}", "1x200"), (f"bots_top_tenth_share{POOL}", "0.74x200")],
         [(f"bots_narrow{POOL}", "0x200"), (f"bots_top_tenth_share{POOL}", "0.74x200")],
     ),
+    "BotsVerifierSuspect": (
+        {"dataset": "pool", "run": "default"},
+        [(f"bots_verifier_alarms{POOL}", "0x20 2x180")],
+        [(f"bots_verifier_alarms{POOL}", "0x200"), (f"bots_held_groups{POOL}", "4x200")],
+    ),
     "BotsDown": (
         {"job": "bots", "instance": "a"},
         [('up{job="bots", instance="a"}', "0x200")],

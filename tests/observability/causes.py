@@ -5,6 +5,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import httpx
@@ -19,11 +20,20 @@ SERIAL = {"max_concurrent": "1", "request_timeout_s": "100"}
 PAUSE_S = 0.05
 
 Selected = dict[str, Any]
+RIGHT = 8 * BATCH  # groups that the verifier of the run "outage" judges before it breaks
+JUDGED = count()
+
+
+def _by_a_verifier_that_breaks(_: Selected) -> int:
+    return TRIALS // 2 if next(JUDGED) < RIGHT else 0
+
+
 # run -> how many of a selected task's rollouts are solved
 TRAINERS: dict[str, Callable[[Selected], int]] = {
     "steady": lambda _: TRIALS // 2,
     "solved": lambda _: TRIALS,  # nothing to learn from
     "narrow": lambda _: TRIALS // 2,
+    "outage": _by_a_verifier_that_breaks,
     "drifted": lambda task: 1 if task["mean"] > 0.5 else TRIALS - 1,  # the opposite of what is believed
 }
 FEW = {"narrow": "few"}  # run -> the tag of all tasks that it asks for; a quarter of the pool, just enough for a batch

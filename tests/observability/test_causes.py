@@ -25,6 +25,8 @@ HEALTHY = {
     ("BotsBeliefDrifted", "drifted"),
     ("BotsRunStalled", "stalled"),
     ("BotsSelectionNarrow", "narrow"),
+    ("BotsVerifierSuspect", "outage"),
+    ("BotsEffectiveTaskRatioCollapsed", "outage"),
     ("BotsSelectsSlow", ""),
 }  # what trainers do, while the service is well
 BROKEN = {

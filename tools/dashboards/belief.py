@@ -1,7 +1,7 @@
 """Of the training dashboard: whether the belief is right, and what went astray."""
 
 from tools.dashboards.board import Row
-from tools.dashboards.of_runs import grown, predicted, share
+from tools.dashboards.of_runs import grown, newest, predicted, share
 from tools.dashboards.panels import Panel, Steps
 
 COIN: Steps = ((None, "green"), (0.25, "orange"), (0.3, "red"))  # above 0.3 BotsBeliefDrifted fires
@@ -65,6 +65,13 @@ ODDITIES = Row(
             "One tag falls while others don't: its tasks are used up; add some that are harder or easier.",
             "percentunit",
             most=1,
+        ),
+        Panel(
+            "Alarms of the verifier guard",
+            {"alarms of {{run}}": newest("verifier_alarms"), "groups that {{run}} holds": newest("held_groups")},
+            "Above 0: all rollouts of a tag, or of the whole run, fail or succeed at once. Check the verifier; then"
+            " release or drop the groups that are held out of the belief.",
+            "short",
         ),
         Panel(
             "Late, expired, fenced, duplicate, reused",

@@ -51,6 +51,10 @@ const WORDS = {
   ],
   rewind: (entry) => [`Rewind to step ${count(entry.to_step)}`, `entry ${count(entry.seq)}`],
   settings: (entry) => ["Settings changed", joined(changes(entry.changed ?? {}), atStep(entry))],
+  guard_decision: (entry) => [
+    `Held groups ${{ release: "released", drop: "dropped" }[entry.decision]}`,
+    joined(entry.tag === null ? "" : `tag ${entry.tag}`, atStep(entry)),
+  ],
   fork: (entry) => ["Start from another run", atStep(entry) ?? ""],
 };
 

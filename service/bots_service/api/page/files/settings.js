@@ -35,6 +35,7 @@ export const SETTINGS = {
   mix: { usual: {}, meaning: "weight of each tag among the selected tasks", none: "no mix" },
   mix_floor: { usual: 0, meaning: "least share of each tag of the mix" },
   mix_balance: { usual: "tasks", meaning: "what the weights of the mix share out" },
+  verifier_guard: { usual: false, meaning: "holds rewards that look wrong out of the belief" },
   reward_range: { usual: [0, 1], meaning: "rewards that count as 0 and as 1" },
   lease_seconds: { usual: 3600, meaning: "how long a selected task is reserved, in seconds" },
   seed: { usual: 0, meaning: "random seed" },
