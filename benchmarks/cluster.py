@@ -41,7 +41,7 @@ class ClusterGrid:
 
 
 FULL = ClusterGrid(10**5, (1, 16, 64), runs=50, steps=60, seconds=3.0, pace=100, paced_s=20.0)
-QUICK = ClusterGrid(10**4, (4,), runs=3, steps=3, seconds=0.1, pace=50, paced_s=0.1)
+QUICK = ClusterGrid(10**4, (4,), runs=3, steps=3, seconds=0.2, pace=50, paced_s=0.2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class ServiceGrid:
 LEASE_S = 1.0  # short, so that one load leaves no leases to the next
 
 FULL = ServiceGrid((10**6, 10**5), (32, 512), (1, 4, 16, 64), (1, 50), steps=100, seconds=2.0)
-QUICK = ServiceGrid((10**4,), (32,), (4,), (1, 3), steps=5, seconds=0.1)
+QUICK = ServiceGrid((10**4,), (32,), (4,), (1, 3), steps=5, seconds=0.2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from bots_service.core.arrays import frozen
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Entry, GuardDecision, Report, SettingsChange
+from bots_service.core.guard import Decision
 from bots_service.core.guard import held as held_groups
 from bots_service.core.guard.held import NOTHING_HELD
-from bots_service.core.guard.streaks import ALARM, AT_ONCE, LEAST_CHANCE, Decision, Streak, decoded
+from bots_service.core.guard.streaks import ALARM, AT_ONCE, LEAST_CHANCE, Streak, decoded
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.pool import WHOLE, Pool
 from bots_service.core.run_settings import settings_from

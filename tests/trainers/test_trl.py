@@ -1,6 +1,7 @@
 import json
 import logging
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from transformers import TrainerState
 from trl import GRPOConfig, GRPOTrainer
 
 from bots_client import Client, ResilientClient, Selector
+from bots_client.integrations._background import BackgroundQueue
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import SelectedTasks, from_rank_zero
 from bots_client.integrations.trl import STATE_FILE, SelectedGRPOTrainer, SelectorCallback
@@ -307,6 +309,18 @@ def test_a_checkpoint_without_a_selectors_state_is_resumed_with_a_warning(select
         train(selector, resume=str(folder / "checkpoint-1"), max_steps=2)
     assert "the run is not rewound to the checkpoint" in caplog.text
     assert (now(selector).epoch, now(selector).step) == (0, 2)
+
+
+def test_a_checkpoint_waits_for_the_rewards_of_its_steps(selector, tmp_path):
+    reported = []
+
+    def report_late(rewards):
+        time.sleep(0.2)
+        reported.extend(rewards)
+
+    BackgroundQueue(report_late).add("rewards of the last step")
+    SelectorCallback(selector).on_save(config(tmp_path), TrainerState(global_step=7), None)
+    assert reported == ["rewards of the last step"]
 
 
 def test_other_ranks_do_not_miss_what_only_the_first_one_reads(selector, tmp_path, caplog):

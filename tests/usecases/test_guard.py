@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bots_service.core.entries import GuardDecision
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 from bots_service.errors import NothingToDecideError
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.begin_run import ForkFrom

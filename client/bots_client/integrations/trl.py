@@ -15,6 +15,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from trl import GRPOTrainer
 
 from bots_client import Selector
+from bots_client.integrations._background import flush
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
 ROUNDING = 1e-6  # relative: sums of equal rewards may differ by this much, because TRL's are float32
@@ -59,8 +60,9 @@ class SelectorCallback(TrainerCallback):
             self._tasks.skip(_rows_consumed(args, state))
 
     def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> None:  # noqa: ARG002 - a hook's
-        """Save the selector's state with the checkpoint."""
+        """Save the selector's state with the checkpoint, once the rewards of its steps are reported."""
         if state.is_world_process_zero:
+            flush()  # else a resumed run would forget the last step, which the checkpoint has learned from
             folder = _folder(args, state)
             saved = self._selector.state_dict(step=state.global_step, checkpoint=_digest(folder))
             try:

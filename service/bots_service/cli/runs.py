@@ -20,7 +20,7 @@ from bots_service.cli.output import (
     task_count,
 )
 from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

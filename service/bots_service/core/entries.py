@@ -5,7 +5,7 @@ from typing import Any
 
 from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.evidence import Evidence
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.walks import Walk
 

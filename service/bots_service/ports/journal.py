@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from bots_service.core.entries import Entry
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 from bots_service.core.receipt import Receipt
 from bots_service.ports.records import (
     AppendResult,

@@ -15,7 +15,7 @@ from bots_service.api.routes.runs import EXAMPLE, changed_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.checks import Tag
 from bots_service.core.entries import GuardDecision
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 from bots_service.errors import NothingToDecideError
 from bots_service.ports.keys import Scope
 from bots_service.usecases.change_run import ChangeRunResult

@@ -15,7 +15,7 @@ from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core import receipt
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.ports.journal import EntryKind, LoggedEntry
 from bots_service.ports.keys import Scope

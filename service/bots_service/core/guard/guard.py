@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bots_service.core.arrays import Flags, Tasks
+from bots_service.core.guard import Decision
 from bots_service.core.guard.held import NOTHING_HELD, HeldGroups, union
-from bots_service.core.guard.streaks import OUTCOMES, Decision, Outcome, SeenGroups, Streak
+from bots_service.core.guard.streaks import OUTCOMES, Outcome, SeenGroups, Streak
 from bots_service.core.guard.watched_tags import MOST_WATCHED
 from bots_service.core.pool import NO_TASKS, Pool
 

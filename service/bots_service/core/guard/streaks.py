@@ -17,10 +17,10 @@ from bots_service.core.attempts import Attempts
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.checks import LARGEST_SUM, as_count, as_number, is_within
 from bots_service.core.evidence import Evidence
+from bots_service.core.guard import Decision
 
 Outcome = Literal["failed", "succeeded"]
 OUTCOMES: tuple[Outcome, ...] = ("failed", "succeeded")
-Decision = Literal["release", "drop"]
 
 # That groups do so by chance: docs/signals.md has how often an alarm was false.
 ALARM = 1e-9

@@ -12,7 +12,7 @@ from bots_service.core.arrays import Floats, frozen
 from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.entries import Body, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
-from bots_service.core.guard.streaks import Decision
+from bots_service.core.guard import Decision
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
 from bots_service.core.walks import Walk, walk_numbers
