@@ -14,7 +14,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PAGE := service/bots_service/api/page/files
 SWAGGER := service/bots_service/api/swagger
-PACKAGES := build/packages# an environment that holds the packages of `dist` and what they need, and nothing else
+# An environment that holds the packages of `dist` and what they need, and nothing else.
+PACKAGES := build/packages
 PINS := constraints.txt pyproject.toml hatch_build.py client/pyproject.toml
 # What `make check-words` reads. Decisions are dated records, and stay as they were written.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compose.yml .env.example docs :!docs/decisions \

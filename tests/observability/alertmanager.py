@@ -16,7 +16,7 @@ import yaml
 from tests.observability.prometheus import SOON_S, tool, wait_until_ready
 from tests.serving import free_port
 
-# Each alert is told of at once, by itself; so is its end.
+# Alertmanager sends one notification for each alert, without waiting, and one when the alert ends.
 ROUTE = {"receiver": "us", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
 
 

@@ -51,7 +51,7 @@ class Pair:
 
     @property
     def url(self) -> str:
-        """What the service is told, which then finds the primary by itself."""
+        """The service's database URL: it names both servers, and the service finds out which one is the primary."""
         hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.standby.port}"
         return f"postgresql://bots@{hosts}/{self.database}?target_session_attrs=read-write"
 

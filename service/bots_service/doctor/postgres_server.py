@@ -30,7 +30,7 @@ class PostgresFacts:
 
     connections: how many users who are no superusers may open, in all.
     is_standby: it follows another server.
-    synchronous_standbys: whom a commit waits for, in PostgreSQL's own words; empty if for nobody.
+    synchronous_standbys: the setting synchronous_standby_names; empty if a commit waits for no standby.
     standbys: how many servers follow it.
     is_pooled: something like PgBouncer is between us and the server.
     can_create: the user may make tables; None where the user's schema does not exist.

@@ -64,7 +64,7 @@ _EVIDENCE = {"tasks": "<i4", "successes": "<f8", "failures": "<f8", "effective":
 
 
 def encoded(held: HeldGroups) -> Arrays:
-    """Return arrays, none where nothing waits. Inverse of `decoded`."""
+    """Return the groups as arrays, which `decoded` reads; an empty dictionary if no group waits."""
     if not len(held):
         return {}
     return {f"guard_{name}": getattr(held.evidence, name) for name in _EVIDENCE} | {"guard_steps": held.steps}

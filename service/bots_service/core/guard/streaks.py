@@ -22,7 +22,7 @@ from bots_service.core.guard import Decision
 Outcome = Literal["failed", "succeeded"]
 OUTCOMES: tuple[Outcome, ...] = ("failed", "succeeded")
 
-# That groups do so by chance: docs/signals.md has how often an alarm was false.
+# That groups do so by chance: docs/verifier-guard.md has how often an alarm was false.
 ALARM = 1e-9
 SUSPICION = 1e-3  # evidence may wait from here on; where it was chance, it enters with a later step
 # Of one group, whatever the belief says. A task may change without a fault, so an alarm takes at least seven groups.
