@@ -4,15 +4,14 @@ Runs on two public pools whose verifier never fails, 32 tasks a step, 8 rollouts
 courses are what trainers do, and the worst that they may do: to turn at once to tasks that the model never solves.
 """
 
-import argparse
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks.pools import NO_TASKS
+from benchmarks.scores import print_scores
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
@@ -200,15 +199,5 @@ def table(found: list[AlarmCount]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Count, and print a table or one JSON object a line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = list(counts(seeds=options.seeds))
-    print("\n".join(json.dumps(asdict(one)) for one in found) if options.json else table(found))
-
-
 if __name__ == "__main__":
-    main()
+    print_scores(__doc__, counts, table, seeds=SEEDS)

@@ -6,15 +6,14 @@ The recorded run's tasks, 32 a step chosen uniformly, 16 rollouts each. The firs
 training begins again; then a run on the steps that follow is folded with the log imported as old, and without it.
 """
 
-import argparse
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 from scipy.stats import t as student
 
+from benchmarks.scores import print_scores
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Body, Entry, PastEvidence, Report
 from bots_service.core.evidence import Evidence
@@ -115,16 +114,5 @@ def table(found: list[PastScore]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure, and print a table or one JSON object a line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = list(scores(seeds=options.seeds, steps=options.steps))
-    print("\n".join(json.dumps(asdict(one)) for one in found) if options.json else table(found))
-
-
 if __name__ == "__main__":
-    main()
+    print_scores(__doc__, scores, table, seeds=SEEDS, steps=STEPS)

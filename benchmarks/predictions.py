@@ -8,16 +8,15 @@ predictions and without it. "another model": 16 rollouts of a reference model. "
 the other model's pass rate.
 """
 
-import argparse
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 from scipy.stats import t as student
 
 from benchmarks.past_evidence import mean_log_loss, outcomes
+from benchmarks.scores import print_scores
 from bots_service.core.arrays import Floats
 from bots_service.core.entries import Body, Entry, Report
 from bots_service.core.pool import Pool
@@ -100,16 +99,5 @@ def table(found: list[PredictionScore]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure, and print a table or one JSON object a line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = list(scores(seeds=options.seeds, steps=options.steps))
-    print("\n".join(json.dumps(asdict(one)) for one in found) if options.json else table(found))
-
-
 if __name__ == "__main__":
-    main()
+    print_scores(__doc__, scores, table, seeds=SEEDS, steps=STEPS)

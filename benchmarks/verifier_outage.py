@@ -7,16 +7,15 @@ one a minute, all rollouts of one tag are reported as failed. Then the verifier 
 the guard holds. The same rollouts come in each arm, as far as it selects the same tasks.
 """
 
-import argparse
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 from scipy.stats import t as student
 
 from benchmarks.false_alarms import ROLLOUTS, World, selected
+from benchmarks.scores import print_scores
 from bots_service.core.arrays import Tasks, contained, frozen
 from bots_service.core.entries import Body, Entry, GuardDecision, Report
 from bots_service.core.evidence import Evidence
@@ -133,15 +132,5 @@ def _difference(values: list[float], form: str) -> str:
     return f"{np.mean(values):{form}} ± {half:{form.removeprefix('+')}}"
 
 
-def main() -> None:
-    """Measure, and print a table or one JSON object a line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = list(scores(seeds=options.seeds))
-    print("\n".join(json.dumps(asdict(one)) for one in found) if options.json else table(found))
-
-
 if __name__ == "__main__":
-    main()
+    print_scores(__doc__, scores, table, seeds=SEEDS)
