@@ -11,7 +11,9 @@ WORKERS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-INSTALL := $(PIP) install --constraint constraints.txt
+# uv takes a tenth of pip's time (decision 0060). Where it can't be had, or does not find what pip is set up to find, pip installs.
+INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt "$$@" || \
+	{ echo "uv could not; pip tries." >&2; $(PIP) install --constraint constraints.txt "$$@"; }; }; install
 PAGE := service/bots_service/api/page/files
 SWAGGER := service/bots_service/api/swagger
 # An environment that holds the packages of `dist` and what they need, and nothing else.
@@ -24,6 +26,19 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
+
+# uv has settings of its own: tell it what pip is told.
+comma := ,
+empty :=
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+ifdef PIP_EXTRA_INDEX_URL
+export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
+endif
+ifdef PIP_FIND_LINKS
+export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
+endif
 
 .PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup test-tools debian-packages toolchains browsers constraints \
@@ -245,26 +260,25 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# --no-compile: Python compiles what it imports on first use; compiling all of scipy and pyarrow takes longer.
-$(VENV)/.run: $(VENV)/.made $(PINS)
-	@echo "Installing what the service needs (the first time about a minute)"
-	@$(INSTALL) --no-compile --editable client --editable .
+# Installing a dependency group takes pip 25.1; a Python may bring an older one.
+$(VENV)/.installers: $(VENV)/.made constraints.txt
+	@$(PIP) install --constraint constraints.txt uv 'pip>=25.1' || $(PIP) install 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.installers $(PINS)
+	@echo "Installing what the service needs (the first time up to a minute)"
+	@$(INSTALL) --editable client --editable .
 	@[ -d $(PAGE)/../vendor ] || \
 		echo "The charts' library could not be fetched by npm: the page will show tables. Try again: touch hatch_build.py; make setup" >&2
 	@touch $@
 
-# Installing a dependency group takes pip 25.1; a Python may bring an older one.
-$(VENV)/.pip: $(VENV)/.run
-	@$(PIP) install 'pip>=25.1'
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/.pip
+$(VENV)/.dev: $(VENV)/.run
 	@echo "Installing what tests and checks need"
 	@$(INSTALL) --group dev
 	@touch $@
 
-# Waits for .dev where both are being made: two pips in one environment would disturb each other.
-$(VENV)/.bench: $(VENV)/.pip | $(if $(filter test check%,$(MAKECMDGOALS)),$(VENV)/.dev)
+# Waits for .dev where both are being made: two installers in one environment would disturb each other.
+$(VENV)/.bench: $(VENV)/.run | $(if $(filter test check%,$(MAKECMDGOALS)),$(VENV)/.dev)
 	@echo "Installing what the benchmarks need"
 	@$(INSTALL) --group bench
 	@touch $@
