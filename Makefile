@@ -27,7 +27,7 @@ PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile Dockerfile docker-compo
 # Images often set it. Python would then compile everything at each start, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-# uv has settings of its own: tell it what pip is told.
+# uv has settings of its own: it gets those of pip.
 comma := ,
 empty :=
 ifdef PIP_INDEX_URL
@@ -41,7 +41,7 @@ export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
 .PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
-	setup test-tools debian-packages toolchains browsers constraints \
+	setup toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
 help:
@@ -112,11 +112,6 @@ container-tools:
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
 			$$missing netavark aardvark-dns >/dev/null; } || \
 		echo "Needed, and root to install it: apt-get install$$missing" >&2
-
-# Run this before you run several of them side by side: two installations at once would disturb each other.
-test-tools: $(VENV)/.trainers debian-packages
-
-debian-packages: $(PROMETHEUS)/usr/bin/prometheus toolchains browsers
 
 toolchains:
 	@missing=; for pair in go:golang-go node:nodejs jq:jq curl:curl; do \

@@ -1,7 +1,6 @@
 """GRPO with TRL on the tasks that the service chooses, in half a minute on a CPU, without any download.
 
-The model is made from scratch, with random weights. A task is some wanted letters before a "?"; an answer is right if
-it begins with one of them. So the more letters are wanted, the easier a task is at first, and all can be learned.
+The model is made from scratch, with random weights; examples/letters.py has its tasks.
 
     make serve                          # in another terminal
     python -m examples.trl_grpo         # with torch, trl and datasets installed; BOTS_URL names another service
@@ -18,20 +17,9 @@ from trl import GRPOConfig
 from bots_client import ResilientClient, Selector
 from bots_client.integrations.torch import from_rank_zero
 from bots_client.integrations.trl import SelectedGRPOTrainer
+from examples.letters import LETTERS, begins_well, rows
 
-LETTERS = "abcdefghijkl"
-WANTED = (1, 2, 4, 8, 11)  # letters of a task
 GENERATIONS = 8
-
-
-def rows() -> list[dict[str, str]]:
-    """Return the training data: 60 rows, each with the id of its task."""
-    return [
-        {"task_id": f"{letter}{count}", "prompt": f"{wanted}?", "wanted": wanted}
-        for start, letter in enumerate(LETTERS)
-        for count in WANTED
-        if (wanted := (LETTERS * 2)[start : start + count])
-    ]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -49,11 +37,6 @@ def model() -> LlamaForCausalLM:
     size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     tokens = {"vocab_size": len(LETTERS) + 3, "pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1}
     return LlamaForCausalLM(LlamaConfig(**size, **tokens, num_key_value_heads=2, max_position_embeddings=32))
-
-
-def begins_well(completions: list[str], wanted: list[str], **_columns: object) -> list[float]:
-    """Return 1 for each answer that begins with a wanted letter, else 0."""
-    return [float(answer != "" and answer[0] in letters) for answer, letters in zip(completions, wanted, strict=True)]
 
 
 def config(folder: str, **settings: object) -> GRPOConfig:

@@ -25,9 +25,9 @@ from tests.serving import free_port
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/tutorial.md")
 INSTALLS_S = 1800.0  # a block may install torch
-# What a newcomer's shell has of ours: where programs are, and how pip reaches an index.
+# What a newcomer's shell has of ours: where programs are, and how pip and uv reach an index.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-KEPT_BEGINNINGS = ("PIP_", "HTTP", "http", "NO_PROXY", "no_proxy")
+KEPT_BEGINNINGS = ("PIP_", "UV_", "HTTP", "http", "NO_PROXY", "no_proxy")
 
 
 def environment_in(home: Path, port: int) -> dict[str, str]:
@@ -35,8 +35,11 @@ def environment_in(home: Path, port: int) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_BEGINNINGS)}
     venv = os.environ.get("VIRTUAL_ENV", sys.prefix)
     path = [folder for folder in kept["PATH"].split(os.pathsep) if not folder.startswith(venv)]
-    cache = os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache/pip"))
-    ours = {"HOME": str(home), "PATH": os.pathsep.join(path), "PIP_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1"}
+    caches = {
+        variable: os.environ.get(variable, str(Path.home() / ".cache" / program))
+        for variable, program in (("PIP_CACHE_DIR", "pip"), ("UV_CACHE_DIR", "uv"))
+    }
+    ours = {"HOME": str(home), "PATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1", **caches}
     return {**kept, **ours, "BOTS_PORT": str(port)}
 
 

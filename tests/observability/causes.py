@@ -17,7 +17,7 @@ TASKS, BATCH, TRIALS = 64, 16, 16
 # a time lets others wait: not more than it has room for, nor longer than it has patience, or it would refuse them.
 MANY_TASKS, MANY, CALLERS = 50_000, 1000, 240
 SERIAL = {"max_concurrent": "1", "request_timeout_s": "100"}
-PAUSE_S = 0.05
+PAUSE_S = 0.2
 
 Selected = dict[str, Any]
 RIGHT = 8 * BATCH  # groups that the verifier of the run "outage" judges before it breaks

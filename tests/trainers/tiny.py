@@ -3,7 +3,8 @@
 import torch
 
 from bots_client import Task
-from examples.trl_grpo import LETTERS, begins_well, model, rows, tokenizer
+from examples.letters import LETTERS, begins_well, rows
+from examples.trl_grpo import model, tokenizer
 
 __all__ = ["IDS", "LETTERS", "ROWS", "TASKS", "begins_well", "model", "tokenizer"]
 
