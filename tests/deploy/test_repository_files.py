@@ -1,5 +1,7 @@
 """What a host of repositories reads: workflows and templates."""
 
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import bots_service
 from tests.deploy.files import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -38,6 +41,30 @@ def test_a_workflow_runs_targets_that_exist(path):
     asked = [step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")]
     assert asked
     assert [target for target in asked if target not in targets] == []
+
+
+def test_the_version_has_a_section_in_the_changelog_and_is_the_one_to_cite():
+    version = bots_service.__version__
+    sections = re.findall(
+        r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert sections[0] == ("Unreleased", "")
+    dates = dict(sections)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert (cited["version"], cited["date-released"].isoformat()) == (version, dates[version])
+
+
+@pytest.mark.parametrize(("tag", "published"), [("v0.1.0", True), ("v0.1", False), ("v0.1.1", False), ("v1.0", False)])
+def test_a_tag_publishes_the_version_that_it_names(tag, published, tmp_path):
+    (check,) = (
+        step["run"] for step in workflow("publish.yml")["jobs"]["packages"]["steps"] if "GITHUB_REF_NAME" in str(step)
+    )
+    (tmp_path / "dist").mkdir()
+    for name in ("client", "service"):
+        (tmp_path / f"dist/bots_{name}-0.1.0.tar.gz").touch()
+        (tmp_path / f"dist/bots_{name}-0.1.0-py3-none-any.whl").touch()
+    done = subprocess.run(["bash", "-c", check], cwd=tmp_path, env={**os.environ, "GITHUB_REF_NAME": tag}, check=False)
+    assert (done.returncode == 0) == published
 
 
 @pytest.mark.parametrize(("job", "project"), [("service", "pyproject.toml"), ("client", "client/pyproject.toml")])

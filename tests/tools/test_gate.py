@@ -15,7 +15,7 @@ MAKE = '#!/bin/sh\necho "asked for $*"\necho "1 passed in 0.1s"\n[ "$*" != "$FAI
 
 
 def gate(folder: Path, *tools: str, fails: str = "") -> tuple[int, str]:
-    """Run the gate where these tools are installed, with a make that does nothing; return its status and what it says."""
+    """Run the gate where these tools are installed and make does nothing; return its status and what it says."""
     for name in NEEDED:
         (folder / name).symlink_to(str(shutil.which(name)))
     for name in ("make", "nginx", *tools):
