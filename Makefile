@@ -40,7 +40,7 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
+.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools released dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -140,6 +140,10 @@ browsers:
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
 		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
 
+# Once for each release, just before its tag: CONTRIBUTING says what a release does.
+released: $(VENV)/.dev ## Keep what this version stores, answers and promises, so that later versions are tested with it
+	$(BIN)/python -m tools.released
+
 # The same commit gives the same bytes: the times in the packages are the commit's.
 dist: $(VENV)/.dev ## Build wheels and sdists of service and client, reproducibly, into dist
 	rm -rf dist
@@ -232,9 +236,10 @@ check-words: $(VENV)/.dev
 check-migrations: $(VENV)/.dev
 	$(BIN)/python -m tools.check_migrations
 
-# Are the API's document and the client's methods up to date?
+# Are the API's document and the client's methods up to date, and does the API break no release?
 check-api: $(VENV)/.dev
 	$(BIN)/python -m tools.openapi --check
+	$(BIN)/python -m tools.breaking_changes
 	$(BIN)/python -m tools.client_methods --check
 
 # The environment, in layers, so that `make serve` fetches only what running needs.
