@@ -2,10 +2,11 @@
 
     python -m tools.breaking_changes   compares docs/openapi.json with each release that this version must not break
 
-One question is asked everywhere: is each value that one schema allows allowed by the other one too? What a client sends
-must still be taken, so the old schema must fit into the new one; what it gets must still be as it was told, so the new
-one must fit into the old one. Free to come are paths, methods, optional fields of requests, fields of answers, and
-values of an answer's enum: clients ignore what they don't know (docs/versions.md). Run it in the repository's root.
+One question is asked everywhere: is each value that one schema allows allowed by the other one too? What a client
+sends must still be taken, so the old schema must fit into the new one; what it gets must still be as was promised, so
+the new one must fit into the old one. Free to come are paths, methods, optional fields of requests, fields of
+answers, and values of an answer's enum: clients ignore what they don't know (docs/versions.md). Run it in the
+repository's root.
 """
 
 import json
@@ -245,7 +246,7 @@ def _kind(schema: Json) -> str:
 
 
 def _resolved(schema: Json, document: Json) -> Json:
-    """Return the schema that a reference points to, with what stands beside the reference."""
+    """Return the schema that a reference points to, with the keywords next to the reference."""
     if "$ref" not in schema:
         return schema
     named: Json = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

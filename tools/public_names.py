@@ -21,7 +21,7 @@ def public_names(metrics: str) -> list[str]:
     Args:
         metrics: what /metrics says of a service that has runs.
     """
-    variables = (f"variable BOTS_{name.upper()}={told.default}" for name, told in Settings.model_fields.items())
+    variables = (f"variable BOTS_{name.upper()}={field.default}" for name, field in Settings.model_fields.items())
     counted = (f"metric {name}" for name in METRIC.findall(metrics))
     return sorted({*variables, *counted, *_of_client(), *_of_commands(get_command(app), ("bots",))})
 

@@ -3,8 +3,8 @@
     python -m tools.released
 
 A service on PostgreSQL and Redis plays `tests/released/scenario.py`. What it then holds and answers is kept, with a
-backup, the API's document without its prose, and all public names. Run it in the repository's root, once for each
-release, just before its tag; later versions never change these files.
+backup, the API's document without its prose, all public names, and what a training job has on its disk. Run it in the
+repository's root, once for each release, just before its tag; later versions never change these files.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import httpx
 
 from bots_service import __version__
 from tests.api.conftest import serving
-from tests.released import scenario, stores
+from tests.released import client_state, scenario, stores
 from tests.servers import PostgresServer, RedisServer, running
 from tools.breaking_changes import DOCUMENT, RELEASED
 from tools.public_names import public_names
@@ -61,7 +61,7 @@ def paths() -> list[str]:
 
 
 def without_prose(document: Any) -> Any:
-    """Return a document without what only people read; a field may have such a name."""
+    """Return a document without what only people read; fields with these names stay."""
     if isinstance(document, list):
         return [without_prose(part) for part in document]
     if not isinstance(document, dict):
@@ -102,6 +102,7 @@ def main() -> int:
     ):
         database = postgres.new_database()
         asyncio.run(freeze(folder, database, redis, Path(scratch)))
+        write(folder / "client.json", client_state.leave(Path(scratch)))
         rows = stores.rows_of(database)
         write(folder / "rows.json", rows)
         write(

@@ -18,7 +18,7 @@ from bots_service.storage.sql.migrate import current, head
 from bots_service.storage.sql.url import sql_url
 from tests.api.conftest import serving
 from tests.released import scenario
-from tests.released.stores import restore_database, restore_redis
+from tests.released.stores import PRODUCTS, restore_database, restore_redis, table_statements
 from tests.servers import PostgresServer, RedisServer
 from tools.breaking_changes import may_break
 from tools.public_names import public_names
@@ -96,6 +96,12 @@ async def require_all_answers(http: httpx.AsyncClient, release: Path, *, but: st
             answer = await http.get(path)
             assert answer.status_code == 200, answer.text
             require_same(answer.json(), before, path)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_migrations_that_were_released_stay_as_they_are(release: Path, product: str):
+    before = (release / f"tables.{product}.sql").read_text("utf-8").split()
+    assert table_statements(product).split()[: len(before)] == before
 
 
 async def test_every_answer_is_as_before(release: Path, database: str, tmp_path: Path):
