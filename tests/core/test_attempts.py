@@ -101,6 +101,10 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
     np.testing.assert_array_equal(
         [found.visits, found.rollouts, found.successes, found.last_step], [visits, rollouts, successes, last_step]
     )
+    thirds = attempts.tried(lambda tasks: tasks % 3 == 0)
+    assert thirds.tasks.tolist() == [task for task in np.flatnonzero(visits).tolist() if task % 3 == 0]
+    for name, column in (("visits", visits), ("successes", successes), ("last_step", last_step)):
+        np.testing.assert_array_equal(getattr(thirds, name), column[thirds.tasks], err_msg=name)
     sums: dict[str, Any] = {
         "reported": int(visits.sum()),
         "distinct": int(np.count_nonzero(visits)),

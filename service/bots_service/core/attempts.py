@@ -1,12 +1,13 @@
 """How often each task was tried in a run's present history, whatever kind of belief the run has."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Floats, Tasks, contained, frozen, is_first, last_of
+from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, is_first, last_of
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import RECENT_SHARE, TaskRows
@@ -132,6 +133,11 @@ class Attempts:
             rows.successes[same] += recent.successes[visit]
             rows.last_step[same] = recent.step[visit]
         return rows
+
+    def tried(self, chosen: Callable[[Tasks], Flags]) -> AttemptRows:
+        """Return the rows of the chosen tasks that were ever reported. chosen: says of [n] tasks which are."""
+        settled, newest = (rows.where(chosen(rows.tasks)) for rows in (self.settled, self.newest))
+        return settled.overlaid(newest)
 
     def never_tried(self, tasks: Tasks) -> int:
         """Return how many of these tasks no closed step reported."""

@@ -297,7 +297,7 @@ def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Dist
     is_going_on = any(walk.part == WHOLE and walk.place > 0 for walk in before.walks.walks)
     is_drawn = is_going_on and [walk.part for walk in report.walks] == [WHOLE]
     drawn = np.sort(report.evidence.tasks) if is_drawn else NO_TASKS
-    seen = SeenGroups(groups, believed, before.attempts, drawn)
+    seen = SeenGroups(groups, believed, before.attempts, drawn, is_drawn and report.walks[0].turn == 0)
     return before.guard.after_step(pool, seen, step=step.number, holds=before.settings.verifier_guard)
 
 

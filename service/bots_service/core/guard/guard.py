@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -265,6 +266,9 @@ def _grown(
         chances, last = of_tags if tag is not None else seen.chances(places, outcome, with_drawn=True)
         # A task that changed may come again and again: within a streak it counts once.
         chance = prod(chances[own & (last < streak.since)].tolist())
+        if tag is not None and len(drawn := seen.drawn_first(own)):
+            tried = seen.attempts.tried(partial(pool.watched_tags.carry, tag=tag))
+            chance *= prod(seen.chances_of_drawn(drawn, outcome, tried, streak.since).tolist())
         if tag in ongoing or chance < 1.0:
             yield tag, streak.with_step(chance, int(np.count_nonzero(own)), step)
 

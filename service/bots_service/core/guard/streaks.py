@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
-from bots_service.core.arrays import Flags, Floats, Tasks, contained
-from bots_service.core.attempts import Attempts
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks, as_places, contained
+from bots_service.core.attempts import AttemptRows, Attempts
 from bots_service.core.belief.protocol import Distributions
 from bots_service.core.checks import LARGEST_SUM, as_count, as_number, is_within
 from bots_service.core.evidence import Evidence
@@ -40,12 +40,14 @@ class SeenGroups:
     believed: [n] of the tasks.
     attempts: what earlier steps reported.
     drawn: tasks that a pass drew from the whole pool, where an earlier step had begun it.
+    in_first_pass: whether that was the run's first pass, so that it drew the tasks tried before at random, too.
     """
 
     evidence: Evidence
     believed: Distributions
     attempts: Attempts
     drawn: Tasks
+    in_first_pass: bool
 
     def places(self, outcome: Outcome) -> Flags:
         """[n] whether all rollouts of the group had the outcome."""
@@ -73,16 +75,50 @@ class SeenGroups:
         last[some] = rows.last_step
         counts = rows.successes > 0.0 if outcome == "failed" else rows.successes < rows.rollouts
         if with_drawn and len(self.drawn):
-            counts |= (rows.visits == 0) & contained(rows.tasks, (np.sort(self.drawn),))
+            counts |= (rows.visits == 0) & contained(rows.tasks, (self.drawn,))
         known = some[counts]
         if not len(known):
             return found, last
-        sizes = np.rint((self.evidence.successes + self.evidence.failures).take(known))
-        believed = self.believed.at(known)
-        mirrored = believed if outcome == "failed" else believed.mirrored()
-        chances = mirrored.all_fail(np.clip(sizes, 1, LARGEST_GROUP).astype(np.int64))
-        found[known] = np.where(chances > LIKELY, 1.0, np.maximum(chances, LEAST_CHANCE))
+        found[known] = _telling(self._alike(known, outcome))
         return found, last
+
+    def drawn_first(self, chosen: Flags) -> Counts:
+        """Return which of the chosen groups ([n]) are of tasks that the first pass drew and nobody tried before."""
+        places = as_places(chosen & self.in_first_pass)
+        tasks = self.evidence.tasks.take(places)
+        return places.compress(contained(tasks, (self.drawn,)) & (self.attempts.of_few(tasks).visits == 0))
+
+    def chances_of_drawn(self, places: Counts, outcome: Outcome, tried: AttemptRows, since: int) -> Floats:
+        """Return how likely groups of a tag that the first pass drew have an outcome, one after the other.
+
+        The pass walks in an order at random. So the tag's tasks that it met before the streak say how many have the
+        outcome by their nature; the belief counts where it finds that likelier.
+
+        Args:
+            places: [m] of these groups.
+            outcome: of all of them.
+            tried: the tag's tasks that were tried before.
+            since: the first step of the streak.
+
+        Returns:
+            [m], by the rule of succession.
+        """
+        same = tried.successes == 0.0 if outcome == "failed" else tried.successes >= tried.rollouts
+        others = np.count_nonzero(~same & (tried.last_step < since))
+        numbers = np.count_nonzero(same) + 1.0 + np.arange(len(places))
+        return _telling(np.maximum(numbers / (numbers + others + 1.0), self._alike(places, outcome)))
+
+    def _alike(self, places: Counts, outcome: Outcome) -> Floats:
+        """Return how likely the belief finds it that groups have an outcome, [m]. places: [m] of these groups."""
+        sizes = np.rint((self.evidence.successes + self.evidence.failures).take(places))
+        believed = self.believed.at(places)
+        mirrored = believed if outcome == "failed" else believed.mirrored()
+        return mirrored.all_fail(np.clip(sizes, 1, LARGEST_GROUP).astype(np.int64))
+
+
+def _telling(chances: Floats) -> Floats:
+    """Return chances of single groups as they count: none for less than LEAST_CHANCE, the likely ones for nothing."""
+    return np.where(chances > LIKELY, 1.0, np.maximum(chances, LEAST_CHANCE))
 
 
 class Streak(NamedTuple):
