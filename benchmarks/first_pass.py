@@ -134,10 +134,10 @@ def outages_table(found: list[FirstPass]) -> str:
     lines.append("|---|---:|---:|---:|---:|---:|")
     for place in dict.fromkeys((one.pool, one.broken_from) for one in found if one.broken_from is not None):
         some = [one for one in found if (one.pool, one.broken_from) == place]
-        told = [one.alarm_after for one in some if one.alarm_after is not None]
-        until = f"{np.median(told):.0f}" if told else "none"
+        delays = [one.alarm_after for one in some if one.alarm_after is not None]
+        until = f"{np.median(delays):.0f}" if delays else "none"
         known = np.mean([one.known for one in some])
-        lines.append(f"| {place[0]} | {place[1] + 1} | {known:.0f} | {len(some)} | {len(told)} | {until} |")
+        lines.append(f"| {place[0]} | {place[1] + 1} | {known:.0f} | {len(some)} | {len(delays)} | {until} |")
     return "\n".join(lines)
 
 

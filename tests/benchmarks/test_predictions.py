@@ -6,6 +6,8 @@ from statistics import fmean
 
 import pytest
 
+from benchmarks import large_predictions
+from benchmarks.large_predictions import FORMATS, LargeColumn
 from benchmarks.predictions import POOLS, PREDICTORS, PredictionScore, scores, table
 
 ROOT = Path(__file__).parents[2]
@@ -34,3 +36,12 @@ def test_useless_predictions_cost_nearly_nothing_in_what_was_kept(pool: str):
 @pytest.mark.parametrize("page", ["docs/predictions.md", "docs/decisions/0056-predictions.md"])
 def test_the_pages_show_the_figures_that_were_kept(page: str):
     assert table(KEPT) in (ROOT / page).read_text("utf-8")
+
+
+def test_a_column_is_put_from_each_format_and_the_page_shows_the_figures_that_were_kept():
+    found = list(large_predictions.columns(tasks=300))
+    assert [(one.kind, one.tasks) for one in found] == [(kind, 300) for kind in FORMATS]
+    assert all(min(one.mib, one.put_s, one.select_s) > 0 for one in found)
+    lines = (ROOT / "benchmarks/results/large_predictions.ndjson").read_text("utf-8").splitlines()
+    kept = [LargeColumn(**json.loads(line)) for line in lines]
+    assert large_predictions.table(kept) in (ROOT / "docs/predictions.md").read_text("utf-8")

@@ -1,5 +1,6 @@
 """Predictions, as commands put, show and remove them."""
 
+import gzip
 import json
 
 import pytest
@@ -26,14 +27,45 @@ def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
     assert bots("datasets", "show", pool, "--json").json["predictions"] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("probe.csv", b"pass_rate,more,id\n0.5,x,p0\n,x,p1\n1,x,p2\n"),
+        ("probe.csv.gz", gzip.compress(b"id,pass_rate\np0,0.5\np2,1\n")),
+        ("probe.json", b'[{"id": "p0", "pass_rate": 0.5}, {"id": "p1"}, {"id": "p2", "pass_rate": 1}]'),
+    ],
+)
+def test_predictions_come_from_the_files_that_tasks_come_from(bots, pool, client, tmp_path, name: str, content: bytes):
+    file = tmp_path / name
+    file.write_bytes(content)
+    bots.ok("datasets", "predict", pool, "probe", str(file))
+    (found,) = client.dataset(pool).predictions
+    assert (found.tasks, found.mean) == (2, 0.75)
+
+
 def test_a_file_of_another_format_is_refused_with_the_endings_that_work(bots, pool, tmp_path):
-    file = tmp_path / "probe.csv"
+    file = tmp_path / "probe.txt"
     file.write_text("id,pass_rate\np0,0.5\n")
+    said = bots("datasets", "predict", pool, "probe", str(file)).assert_one_line(1)
+    assert "probe.txt: unsupported format" in said
+    assert ".csv, .json, .jsonl, .ndjson, .parquet" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("id,rate\np0,0.5\n", "no column 'pass_rate'; its columns are id, rate"),
+        ("id,pass_rate\np0,often\n", "probe.csv"),
+        ("id,pass_rate\np0,1.5\n", "1.5 is not in [0, 1]"),
+        ("id,pass_rate\ngone,0.5\n", "no task 'gone'"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_by_what_is_wrong(bots, pool, tmp_path, content: str, what: str):
+    file = tmp_path / "probe.csv"
+    file.write_text(content)
     refused = bots("datasets", "predict", pool, "probe", str(file))
     assert refused.code == 1
-    said = " ".join(refused.err.split())
-    assert "probe.csv is not known" in said
-    assert ".ndjson, .jsonl, .parquet" in said
+    assert what in " ".join(refused.err.split())
 
 
 def test_a_run_becomes_predictions_by_one_command(bots, pool, client):

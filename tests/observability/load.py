@@ -34,6 +34,8 @@ class Load:
             for task, tags in TAGS.items()
         ]
         self.ask("PUT", 0, "/datasets/pool", {"reference_models": ["weak", "strong"], "tasks": tasks})
+        predictions = [{"id": task, "pass_rate": _rate(task)} for task in TAGS]
+        self.ask("PUT", 0, "/datasets/pool/predictions/probe", {"predictions": predictions})
         for run, settings in (("other", {"belief": "bots", "strategy": "uniform"}), (ASTRAY, {"strategy": "shuffle"})):
             self.ask("PUT", 0, f"/datasets/pool/runs/{run}", settings)
         for run in (*RUNS, ASTRAY):  # a run's size is measured once a minute, so the first look must find a snapshot

@@ -74,6 +74,13 @@ ODDITIES = Row(
             "short",
         ),
         Panel(
+            "Trust in predictions",
+            {"{{predictor}}, {{run}}": newest("prediction_slope", "predictor")},
+            "The slope that the belief has learnt for each column of predictions: 1 where tasks differ as it says, 0"
+            " where it tells nothing, below 0 where it has them the wrong way round.",
+            "none",
+        ),
+        Panel(
             "Late, expired, fenced, duplicate, reused",
             {
                 "late outcomes": grown("late_outcomes", by=""),

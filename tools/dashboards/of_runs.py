@@ -19,9 +19,9 @@ def a_minute(name: str) -> str:
     return f"60 * sum by (run) (rate(bots_{name}_total{{{OF}}}[$__rate_interval]))"
 
 
-def newest(name: str) -> str:
-    """Return a gauge that all replicas tell alike."""
-    return f"max by (run) (bots_{name}{{{OF}}})"
+def newest(name: str, by: str = "") -> str:
+    """Return a gauge that all replicas tell alike. by: another label than run that tells its series apart."""
+    return f"max by ({', '.join(filter(None, ('run', by)))}) (bots_{name}{{{OF}}})"
 
 
 def predicted() -> str:

@@ -174,7 +174,7 @@ def predict(
     file: Annotated[
         Path,
         typer.Argument(
-            help="JSON Lines or Parquet with the columns id and pass_rate.",
+            help="CSV, JSON, JSON Lines or Parquet with the columns id and pass_rate.",
             exists=True,
             dir_okay=False,
             show_default=False,
@@ -184,8 +184,10 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Put predicted pass rates of tasks, or replace those of the same name; new runs learn how far to trust them."""
+    from bots_service.cli.upload import upload_predictions
+
     with connected(url) as client:
-        found = client.upload_predictions(dataset, name, file)
+        found = upload_predictions(client, dataset, name, file)
     show(found, lambda: predicted(found, name), as_json=as_json)
 
 

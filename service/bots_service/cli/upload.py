@@ -1,4 +1,4 @@
-"""Upload the tasks in files to the service while reading them, with a progress bar."""
+"""Upload the tasks, or predictions of them, in files to the service while reading them, with a progress bar."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,13 +10,15 @@ import msgspec
 from bots_service.cli.failures import CommandError
 from bots_service.cli.output import counted
 from bots_service.cli.progress import Advance, progress_line
-from bots_service.cli.task_files import ReadProgress, Source, read_tasks
+from bots_service.cli.task_files import ReadProgress, Source, WantedColumns, files_of, read_rows, read_tasks
 
 if TYPE_CHECKING:
     from bots_client import Client, Dataset, InvalidRequestError, PoolChange
 
 NDJSON = "application/x-ndjson"
 STORING = "sent; the service checks and stores it"
+PREDICTIONS = WantedColumns(("id", "pass_rate"), frozenset({"pass_rate"}))
+SENT_UNCHANGED = (".jsonl", ".ndjson", ".parquet")  # predictions in these the service reads itself
 
 
 def import_source(
@@ -46,6 +48,31 @@ def append_source(client: "Client", dataset: str, source: Source) -> tuple["Pool
         media_type = None if isinstance(upload, Path) else NDJSON
         change = client.upload_tasks(dataset, upload, media_type=media_type, on_progress=on_progress)
     return change, progress
+
+
+def upload_predictions(client: "Client", dataset: str, name: str, file: Path) -> "Dataset":
+    """Put the predictions in a file with the columns id and pass_rate; return the dataset.
+
+    Raises:
+        CommandError: the file's format is not supported, or it is damaged, or a column is missing.
+    """
+    files_of([file])
+    with progress_line(name) as advance:
+        if file.suffix.lower() in SENT_UNCHANGED:
+            return client.upload_predictions(
+                dataset, name, file, on_progress=lambda sent, total: show_sent(advance, sent, total)
+            )
+        return client.upload_predictions(dataset, name, lambda: _predictions(file, advance), media_type=NDJSON)
+
+
+def _predictions(file: Path, advance: Advance) -> Iterator[bytes]:
+    """Yield the predictions in a file as NDJSON."""
+    encoder, rows = msgspec.json.Encoder(), 0
+    for batch in read_rows(file, PREDICTIONS):
+        rows += len(batch.rows)
+        yield encoder.encode_lines([{name: row.get(name) for name in PREDICTIONS.columns} for row in batch.rows])
+        advance(batch.share_read, counted(rows, "row"))
+    advance(None, f"{counted(rows, 'row')} {STORING}")
 
 
 def _upload(

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Annotated, get_origin, get_type_hints
@@ -181,7 +181,7 @@ class CountedRuns(Collector):
         return families
 
 
-MOST_RUNS = 32  # with series of their own; a run has about 95, at most 68 more by tag, and 64 by its mix
+MOST_RUNS = 32  # with series of their own; a run has about 100, at most 68 more by tag, and 64 by its mix
 OTHERS = ("(other)", "(other)")  # no dataset or run can have this name
 
 
@@ -234,6 +234,8 @@ class RunSeries:
     held_groups: Annotated[Gauge, "Groups of rollouts that the verifier guard holds out of the belief."]
     mix_owed_tasks: Annotated[Gauge, "Reported tasks that the share of a tag of the mix came to.", "tag"]
     mix_given_tasks: Annotated[Gauge, "Reported tasks that count for a tag of the mix.", "tag"]
+    prediction_slope: Annotated[Gauge, "How far the belief has learnt to trust a column of predictions.", "predictor"]
+    predictions_outdated: Annotated[Gauge, "1 where new runs see other predictions than this run, 0 where not."]
     run_info: Annotated[Gauge, "How a run chooses tasks; always 1.", "strategy"]
     journal_entries: Annotated[Gauge, "Entries of the journal, from where it begins."]
     journal_bytes: Annotated[Gauge, "About how large they are in SQL, by the newest of them."]
@@ -282,6 +284,13 @@ class RunSeries:
         for one in account:
             self.mix_owed_tasks.labels(dataset, run, one.tag).set(one.owed)
             self.mix_given_tasks.labels(dataset, run, one.tag).set(one.given)
+
+    def set_predictions(self, slopes: Mapping[str, float]) -> None:
+        """Set the slope of each column of predictions that the run sees, and remove the series of all others."""
+        dataset, run = self.names
+        self.prediction_slope.remove_by_labels({"dataset": dataset, "run": run})
+        for predictor, slope in slopes.items():
+            self.prediction_slope.labels(dataset, run, predictor).set(slope)
 
     def set_strategy(self, strategy: str) -> None:
         """Set the run's selection strategy, and remove the series of the one before."""

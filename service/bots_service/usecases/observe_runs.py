@@ -11,6 +11,7 @@ import structlog
 
 from bots_service.core.coverage import coverage
 from bots_service.core.outlook import QUANTILES, Outlook, outlook
+from bots_service.core.pool import Pool
 from bots_service.core.resting import resting
 from bots_service.core.state import RunState
 from bots_service.engine.background import repeating
@@ -82,6 +83,7 @@ class LookAtRun:
         series.leased_tasks.set(len(leased))
         if state.belief.capability is not None:
             series.capability.set(state.belief.capability)
+        series.predictions_outdated.set(run.row.predictions != run.dataset.row.facts.prediction_keys)
         version = (run.row.uid, state.epoch, state.seq)
         if seen.shown != version:
             series.set_strategy(state.settings.strategy)
@@ -105,6 +107,7 @@ class LookAtRun:
         if not self._is_shown(run, seen):
             return
         seen.series.set_coverage(covered)
+        seen.series.set_predictions(slopes_of(state, pool))
         seen.series.set_resting(rests)
         if found is None:
             return
@@ -117,6 +120,13 @@ class LookAtRun:
     def _is_shown(self, run: OpenRun, seen: RunObservation) -> bool:
         """Say whether the run still has its series: else it was deleted meanwhile."""
         return self.at_work.series(run.dataset.row.name, run.row.name) is seen.series
+
+
+def slopes_of(state: RunState, pool: Pool) -> dict[str, float]:
+    """Return how far a run's belief trusts each column of predictions, by its name; nothing where it ignores them."""
+    said = state.belief.estimates(pool)
+    slopes = {name: f"prediction_slope_{name}" for name in pool.prediction_names}
+    return {name: said[slope] for name, slope in slopes.items() if slope in said}
 
 
 def is_due(step: tuple[str, int, int], kept: tuple[str, int, int] | None) -> bool:

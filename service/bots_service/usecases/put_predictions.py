@@ -94,7 +94,8 @@ class ChangePredictions:
         except BusyError:
             self.open_datasets.invalidate(dataset.row.name)
             raise
-        self.open_datasets.keep(replace(dataset, row=row, views=dict(dataset.views)))
+        views = {keys: replace(view, row=row) for keys, view in dataset.views.items()}
+        self.open_datasets.keep(replace(dataset, row=row, views=views))
         for run in empty:  # what replicas hold of these runs was made without the predictions
             self.open_runs.invalidate(run)
             await self.states.delete(run)
