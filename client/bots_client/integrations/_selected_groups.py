@@ -1,12 +1,12 @@
-"""What slime and miles have in common: groups of samples selected by the service, and reported at the end of a rollout.
+"""What slime, miles and vime have in common: groups of samples selected by the service, reported after a rollout.
 
-The classes of both have the same names and members; `slime.py` and `miles.py` put them together with this one.
+Their classes have the same names and members; `slime.py`, `miles.py` and `vime.py` put them together with this one.
 """
 
 import copy
 import json
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -15,7 +15,7 @@ from bots_client.integrations._task_buffer import TaskBuffer
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = ("completed", "truncated")  # values of Sample.Status
-Sample = Any  # slime's or miles' own
+Sample = Any  # the trainer's own
 
 
 class SelectedGroups:
@@ -92,10 +92,13 @@ class SelectedGroups:
             origin = self.open.pop(first.group_index, first.metadata)
             self._observe(origin, [rollout for rollout in rollouts if _finished(rollout)], tokens=_tokens(rollouts))
         if is_all:
-            for origin in self.open.values():
-                self._observe(origin, [])
-            self.open.clear()
+            self.abort_all_but(())
         self.selector.step()
+
+    def abort_all_but(self, kept: Collection[int]) -> None:
+        """Report the tasks of open groups as aborted. kept: numbers of groups that the trainer takes up again."""
+        for number in [number for number in self.open if number not in kept]:
+            self._observe(self.open.pop(number), [])
 
     def _observe(self, origin: dict[str, Any], rollouts: list[list[Sample]], *, tokens: int | None = None) -> None:
         task, selection = origin[TASK_ID], origin[SELECTION_ID]
