@@ -185,8 +185,8 @@ async def send_wave(callers: list[Caller], asks: Iterator[Ask], tally: Tally, *,
         await asyncio.gather(*map(call, callers))
 
 
-async def send_paced(callers: list[Caller], asks: Sequence[Ask], tally: Tally, *, per_second: float) -> None:
-    """Send so many requests a second, whether or not those before were answered.
+async def send_paced(callers: list[Caller], asks: Sequence[Ask], tally: Tally, *, per_second: float) -> list[bytes]:
+    """Send so many requests a second, whether or not those before were answered; return the answers in that order.
 
     A request that finds all callers busy waits, and its wait counts; this process's own lateness does not.
     """
@@ -194,16 +194,18 @@ async def send_paced(callers: list[Caller], asks: Sequence[Ask], tally: Tally, *
     for caller in callers:
         idle.put_nowait(caller)
 
-    async def call(ask: Ask) -> None:
+    async def call(ask: Ask) -> bytes:
         start = time.perf_counter()
         caller = await idle.get()
         waited_ms = (time.perf_counter() - start) * 1e3
-        await tally.post(caller, ask)
+        answer = await tally.post(caller, ask)
         tally.times_ms[-1] += waited_ms
         idle.put_nowait(caller)
+        return answer
 
     async with tally.running(), asyncio.TaskGroup() as sent:
-        begin = time.perf_counter()
+        begin, answers = time.perf_counter(), list[asyncio.Task[bytes]]()
         for number, ask in enumerate(asks):
             await asyncio.sleep(begin + number / per_second - time.perf_counter())
-            sent.create_task(call(ask))
+            answers.append(sent.create_task(call(ask)))
+    return [answer.result() for answer in answers]

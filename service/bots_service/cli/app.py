@@ -6,6 +6,7 @@ import typer
 
 from bots_service import __version__
 from bots_service.cli import backups, comparison, datasets, evidence, history, keys, runs, service, steps, tasks
+from bots_service.cli.capacity import capacity
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
 from bots_service.cli.failures import OneLineGroup
@@ -55,4 +56,5 @@ app.add_typer(keys.app, name="keys")
 app.command()(keys.whoami)
 app.command()(service.migrate)
 app.command()(doctor)
+app.command()(capacity)
 app.command()(service.version)
