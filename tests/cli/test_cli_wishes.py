@@ -1,4 +1,4 @@
-"""`bots select` with a budget of rollouts, and for effective groups."""
+"""`bots select` with a budget of rollouts, for effective groups, and within bounds."""
 
 from itertools import count
 
@@ -32,6 +32,12 @@ def test_a_wish_says_what_to_expect(bots, pool):
     assert 4 <= len(found["tasks"]) <= 12
     assert found["expected_effective"] > 4
     assert "effective groups expected" in bots.ok("select", pool, "--want-effective", 4)
+
+
+def test_bounds_leave_out_what_is_too_easy_or_too_hard(bots, pool):
+    found = bots("select", pool, 5, "--min-mean", 0.4, "--max-mean", 0.6, "--json").json
+    assert all(0.4 <= task["mean"] <= 0.6 for task in found["tasks"])
+    assert any(not 0.4 <= task["mean"] <= 0.6 for task in bots("select", pool, 15, "--json").json["tasks"])
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,24 @@
-import itertools
 import json
 import logging
 import shutil
 import time
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 from datasets import Dataset, IterableDataset
 from transformers import TrainerState
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from bots_client import Client, ResilientClient, Selector
 from bots_client.integrations._background import BackgroundQueue
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import SelectedTasks, from_rank_zero
-from bots_client.integrations.trl import STATE_FILE, SelectedGRPOTrainer, SelectorCallback
+from bots_client.integrations.trl import STATE_FILE, SelectorCallback
 from tests.serving import free_port
 from tests.trainers import tiny
-
-GENERATIONS = 4
-CHUNK = 2  # tasks of a generation batch
+from tests.trainers.tiny_trl import CHUNK, GENERATIONS, config, trained
 
 
 @pytest.fixture
@@ -33,43 +30,10 @@ def selector(url, tmp_path, request):
         yield Selector(client, name, ids=tiny.IDS, share=from_rank_zero)
 
 
-def config(folder, **settings):
-    quick = {
-        "per_device_train_batch_size": CHUNK * GENERATIONS,
-        "num_generations": GENERATIONS,
-        "max_completion_length": 2,
-        "max_steps": 4,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": [],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-    }
-    return GRPOConfig(str(folder), **quick | settings)
-
-
 @pytest.fixture
 def train(tmp_path):
     """Train a new model; gives the trainer back."""
-
-    def run(selector, reward_funcs=tiny.begins_well, resume=None, dataset=None, success=None, **settings):
-        evaluated = Dataset.from_list(tiny.ROWS[:2]) if "eval_strategy" in settings else None
-        trainer = SelectedGRPOTrainer(
-            tiny.model(),
-            reward_funcs,
-            config(tmp_path / "out", **settings),
-            dataset if dataset is not None else Dataset.from_list(tiny.ROWS),
-            evaluated,
-            processing_class=tiny.tokenizer(),
-            selector=selector,
-            success=success,
-        )
-        trainer.train(resume_from_checkpoint=resume)
-        return trainer
-
-    return run
+    return partial(trained, tmp_path / "out")
 
 
 def asked(selector):
@@ -78,35 +42,6 @@ def asked(selector):
 
 def now(selector):
     return selector.client.direct.run(selector.dataset)
-
-
-def test_a_run_with_a_mix_trains_on_tags_in_its_ratio(url, tmp_path, train):
-    tagged = [replace(task, tags=["odd" if number % 2 else "even"]) for number, task in enumerate(tiny.TASKS)]
-    with Client(url) as direct:
-        direct.create_dataset("a-mix", tagged)
-        direct.create_run("a-mix", "mixed", mix={"odd": 3, "even": 1})
-    with ResilientClient(url, spool=tmp_path / "spool") as client:
-        train(Selector(client, "a-mix", "mixed", ids=tiny.IDS, share=from_rank_zero))
-        mix = client.direct.run("a-mix", "mixed").mix
-    assert [(one.tag, one.given) for one in mix] == [("even", 2), ("odd", 6)]
-
-
-def test_a_verifier_that_breaks_under_training_raises_an_alarm_and_its_groups_wait(url, tmp_path, train):
-    batch, usual = 8, 5  # tasks of a step, and steps before it breaks
-    with Client(url) as direct:
-        direct.create_dataset("broken", tiny.TASKS)
-        direct.create_run("broken", "guarded", verifier_guard=True)
-    judged = itertools.count()
-
-    def verifier(completions, **_columns):
-        is_right = next(judged) < usual
-        return [float(is_right and rollout % 2) for rollout in range(len(completions))]
-
-    size = {"per_device_train_batch_size": batch * GENERATIONS, "max_steps": usual + 2}
-    with ResilientClient(url, spool=tmp_path / "spool") as client:
-        train(Selector(client, "broken", "guarded", ids=tiny.IDS, share=from_rank_zero), verifier, **size)
-        (alarm,) = client.direct.run("broken", "guarded").alarms
-    assert (alarm.outcome, alarm.since_step, alarm.ongoing, alarm.held) == ("failed", usual + 1, True, 2 * batch)
 
 
 def test_training_reports_each_group_once_and_closes_a_step_per_generation_batch(selector, train):

@@ -75,6 +75,13 @@ class SelectTasks:
                 reused=selection.reused,
                 degraded=selection.degraded,
             )
+            self.metrics.promised(
+                request.dataset,
+                request.run,
+                wanted=request.want_effective or 0,
+                expected=selection.expected_effective or 0.0,
+                rollouts=0 if selection.rollouts is None else int(selection.rollouts.sum()),
+            )
         return selection, dataset, again
 
     async def _select(
