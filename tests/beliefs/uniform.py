@@ -8,6 +8,7 @@ import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
@@ -73,6 +74,16 @@ class Uniforms:
 
 
 @dataclass(frozen=True, slots=True)
+class UniformCells:
+    """Cells of uniform distributions."""
+
+    middle: Uniforms
+
+    def log_bound(self, target: float, reach: float) -> Floats:
+        return np.zeros(len(self.middle))
+
+
+@dataclass(frozen=True, slots=True)
 class UniformBelief:
     """Learns nothing but how many steps closed, and which tasks were ever reported (they count as tried)."""
 
@@ -104,6 +115,9 @@ class UniformBelief:
 
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)
+
+    def cell_distributions(self, pool: Pool, cells: Cells) -> UniformCells:
+        return UniformCells(Uniforms(len(cells)))
 
     def own_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(len(self.own_tasks))

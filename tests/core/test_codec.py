@@ -74,7 +74,10 @@ def test_a_state_comes_back_bit_for_bit(story: Story):
 def bots_header_and_arrays(state: RunState) -> tuple[str, Columns]:
     belief = bots_belief(state)
     settled, recent, past = belief.tried.settled, belief.tried.recent, belief.past
-    header = f'{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r}}}'
+    spread = json.dumps(belief.spread.encoded(), separators=(",", ":"))
+    header = (
+        f'{{"prior":[1.0,1.0],"capability":{belief.capability!r},"scale":{belief.tried.scale!r},"spread":{spread}}}'
+    )
     return header, {
         "implied": ("<f8", belief.implied),
         "settled_counts": ("<f8", settled.counts),

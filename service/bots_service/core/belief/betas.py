@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
+from scipy.special import betainc, betaincinv, betaln, digamma, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
 
@@ -152,3 +152,36 @@ def _height_and_slope(alpha: Floats, beta: Floats, target: float) -> tuple[Float
     log_height += (beta - 1) * math.log1p(-target)
     log_height -= 0.5 * math.log(2 * math.pi)
     return log_height, np.abs((alpha - 1) / target - (beta - 1) / (1 - target))
+
+
+ROUNDING = 1e-6  # of log bounds: a density's rounding must not lift it over its bound
+
+
+@dataclass(frozen=True, slots=True)
+class BetaCells:
+    """Beta distributions in C cells, each with alpha and beta near those of its middle.
+
+    middle: [C] the distribution in the middle of each.
+    reach: [C] by how much alpha, and beta, of the others differ from it at most.
+    """
+
+    middle: Betas
+    reach: Floats
+
+    def log_bound(self, target: float, reach: float) -> Floats:
+        """[C] log of a bound of all densities of each cell within `reach` of the target; infinite where there is none.
+
+        The log density is concave in alpha and beta, as those of exponential families are in their parameters. So all
+        others lie below the tangent plane at the middle. The middle's lies below its tangent at the target, or above
+        that by half its curvature there times the square of the distance, where it isn't concave.
+        """
+        alpha, beta = self.middle.alpha, self.middle.beta
+        nearest, farthest = target - reach, 1 - target - reach  # to 0 and to 1
+        slope = np.abs((alpha - 1) / target - (beta - 1) / (1 - target))
+        convex = np.maximum(1 - alpha, 0.0) / nearest**2 + np.maximum(1 - beta, 0.0) / farthest**2
+        whole = digamma(alpha + beta)
+        by_alpha = np.abs(math.log(target) - digamma(alpha) + whole) + reach / nearest
+        by_beta = np.abs(math.log1p(-target) - digamma(beta) + whole) + reach / farthest
+        found = self.middle.log_density(target) + slope * reach + convex * (reach * reach / 2) + ROUNDING
+        found += (by_alpha + by_beta) * self.reach
+        return np.where(alpha + beta > MOST_EVIDENCE, np.inf, found)

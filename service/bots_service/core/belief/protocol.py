@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
+from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
@@ -97,6 +98,24 @@ class Distributions(Protocol):
 
         The log density at any x > 0 is at most the first plus the second times |x - target|; the first is infinite for
         a distribution that has no bound.
+        """
+        ...
+
+
+class CellDistributions(Protocol):
+    """Distributions over [0, 1] in C cells, each of any number of distributions that differ little."""
+
+    @property
+    def middle(self) -> Distributions:
+        """[C] the distribution in the middle of each."""
+        ...
+
+    def log_bound(self, target: float, reach: float) -> Floats:
+        """[C] log of a bound of all densities of each cell within `reach` of the target; infinite where there is none.
+
+        Args:
+            target: in (0, 1).
+            reach: below both target and 1 - target.
         """
         ...
 
@@ -210,6 +229,10 @@ class Belief(Protocol):
 
     def profile_distributions(self, pool: Pool) -> Distributions:
         """[G] of the tasks of each profile that have no evidence of their own."""
+        ...
+
+    def cell_distributions(self, pool: Pool, cells: Cells) -> CellDistributions:
+        """[C] of the tasks of each cell of the pool that have no evidence of their own."""
         ...
 
     def own_distributions(self, pool: Pool) -> Distributions:

@@ -51,16 +51,19 @@ class Eligible:
 
     def candidates(self) -> Candidates:
         """Return the tasks with their own evidence, the counts of the others, and their distributions."""
-        own_tasks, own_beliefs = self.belief.own_tasks, self.belief.own_distributions(self.pool)
-        kept = self.part.holds(own_tasks)
-        kept[places_of(self.excluded, own_tasks)] = False
-        if not kept.all():
-            own_tasks, own_beliefs = own_tasks[kept], own_beliefs.at(kept)
+        own_tasks, own_beliefs = self.own()
         own_way = np.concatenate([own_tasks, self.excluded])
         profile_members = self.part.members.sizes - np.bincount(
             self.pool.profile_of[own_way], minlength=self.pool.profiles
         )
         return Candidates(own_tasks, own_beliefs, profile_members, self.belief.profile_distributions(self.pool))
+
+    def own(self) -> tuple[Tasks, Distributions]:
+        """Return, sorted, the tasks with their own evidence, and their distributions; [T] each."""
+        own_tasks, own_beliefs = self.belief.own_tasks, self.belief.own_distributions(self.pool)
+        kept = self.part.holds(own_tasks)
+        kept[places_of(self.excluded, own_tasks)] = False
+        return (own_tasks, own_beliefs) if kept.all() else (own_tasks[kept], own_beliefs.at(kept))
 
     def tasks_of(self, owners: Counts, candidates: Candidates, rng: np.random.Generator) -> Tasks:
         """Return the tasks of these owners; for a profile, random members without replacement.
