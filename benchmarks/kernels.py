@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pools import Grounds, References, make_grounds, outcomes, report, select, train
+from benchmarks.pools import Grounds, References, fold_of, make_grounds, outcomes, report, select, train
 from benchmarks.timing import Patience, Timing, in_turn
 from benchmarks.trinity import PublishedState
 from bots_service.core.arrays import Tasks
@@ -41,7 +41,8 @@ QUICK = KernelGrid((10**4,), ((0, 0), (20, 32)), Patience(seconds=0.2, fewest=3,
 class KernelRow:
     """One operation on one pool after one history.
 
-    operation: "select 512" (Thompson sampling), "pass 512", "spaced 512", "update 512" or "update 32".
+    operation: "select 512" (Thompson sampling), "pass 512", "spaced 512", "update 512", "update 32", or "fold" in
+        place of "update": what of an update the belief alone takes, which is all that theirs does.
     steps, batch: the history. profiles: of the pool. tried: tasks with evidence of their own.
     ours: with BOTS's belief; tracker: with the other kind; theirs: None where the published selector was not fetched.
         It has one way to select, timed once for all of ours.
@@ -143,6 +144,8 @@ def measure_state(
 
         updates = (partial(report, state, evidence, grounds), partial(report, tracked, evidence, grounds))
         yield f"update {batch}", _compare(*updates, update_theirs, theirs, patience)
+        folds = (fold_of(state, evidence, grounds), fold_of(tracked, evidence, grounds))
+        yield f"fold {batch}", _compare(*folds, update_theirs, theirs, patience)
 
 
 def _compare(

@@ -1,17 +1,20 @@
 """Pools of tasks made up for timing, and training runs on them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.belief.protocol import Belief
 from bots_service.core.draw.selection import NamedTasks, SelectRequest, select_tasks
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
-from bots_service.core.state import RunState, advance, fresh_state
+from bots_service.core.state import RunState, advance, fresh_state, lesson_of
 from bots_service.usecases.select_tasks import context_of
 
 References = Literal["k/16", "real"]
@@ -70,8 +73,21 @@ def drawn(state: RunState, pool: Pool, request: SelectRequest, rng: np.random.Ge
 
 def report(state: RunState, evidence: Evidence, grounds: Grounds) -> RunState:
     """Fold one step, receipt included."""
-    entry = Entry(state.seq + 1, state.epoch, grounds.pool.profiles, Report(evidence, None, True))
-    return advance(state, entry, grounds.pool)[0]
+    return advance(state, entry_of(state, evidence, grounds), grounds.pool)[0]
+
+
+def entry_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Entry:
+    """Return the journal's next entry, with a report that closes a step."""
+    return Entry(state.seq + 1, state.epoch, grounds.pool.profiles, Report(evidence, None, True))
+
+
+def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[], Belief]:
+    """Return what folds one step into the belief alone: without receipt, forecasts, attempts and costs."""
+    pool = grounds.pool
+    step = lesson_of(state, entry_of(state, evidence, grounds), pool).step
+    belief = state.belief.extended(pool, pool.profiles)
+    assert step is not None
+    return partial(belief.fold, pool, step, state.settings)
 
 
 def train(grounds: Grounds, settings: RunSettings, *, steps: int, batch: int) -> RunState:

@@ -20,6 +20,20 @@ class ServiceGrid:
     steps: int
     seconds: float
 
+    @property
+    def selects(self) -> list[tuple[int, int, int]]:
+        """Tasks, runs and callers of each load of selects: first those of one task, of the fewest and the most callers.
+
+        Trainers that are asynchronous ask for a task at a time, each of their workers on its own.
+        """
+        of_one = itertools.product((1,), self.runs, sorted({min(self.callers), max(self.callers)}))
+        return [*of_one, *self.reports]
+
+    @property
+    def reports(self) -> list[tuple[int, int, int]]:
+        """Tasks, runs and callers of each load of reports."""
+        return list(itertools.product(self.counts, self.runs, self.callers))
+
 
 LEASE_S = 1.0  # short, so that one load leaves no leases to the next
 
@@ -53,10 +67,10 @@ async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -
             yield await bench.steps(run, count, grid.steps)
         if not loads:
             continue
-        for count, spread, callers in itertools.product(grid.counts, grid.runs, grid.callers):
+        for count, spread, callers in grid.selects:
             yield await bench.selects(count, runs[:spread], callers)
         if tasks == min(grid.pools):
-            for count, spread, callers in itertools.product(grid.counts, grid.runs, grid.callers):
+            for count, spread, callers in grid.reports:
                 yield await bench.reports(count, runs[:spread], callers)
             tracked = [f"tracked-{number}" for number in range(max(grid.runs))]
             for run in tracked:
@@ -67,5 +81,5 @@ async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -
 
 def rows_of(grid: ServiceGrid, *, loads: bool) -> int:
     """Return how many rows there will be."""
-    each = len(grid.counts) * len(grid.runs) * len(grid.callers) if loads else 0
-    return len(grid.pools) * (1 + len(grid.counts) + each) + each + loads
+    each = len(grid.pools) * (1 + len(grid.counts))
+    return each + (len(grid.pools) * len(grid.selects) + len(grid.reports) + 1 if loads else 0)

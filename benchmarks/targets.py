@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.bench import LoadRow
 from benchmarks.cluster import SERVICES, STAYING, ClusterRow
-from benchmarks.kernels import KernelRow
+from benchmarks.kernels import SELECTED, KernelRow
 from benchmarks.recovery import RecoveryRow
 from benchmarks.service import ImportRow, Row
 
@@ -58,6 +58,7 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
     yield worst("select, 1e6, after 200 steps of 32", 10, lambda row: selects(row, MILLION) and row.batch == 32)
     yield worst("select, 1e6, after 200 steps of 512", 4, lambda row: selects(row, MILLION) and row.batch == 512)
     yield worst("select, 1e7, any history", 30, lambda row: selects(row, 10 * MILLION))
+    yield from _real_targets(rows)
     yield worst(
         "update of 512, 1e6, any history",
         20,
@@ -65,6 +66,7 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
     )
     yield worst("select and update of 512 nowhere slower", 1, lambda row: row.operation in ("select 512", "update 512"))
     yield worst("update of 32 nowhere slower", 1, lambda row: row.operation == "update 32")
+    yield worst("fold of 512 and of 32 nowhere slower", 1, lambda row: row.operation.startswith("fold"))
     yield from _growth_targets(rows)
     yield worst(
         "pass of 512, 1e7, real pass rates",
@@ -79,6 +81,21 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
         ]
         measured, where = max(costs, default=(None, ""))
         yield Target(f"{operation} by the tracker, 1e6", wanted, False, "x BOTS's cost", measured, where)
+
+
+def _real_targets(rows: list[KernelRow]) -> Iterator[Target]:
+    """Yield how much more selections of 1e7 tasks cost where each task is a profile of its own."""
+    wide = [row for row in rows if row.operation == f"select {SELECTED}" and row.tasks == 10 * MILLION]
+    for belief in ("ours", "tracker"):
+        costs = [
+            (getattr(real, belief).median_ms / getattr(few, belief).median_ms, f"{_where(real)}, {belief}")
+            for real in wide
+            for few in wide
+            if (real.references, few.references) == ("real", "k/16") and history_name(real) == history_name(few)
+        ]
+        measured, where = max(costs, default=(None, ""))
+        name = "select" if belief == "ours" else "select by the tracker"
+        yield Target(f"{name}, 1e7, real pass rates compared with k/16", 5, False, "x the cost", measured, where)
 
 
 def _growth_targets(rows: list[KernelRow]) -> Iterator[Target]:
@@ -110,12 +127,22 @@ def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:
         ((row.per_second, f"{row.callers} callers, {row.runs} runs") for row in selects), default=(None, "")
     )
     yield Target("select(32) over HTTP, 1e5", 400, True, "/s", peak, where)
+    yield from _single_targets([row for row in loads if row.operation == "select 1"])
     reports = [row.per_second for row in loads if row.operation == "report 32" and row.callers == 64 and row.runs == 50]
     fewest = min(reports, default=None)
     yield Target("report(32) over HTTP", 1000, True, "/s", fewest, "64 callers, 50 runs")
     tracked = min((row.per_second for row in loads if row.operation == "report 32, tracker"), default=None)
     share = None if tracked is None or fewest is None else tracked / fewest
     yield Target("report(32) over HTTP by the tracker", 0.7, True, "x BOTS's rate", share, "64 callers, 50 runs")
+
+
+def _single_targets(rows: list[LoadRow]) -> Iterator[Target]:
+    """Yield what was promised of selections of one task, as the workers of an asynchronous trainer ask for them."""
+    alone = [row.p50_ms for row in rows if row.callers == 1 and row.runs == 1]
+    yield Target("select(1) over HTTP, 1e5, p50", 4, False, "ms", min(alone, default=None), "1 caller, 1 run")
+    crowds = ((row.per_second, f"{row.callers} callers, {row.runs} runs") for row in rows if row.callers > 1)
+    fewest, where = min(crowds, default=(None, ""))
+    yield Target("select(1) over HTTP, 1e5", 400, True, "/s", fewest, where)
 
 
 def _import_targets(rows: Iterable[Row]) -> Iterator[Target]:

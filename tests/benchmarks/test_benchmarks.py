@@ -15,6 +15,7 @@ from benchmarks.kernels import KernelRow
 from benchmarks.page import write_page
 from benchmarks.recovery import RecoveryRow, count_lost
 from benchmarks.results import Results
+from benchmarks.service import FULL
 from benchmarks.targets import Target, check_targets
 from benchmarks.timing import TURN, Patience, Timing, in_turn
 from benchmarks.trinity import Topk
@@ -84,6 +85,34 @@ def test_growth_with_the_pool_is_that_of_the_belief_that_suffers_more_after_the_
     assert grown.where.endswith("tracker")
     assert measured["spaced at 1e7 compared with 1e5"].measured is None
     assert measured["pass of 512, 1e7, real pass rates"].measured == 30.0 / 2.0
+
+
+def test_real_pass_rates_are_compared_with_sixteenths_after_the_same_history():
+    few = replace(SELECT, tasks=10**7)
+    real = replace(few, references="real", ours=replace(OURS, median_ms=7.0))
+    others = [replace(real, steps=200, ours=replace(OURS, median_ms=99.0)), replace(real, tasks=10**6)]
+    measured = {target.promise: target for target in check_targets([few, real, *others], [], [], [])}
+    cost = measured["select, 1e7, real pass rates compared with k/16"]
+    assert (cost.measured, cost.reached) == (7.0 / 2.0, True)
+    assert measured["select by the tracker, 1e7, real pass rates compared with k/16"].measured == 1.0
+
+
+def test_selections_of_one_task_have_targets_of_their_own():
+    alone = replace(LOAD, operation="select 1", runs=1, callers=1, p50_ms=3.0, per_second=300.0)
+    crowds = [replace(alone, callers=64, per_second=500.0), replace(alone, runs=50, callers=64, per_second=450.0)]
+    measured = {target.promise: target for target in check_targets([], [alone, *crowds], [], [])}
+    assert (measured["select(1) over HTTP, 1e5, p50"].measured, measured["select(1) over HTTP, 1e5"].measured) == (
+        3,
+        450,
+    )
+    assert measured["select(1) over HTTP, 1e5"].where == "64 callers, 50 runs"
+    assert measured["select(32) over HTTP, 1e5"].measured is None
+
+
+def test_loads_of_one_task_come_next_to_the_others_with_the_fewest_and_the_most_callers():
+    assert FULL.selects[:4] == [(1, 1, 1), (1, 1, 64), (1, 50, 1), (1, 50, 64)]
+    assert FULL.selects[4:] == FULL.reports
+    assert len(FULL.reports) == len(FULL.counts) * len(FULL.runs) * len(FULL.callers)
 
 
 def test_a_part_that_was_not_measured_now_keeps_its_figures(tmp_path):
