@@ -273,7 +273,7 @@ def _with_mix(
         guarded: what the guard makes of the step that the report closes; None if it closes none.
     """
     if not before.settings.mix:
-        return replace(state, mix=())
+        return replace(state, mix=()) if state.mix else state
     tasks = report.evidence.tasks
     if guarded is None:
         doubted = before.guard.doubts(pool, tasks) if before.settings.verifier_guard else np.zeros(len(tasks), bool)

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv, betaln, digamma, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
+from bots_service.core.portable_math import running
 
 INTERVAL = (0.05, 0.95)
 JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
@@ -69,9 +70,9 @@ class Betas:
         tried = np.arange(most, dtype=np.float64)[:, None]
         whole = np.ones((most, len(self)))
         whole[0] = alpha + beta
-        np.add.accumulate(whole, out=whole)
-        all_solved = np.multiply.accumulate((alpha + tried[:-1]) / whole[:-1])
-        all_failed = np.multiply.accumulate((beta + tried[:-1]) / whole[:-1])
+        running(whole, np.add)
+        all_solved = running((alpha + tried[:-1]) / whole[:-1], np.multiply)
+        all_failed = running((beta + tried[:-1]) / whole[:-1], np.multiply)
         return np.asarray(((all_solved * beta + all_failed * alpha) / whole[1:]).T, np.float64)
 
     def all_fail(self, rollouts: Counts) -> Floats:

@@ -177,11 +177,12 @@ class BotsBelief:
 
     def _closed(self, pool: Pool, on_time: Evidence, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":
         """Return the belief after a step whose late evidence is in already."""
-        estimate = self._estimated(pool, on_time if len(on_time) else step.whole, settings)
+        own, taught = _references(pool, on_time.tasks), on_time if len(on_time) else step.whole
+        estimate = self._estimated(own if len(on_time) else _references(pool, taught.tasks), taught, settings)
         kept = 1.0 - settings.forgetting
         booked = settings.implicit_weight * step.rollouts
         references = pool.references[: self.implied.shape[1]]
-        unbooked = implied_counts(_references(pool, on_time.tasks), estimate.value, booked)
+        unbooked = implied_counts(own, estimate.value, booked)
         aged = self.tried.aged(kept, step=step.number)
         return BotsBelief(
             prior=self.prior,
@@ -192,10 +193,10 @@ class BotsBelief:
             spread=self.spread.after(pool.models, estimate.value, booked, kept=kept),
         )
 
-    def _estimated(self, pool: Pool, evidence: Evidence, settings: "RunSettings") -> Capability:
-        """Return the estimate of c after a step that brought this evidence."""
+    def _estimated(self, references: Floats, evidence: Evidence, settings: "RunSettings") -> Capability:
+        """Return the estimate of c after a step that brought this evidence, of tasks with these references, [n, M]."""
         return self.estimate.after(
-            _references(pool, evidence.tasks),
+            references,
             evidence.successes / (evidence.successes + evidence.failures),
             rule=settings.capability,
             momentum=settings.capability_momentum,

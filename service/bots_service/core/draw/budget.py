@@ -9,6 +9,7 @@ from math import ceil
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
+from bots_service.core.portable_math import running
 
 LEAST_ROLLOUTS = 2  # a group of one has nothing to differ from
 MOST_TIMES = 4  # times the mean: more for one task brought nothing measurable (docs/studies/budget.md)
@@ -45,8 +46,10 @@ def shared_out(gains: Floats, budget: int, *, least: int) -> Tasks:
 
 def chances_of(gains: Floats, rollouts: Tasks) -> Floats:
     """Return [n] how likely each task's group is effective, with so many rollouts of each."""
-    sums = np.concatenate([np.zeros((len(gains), 1)), np.cumsum(gains, axis=1)], axis=1)
-    return np.asarray(np.minimum(sums[np.arange(len(gains)), rollouts - 1], 1.0), np.float64)
+    sums = np.zeros((1 + gains.shape[1], len(gains)))
+    sums[1:] = gains.T
+    running(sums[1:], np.add)
+    return np.asarray(np.minimum(sums[rollouts - 1, np.arange(len(gains))], 1.0), np.float64)
 
 
 def most_by_default(budget: int, count: int) -> int:
