@@ -116,18 +116,3 @@ def test_cells_of_profiles_that_were_just_appended_count_what_they_lack(monkeypa
     found = belief.cell_distributions(longer, longer.cells).reach
     assert (found >= 12.0 * (1 - 1e-12)).all()  # 6 steps of 2 that are no longer remembered
     assert (belief.extended(longer, 60).cell_distributions(longer, longer.cells).reach == found).all()
-
-
-def test_a_state_of_0_1_0_which_has_no_spread_gets_a_wide_one():
-    pool = pool_of((0.25, 0.75), (0.5, 0.875), (0.125, 1.0))
-    state = replay(pool, [report_of((0, 3.0, 5.0)), report_of((1, 1.0, 7.0))], RunSettings(belief="bots"))
-    belief = bots_belief(state)
-    header, arrays = belief.encoded()
-    del header["spread"]
-    old = BotsBelief.decoded(header, arrays)
-    most = float(belief.implied.sum(axis=0).max())
-    assert old.spread == ImpliedSpread((), most, most)
-    assert_bounds_all_differences(old, pool)
-    state = replay(pool, [report_of((2, 8.0, 0.0))], state.settings, replace(state, belief=old))
-    assert bots_belief(state).spread.missing == pytest.approx(0.9 * most)
-    assert_bounds_all_differences(bots_belief(state), pool)

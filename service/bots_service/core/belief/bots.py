@@ -317,13 +317,8 @@ class BotsBelief:
             tried=Tried(_rows("settled", arrays), _rows("recent", arrays), as_positive(header["scale"])),
             estimate=Capability(None if capability is None else as_number(capability), arrays["capability_sums"]),
             past=Past(*(arrays[f"past_{name}"] for name in ("capability", "booked", "kept"))),
-            spread=_spread(header, arrays["implied"]),
+            spread=ImpliedSpread.decoded(header["spread"]),
         )
-
-
-def _spread(header: Mapping[str, Any], implied: NDArray[np.float64]) -> ImpliedSpread:
-    """Return the spread of a header; states of version 0.1.0 have none."""
-    return ImpliedSpread.decoded(header["spread"]) if "spread" in header else ImpliedSpread.of_counts(implied)
 
 
 def _rows(table: str, arrays: Arrays) -> Rows:

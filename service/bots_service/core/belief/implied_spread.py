@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats
 from bots_service.core.belief.capability import reference_weights
@@ -31,12 +30,6 @@ class ImpliedSpread:
     by_reference: tuple[float, ...] = ()
     booked: float = 0.0
     missing: float = 0.0
-
-    @classmethod
-    def of_counts(cls, implied: NDArray[np.float64]) -> "ImpliedSpread":
-        """Return the spread of implied counts of which only they are known, [2, G]: no two differ by more than all."""
-        most = float(implied.sum(axis=0).max(initial=0.0))
-        return cls((), most, most)
 
     def after(self, models: int, capability: float | None, booked: float, *, kept: float) -> "ImpliedSpread":
         """Return the spread one step later.
