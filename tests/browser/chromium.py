@@ -101,6 +101,8 @@ class Visit:
         """Show the page as a system in light colours has it, then as one in dark colours; that needs no new visit."""
         for scheme in SCHEMES:
             self.page.emulate_media(color_scheme=scheme)
+            # Colors change over a moment, and would be judged halfway.
+            self.page.evaluate("() => Promise.all(document.getAnimations().map((one) => one.finished))")
             self.page.wait_for_function("(one) => (document.documentElement.dataset.theme ?? one) === one", arg=scheme)
             yield scheme
 

@@ -34,6 +34,7 @@ def test_predictions_of_a_file_are_put_shown_and_removed(bots, pool, tmp_path):
         ("probe.csv.gz", gzip.compress(b"id,pass_rate\np0,0.5\np2,1\n")),
         ("probe.json", b'[{"id": "p0", "pass_rate": 0.5}, {"id": "p1"}, {"id": "p2", "pass_rate": 1}]'),
     ],
+    ids=["csv", "csv.gz", "json"],
 )
 def test_predictions_come_from_the_files_that_tasks_come_from(bots, pool, client, tmp_path, name: str, content: bytes):
     file = tmp_path / name
