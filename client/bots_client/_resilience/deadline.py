@@ -39,7 +39,7 @@ def call_within(ask: Callable[[], T], seconds: float, *, asked: str) -> T:
     try:
         answer, error = answers.get(timeout=max(seconds, 0.0))
     except queue.Empty:
-        raise DeadlineExceededError(f"no full answer to {asked} within {seconds:.3g} s") from None
+        raise DeadlineExceededError(f"no full answer to {asked} within {round(seconds, 2):g} s") from None
     if error is not None:
         raise error
     return answer  # type: ignore[return-value]  # there is one where there is no error

@@ -3,6 +3,7 @@
 import json
 import logging
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def test_a_selection_returns_in_time_when_looking_up_the_host_hangs(connect, mon
     bots = connect("http://selector.example", select_deadline_s=0.3)
 
     assert bots.select("guru", 4, ids=IDS).is_local
-    assert "within 0.3 s" in bots.health.last_error
+    assert re.search(r"within 0\.[23]\d? s", bots.health.last_error)  # what was left of the deadline
     end.set()
 
 
