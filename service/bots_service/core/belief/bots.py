@@ -118,6 +118,8 @@ class BotsBelief:
         have = self.implied.shape[1]
         if profiles <= have:
             return self
+        if not (have or len(self.past)):  # the first step of a run makes room for its whole pool
+            return replace(self, implied=frozen(np.zeros((2, profiles))))
         added = self._appended(pool, np.arange(have, profiles, dtype=np.int32))
         implied = frozen(np.concatenate([self.implied, added], axis=1))
         return replace(self, implied=implied, spread=self._spread_with_appended(pool))
