@@ -11,7 +11,8 @@ WORKERS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-# uv takes a tenth of pip's time (decision 0060). Where it can't be had, or does not find what pip is set up to find, pip installs.
+# uv takes a third of pip's processor time (decision 0060). Where it can't be had, or does not find what pip is set up to
+# find, pip installs.
 INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt "$$@" || \
 	{ echo "uv could not; pip tries." >&2; $(PIP) install --constraint constraints.txt "$$@"; }; }; install
 PAGE := service/bots_service/api/page/files

@@ -52,15 +52,20 @@ def _costs(axes: Axes, rows: list[KernelRow], operation: str) -> None:
 
 
 def _throughput(axes: Axes, rows: list[LoadRow], operation: str) -> None:
-    """Draw requests a second by callers."""
-    wanted = [row for row in rows if row.operation.startswith(operation)]
-    series = _distinct((row.operation, row.tasks, row.runs) for row in wanted)
-    for place, (name, tasks, runs) in enumerate(series):
-        own = [row for row in wanted if (row.operation, row.tasks, row.runs) == (name, tasks, runs)]
-        label = f"{name}, {tasks:.0e} tasks, {runs} run{'s' * (runs > 1)}".replace("e+0", "e")
+    """Draw requests a second by callers, of the smallest pool; a line for each pool would be too many to tell apart."""
+    smallest = min(row.tasks for row in rows)
+    wanted = [row for row in rows if row.operation.startswith(operation) and row.tasks == smallest]
+    series = _distinct((row.operation, row.runs) for row in wanted)
+    for place, (name, runs) in enumerate(series):
+        own = [row for row in wanted if (row.operation, row.runs) == (name, runs)]
+        label = f"{name}, {runs} run{'s' * (runs > 1)}"
         by_callers = [row.callers for row in own], [row.per_second for row in own]
         axes.plot(*by_callers, marker=MARKERS[place % len(MARKERS)], markersize=3, label=label)
-    axes.set(title=f"{operation} over HTTP, one process, SQLite", xlabel="callers", ylabel="requests a second")
+    axes.set(
+        title=f"{operation} over HTTP, one process, SQLite, {smallest:,} tasks",
+        xlabel="callers",
+        ylabel="requests a second",
+    )
     axes.set_xscale("log", base=2)
     axes.set_xticks(callers := _distinct(row.callers for row in wanted), list(map(str, callers)))
     axes.set_ylim(bottom=0)
@@ -74,4 +79,4 @@ def _distinct(things: Iterable[Thing]) -> list[Thing]:
 def _finish(axes: Axes) -> None:
     axes.grid(visible=True, which="major", alpha=0.3)
     if axes.lines:
-        axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+        axes.legend(fontsize=7, ncols=2, handlelength=3.5, loc="upper center", bbox_to_anchor=(0.5, -0.14))

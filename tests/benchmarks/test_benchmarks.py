@@ -137,6 +137,13 @@ def test_equal_figures_give_equal_charts(tmp_path):
     assert "select 512 tasks" in (tmp_path / "one.svg").read_text()
 
 
+def test_requests_a_second_are_drawn_for_the_smallest_pool_alone(tmp_path):
+    loads = [LOAD, replace(LOAD, callers=16)]
+    draw_chart([], loads, tmp_path / "one.svg")
+    draw_chart([], [*loads, replace(LOAD, tasks=10 * LOAD.tasks, per_second=1e6)], tmp_path / "two.svg")
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
 def test_sharing_is_told_as_a_multiple_of_the_embedded_default(tmp_path):
     assert (SHARED.p50_ratio, SHARED.per_second_ratio) == (3.0, 0.75)
     kept = Results(quick=True, stores="PostgreSQL 18", cluster=[SHARED]).save(tmp_path)
