@@ -1,20 +1,25 @@
 """Tasks that a tiny model can learn in seconds; nothing here needs torch.
 
 A task is some wanted letters before a "?"; an answer is right if it begins with one of them. So the more letters are
-wanted, the easier a task is at first, and all can be learned.
+wanted, the easier a task is at first. Before a "??" the letters are wanted as capitals, which the model can't write:
+half of the tasks are out of its reach, as many are in the pools that models really train on.
 """
 
 LETTERS = "abcdefghijkl"
-WANTED = (1, 2, 4, 8, 11)  # letters of a task
+WANTED = (1, 2, 4, 8, 12)  # letters of a task
 
 
 def rows() -> list[dict[str, str]]:
-    """Return the training data: 60 rows, each with the id of its task."""
+    """Return the training data: 120 rows, each with the id of its task."""
     return [
-        {"task_id": f"{letter}{count}", "prompt": f"{wanted}?", "wanted": wanted}
+        row
         for start, letter in enumerate(LETTERS)
         for count in WANTED
         if (wanted := (LETTERS * 2)[start : start + count])
+        for row in (
+            {"task_id": f"{letter}{count}", "prompt": f"{wanted}?", "wanted": wanted},
+            {"task_id": f"{letter}{count}-capital", "prompt": f"{wanted}??", "wanted": wanted.upper()},
+        )
     ]
 
 

@@ -14,6 +14,7 @@ from bots_service.errors import DamagedStateError, StorageUnavailableError
 from bots_service.ports.hot import KnownState, PublishResult
 from bots_service.storage.memory import MemoryLeases, MemoryStates
 from bots_service.storage.redis.cache import keys
+from bots_service.storage.redis.client import refusal
 from bots_service.storage.redis.connection import RedisConnection
 from bots_service.storage.redis.leases import MAX_BYTES, decode_selection, encode_selection
 from bots_service.storage.redis.states import INVALIDATE
@@ -380,6 +381,10 @@ class TestConnection:
         with pytest.raises(StorageUnavailableError, match="needs more rights"):
             await connection.open()
         await connection.close()
+
+    @pytest.mark.parametrize("answer", ["The user can't run this command", "ACL failure in script: no permissions"])
+    def test_each_redis_says_in_its_own_words_that_a_script_may_not_run_a_command(self, answer: str):
+        assert "needs more rights" in str(refusal(redis.ResponseError(answer)))
 
     async def test_a_user_needs_these_rights_and_no_more(self, redis_server: RedisServer, client: redis.Redis):
         rights = "+eval +evalsha +hmget +hget +hset +hdel +hincrby +expire +get +set +del +info +time +zadd +zrem"

@@ -143,11 +143,15 @@ async def forget_servers(client: Redis | RedisCluster) -> None:
             await client.aclose()
 
 
+# For a command inside a script Redis answers a plain error: up to 7.0, and since 7.2.
+NO_PERMISSION_IN_SCRIPT = ("can't run this command", "ACL failure in script")
+
+
 def refusal(error: BaseException) -> str | None:
     """Return what the operator has to fix; None if the failure may be temporary."""
     if isinstance(error, AuthenticationError):
         return f"Redis rejects the user and password in BOTS_REDIS_URL: {error}"
-    if isinstance(error, NoPermissionError) or "can't run this command" in str(error):
+    if isinstance(error, NoPermissionError) or any(words in str(error) for words in NO_PERMISSION_IN_SCRIPT):
         return f"the Redis user in BOTS_REDIS_URL needs more rights (EVAL, INFO, TIME, keys bots:*): {error}"
     if isinstance(error, MovedError):
         return "the Redis of BOTS_REDIS_URL belongs to a cluster: add ?cluster=true to the URL"
