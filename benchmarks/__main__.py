@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -11,9 +12,11 @@ from benchmarks import cluster, kernels, recovery, service, trinity
 from benchmarks.bench import LoadRow
 from benchmarks.machine import ROOT, commit, describe_machine
 from benchmarks.page import write_page
+from benchmarks.profiles import profile_kernel, profile_load
 from benchmarks.results import Results
 from benchmarks.running import running_service
-from benchmarks.tables import print_cluster, print_kernels, print_recovery, print_service, print_targets
+from benchmarks.tables import print_bounds, print_cluster, print_kernels, print_recovery, print_service, print_targets
+from benchmarks.targets import KernelCase
 
 WIDTH = 180  # of a table where nobody watches, as in a file
 
@@ -57,6 +60,7 @@ def print_results(tables: Console, results: Results) -> None:
     if results.recovery:
         print_recovery(tables, results.recovery)
     print_targets(tables, results.targets())
+    print_bounds(tables, results.missed(), results.profiles)
 
 
 def read_options() -> argparse.Namespace:
@@ -99,6 +103,11 @@ def measure_kernels(results: Results, progress: Progress, published: trinity.Pub
     for rows in kernels.measure_kernels(grid, published):
         results.kernels += rows
         progress.advance(bar)
+    missed = [(target, target.case) for target in results.missed() if isinstance(target.case, KernelCase)]
+    bar = progress.add_task("profiles of kernels", total=len(missed))
+    for target, case in missed:
+        results.profiles.append(profile_kernel(target, case))
+        progress.advance(bar)
 
 
 async def measure_service(results: Results, progress: Progress, *, loads: bool) -> None:
@@ -108,6 +117,12 @@ async def measure_service(results: Results, progress: Progress, *, loads: bool) 
     with running_service() as running:
         async for row in service.measure_service(running, grid, loads=loads):
             results.service.append(row)
+            progress.advance(bar)
+        missed = [(target, target.case) for target in results.missed() if isinstance(target.case, LoadRow)]
+        bar = progress.add_task("profiles of the service", total=len(missed))
+        for target, case in missed:
+            again = partial(service.repeat, running, case, grid.seconds)
+            results.profiles.append(await profile_load(target, case, [running.process.pid], again))
             progress.advance(bar)
 
 
@@ -119,6 +134,12 @@ async def measure_cluster(results: Results, progress: Progress) -> None:
         results.stores = places.stores
         async for rows in cluster.measure_cluster(places, grid):
             results.cluster += rows
+            progress.advance(bar)
+        missed = [(target, target.case) for target in results.missed() if isinstance(target.case, cluster.ClusterRow)]
+        bar = progress.add_task("profiles of the cluster", total=len(missed))
+        for target, case in missed:
+            again = partial(cluster.repeat, places, case, grid)
+            results.profiles.append(await profile_load(target, case, places.services_of(case.place), again))
             progress.advance(bar)
 
 

@@ -5,11 +5,11 @@ asked are idle.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.bench import Bench, LoadRow
+from benchmarks.bench import SERVICE, Bench, LoadRow
 from benchmarks.cluster_processes import running_cluster
 from benchmarks.pools import make_rates
 from benchmarks.running import Service, import_pool, make_run, running_service
@@ -72,8 +72,23 @@ class Places:
     """
 
     services: dict[str, list[Service]]
-    pids: dict[str, list[int]]
+    processes: dict[str, dict[str, list[int]]]
     stores: str
+
+    def bench(self, place: str, grid: ClusterGrid) -> Bench:
+        """Return what asks the services of a place."""
+        ports, stays = [service.port for service in self.services[_shared(place)]], place in (APART, STAYING)
+        processes = self.processes[_shared(place)]
+        return Bench(ports, DATASET, grid.tasks, grid.seconds, processes=processes, runs_stay=stays)
+
+    def services_of(self, place: str) -> list[int]:
+        """Return the ids of the processes of a place's services."""
+        return self.processes[_shared(place)][SERVICE]
+
+
+def _shared(place: str) -> str:
+    """Return the place whose services it asks: runs that stay are another way to ask the same."""
+    return SERVICES if place == STAYING else place
 
 
 @contextmanager
@@ -92,32 +107,43 @@ def running_places() -> Iterator[Places]:
     ):
         apart = [one, other]
         found = {EMBEDDED: [embedded], APART: apart, SERVICES: services.services, WORKERS: workers.services}
-        pids = {
-            EMBEDDED: [embedded.process.pid],
-            APART: [service.process.pid for service in apart],
-            SERVICES: services.pids,
-            WORKERS: workers.pids,
+        processes = {
+            EMBEDDED: {SERVICE: [embedded.process.pid]},
+            APART: {SERVICE: [service.process.pid for service in apart]},
+            SERVICES: services.processes,
+            WORKERS: workers.processes,
         }
-        yield Places(found, pids, services.versions())
+        yield Places(found, processes, services.versions())
 
 
 async def measure_cluster(places: Places, grid: ClusterGrid) -> AsyncIterator[list[ClusterRow]]:
     """Yield the rows of each load, one a place; there are `loads_of(grid)`."""
-    runs = [f"run-{number}" for number in range(grid.runs)]
+    runs = runs_of(grid.runs)
     benches = {}
     for place, services in places.services.items():
         for service in services if place == APART else services[:1]:
             import_pool(service, DATASET, make_rates(grid.tasks, "k/16"))
             for run in runs:
                 make_run(service, DATASET, run, lease_seconds=LEASE_S, belief="bots")
-        ports, pids = [service.port for service in services], places.pids[place]
-        benches[place] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids, runs_stay=place == APART)
+        benches[place] = places.bench(place, grid)
         await benches[place].learn(COUNT, runs, max(grid.callers), steps=grid.steps)
         if place == SERVICES:
-            benches[STAYING] = Bench(ports, DATASET, grid.tasks, grid.seconds, pids=pids, runs_stay=True)
+            benches[STAYING] = places.bench(STAYING, grid)
     for load in loads(grid, runs):
         measured = {place: await load(bench) for place, bench in benches.items()}
         yield [ClusterRow(place, grid.steps, row, measured[EMBEDDED]) for place, row in measured.items()]
+
+
+def runs_of(count: int) -> list[str]:
+    """Return the names of so many runs."""
+    return [f"run-{number}" for number in range(count)]
+
+
+async def repeat(
+    places: Places, row: ClusterRow, grid: ClusterGrid, watching: AbstractAsyncContextManager[object]
+) -> None:
+    """Put a load on a place once more, for as long as the grid says, and watch it."""
+    await places.bench(row.place, grid).again(row.load, runs_of(row.load.runs), watching)
 
 
 def loads(grid: ClusterGrid, runs: list[str]) -> Iterator[Load]:

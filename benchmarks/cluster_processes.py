@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 
+from benchmarks.bench import SERVICE
 from benchmarks.running import Service
 from tests.servers import PostgresServer, RedisServer, running
 
@@ -27,10 +28,10 @@ class Cluster:
         return [service.port for service in self.services]
 
     @property
-    def pids(self) -> list[int]:
+    def processes(self) -> dict[str, list[int]]:
         """Process ids of all that runs here, without their children."""
         own = [service.process.pid for service in self.services]
-        return [self.postgres.process.pid, self.redis.process.pid, *own]
+        return {SERVICE: own, "PostgreSQL": [self.postgres.process.pid], "Redis": [self.redis.process.pid]}
 
     def start_stores(self) -> None:
         """Start PostgreSQL and Redis; return once both answer."""

@@ -4,10 +4,11 @@ Both start from the same posterior, which ours learned (the reference traces in 
 same). What the service builds once per dataset is built before the clock starts; so are their arrays.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,12 +16,18 @@ from benchmarks.pools import Grounds, References, fold_of, make_grounds, outcome
 from benchmarks.timing import Patience, Timing, in_turn
 from benchmarks.trinity import PublishedState
 from bots_service.core.arrays import Tasks
+from bots_service.core.evidence import Evidence
 from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
 SELECTED = 512
 COVERING: tuple[StrategyName, ...] = ("pass", "spaced")  # strategies that let each task come back in its turn
 UPDATED = (512, 32)
+Kind = Literal["ours", "tracker"]  # of belief; ours is BOTS's
+SETTINGS: dict[Kind, RunSettings] = {
+    "ours": RunSettings(belief="bots", strategy="thompson", rollouts_per_task=16),
+    "tracker": RunSettings(belief="tracker", strategy="thompson"),
+}
 HISTORIES = ((0, 0), (200, 32), (200, 512))  # steps, tasks a step
 
 
@@ -60,6 +67,16 @@ class KernelRow:
     theirs: Timing | None
 
     @property
+    def kind(self) -> str:
+        """What the operation is: "select", "pass", "spaced", "update" or "fold"."""
+        return self.operation.split()[0]
+
+    @property
+    def count(self) -> int:
+        """Of how many tasks."""
+        return int(self.operation.split()[1])
+
+    @property
     def tracker_cost(self) -> float:
         """The tracker's median over ours."""
         return self.tracker.median_ms / self.ours.median_ms
@@ -72,17 +89,13 @@ class KernelRow:
 
 def measure_kernels(grid: KernelGrid, published: PublishedState | None) -> Iterator[list[KernelRow]]:
     """Yield the rows of each pool and history; there are `cells(grid)`."""
-    settings, tracking = (
-        RunSettings(belief="bots", strategy="thompson", rollouts_per_task=16),
-        RunSettings(belief="tracker", strategy="thompson"),
-    )
     for tasks in grid.sizes:
         for references in ("k/16", "real"):
             grounds = make_grounds(tasks, references)
-            theirs = None if published is None else published.over(grounds.rates, settings)
+            theirs = None if published is None else published.over(grounds.rates, SETTINGS["ours"])
             for steps, batch in grid.histories:
-                state = train(grounds, settings, steps=steps, batch=batch)
-                tracked = train(grounds, tracking, steps=steps, batch=batch)
+                state = train(grounds, SETTINGS["ours"], steps=steps, batch=batch)
+                tracked = train(grounds, SETTINGS["tracker"], steps=steps, batch=batch)
                 if theirs is not None:
                     set_posterior(theirs, state, grounds)
                 yield [
@@ -118,25 +131,18 @@ def measure_state(
     state: RunState, tracked: RunState, grounds: Grounds, theirs: Any, patience: Patience
 ) -> Iterator[tuple[str, tuple[Timing, Timing, Timing | None]]]:
     """Time select, then the updates: theirs changes its posterior, so its cost of a select is taken first."""
-    turn = iter(range(10**9))
-
-    def select_ours(state: RunState, strategy: StrategyName) -> Tasks:
-        # Like theirs, and like the service, each selection seeds a generator of its own.
-        state = replace(state, settings=replace(state.settings, strategy=strategy))
-        return select(state, grounds, SELECTED, np.random.default_rng([1, next(turn)]))
 
     def select_theirs() -> Any:
         return theirs.get_indices(SELECTED)
 
-    ours = (partial(select_ours, state, "thompson"), partial(select_ours, tracked, "thompson"))
+    ours = (_selecting(state, grounds, "thompson"), _selecting(tracked, grounds, "thompson"))
     *drawn, published = _compare(*ours, select_theirs, theirs, patience)
     yield f"select {SELECTED}", (drawn[0], drawn[1], published)
     for strategy in COVERING:
-        bots, tracker = in_turn([partial(select_ours, one, strategy) for one in (state, tracked)], patience)
+        bots, tracker = in_turn([_selecting(one, grounds, strategy) for one in (state, tracked)], patience)
         yield f"{strategy} {SELECTED}", (bots, tracker, published)
     for batch in UPDATED:
-        rng = np.random.default_rng([2, batch])
-        evidence = outcomes(grounds, np.sort(select(state, grounds, batch, rng)), state.step, rng)
+        evidence = _evidence(state, grounds, batch)
         indices, rates = evidence.tasks.tolist(), (evidence.successes / 16).tolist()
 
         def update_theirs(indices: list[int] = indices, rates: list[float] = rates) -> None:
@@ -146,6 +152,30 @@ def measure_state(
         yield f"update {batch}", _compare(*updates, update_theirs, theirs, patience)
         folds = (fold_of(state, evidence, grounds), fold_of(tracked, evidence, grounds))
         yield f"fold {batch}", _compare(*folds, update_theirs, theirs, patience)
+
+
+def call_of(row: KernelRow, belief: Kind) -> Callable[[], object]:
+    """Return what a row timed with one kind of belief: on an equal pool, after an equal history."""
+    grounds = make_grounds(row.tasks, row.references)
+    state = train(grounds, SETTINGS[belief], steps=row.steps, batch=row.batch)
+    if row.kind == "update":
+        return partial(report, state, _evidence(state, grounds, row.count), grounds)
+    if row.kind == "fold":
+        return fold_of(state, _evidence(state, grounds, row.count), grounds)
+    strategies: dict[str, StrategyName] = {"select": "thompson", **{name: name for name in COVERING}}
+    return _selecting(state, grounds, strategies[row.kind])
+
+
+def _selecting(state: RunState, grounds: Grounds, strategy: StrategyName) -> Callable[[], Tasks]:
+    """Return what selects; like theirs, and like the service, each selection seeds a generator of its own."""
+    state, turns = replace(state, settings=replace(state.settings, strategy=strategy)), itertools.count()
+    return lambda: select(state, grounds, SELECTED, np.random.default_rng([1, next(turns)]))
+
+
+def _evidence(state: RunState, grounds: Grounds, batch: int) -> Evidence:
+    """Make up a report of a selection."""
+    rng = np.random.default_rng([2, batch])
+    return outcomes(grounds, np.sort(select(state, grounds, batch, rng)), state.step, rng)
 
 
 def _compare(

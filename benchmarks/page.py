@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.bench import LoadRow, ShareRow
+from benchmarks.bounds import bounds
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.machine import commit, describe_machine
 from benchmarks.recovery import RecoveryRow
 from benchmarks.results import Results
+from benchmarks.sampling import PER_SECOND
 from benchmarks.targets import Target, history_name
 
 INTRODUCTION = """\
@@ -82,6 +84,15 @@ TARGETS = """
 | promise | wanted | measured | decided by | |
 |---|---|---|---|---|
 """
+BOUNDS = """
+## What bounds the promises that are not reached
+
+By profiles, made in the same run. Kernels: the case that decided, again, by cProfile. It makes each call slower, so
+parts with many short calls look larger than they are; an operator of numpy counts as time of the function that uses
+it, not as a call. Requests: the processor time of each process is that of the load that decided. The shares inside a
+service are of the same load, again, by {per_second} samples a second of py-spy.
+
+"""
 
 
 def write_page(results: Results, path: Path) -> None:
@@ -111,8 +122,18 @@ def write_page(results: Results, path: Path) -> None:
         *map(_recovery, results.recovery),
         TARGETS,
         *map(_target, results.targets()),
+        *_bounds(results),
     ]
     path.write_text("".join(parts), encoding="utf-8")
+
+
+def _bounds(results: Results) -> list[str]:
+    """Return the section about promises that are not reached; nothing where all are, or nothing was profiled."""
+    missed = results.missed()
+    if not missed or not results.profiles:
+        return []
+    found = bounds(missed, results.profiles)
+    return [BOUNDS.format(per_second=PER_SECOND), *(f"- **{promise}**: {words}\n" for promise, words in found)]
 
 
 def _row(*cells: object) -> str:

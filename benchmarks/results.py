@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from benchmarks.bench import STEP_S, LoadRow, ShareRow
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.machine import commit, describe_machine
+from benchmarks.profiles import KernelProfile, LoadProfile, Profile
 from benchmarks.recovery import RecoveryRow
 from benchmarks.service import ImportRow, Row
-from benchmarks.targets import Target, check_targets
+from benchmarks.targets import Target, check_targets, quick_targets
 
 
 @dataclass(slots=True)
@@ -30,10 +31,16 @@ class Results:
     stores: str | None = None
     cluster: list[ClusterRow] = field(default_factory=list)
     recovery: list[RecoveryRow] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
 
     def targets(self) -> list[Target]:
-        """Compare the figures with what is promised."""
-        return check_targets(self.kernels, self.service, self.cluster, self.recovery)
+        """Compare the figures with what is promised; those of a quick run also with what nothing reaches."""
+        quick = quick_targets(self.kernels, self.service, self.cluster) if self.quick else []
+        return [*check_targets(self.kernels, self.service, self.cluster, self.recovery), *quick]
+
+    def missed(self) -> list[Target]:
+        """Return the promises that the figures don't reach."""
+        return [target for target in self.targets() if target.reached is False]
 
     def save(self, folder: Path) -> Path:
         """Write the figures to <commit>.json, and keep the parts of that file that were not measured now."""
@@ -64,6 +71,10 @@ class Results:
             parts["cluster"] = {"stores": self.stores, "rows": list(map(_with_ratios, self.cluster))}
         if self.recovery:
             parts["recovery"] = {"rows": _plain(self.recovery)}
+        if self.profiles:
+            kinds = {"kernels": KernelProfile, "loads": LoadProfile}
+            found = {name: [one for one in self.profiles if isinstance(one, kind)] for name, kind in kinds.items()}
+            parts["profiles"] = {name: [asdict(one) for one in profiles] for name, profiles in found.items()}
         return parts
 
     def _target_rows(self, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,7 +82,8 @@ class Results:
         rows = {row["promise"]: row for row in earlier}
         for target in self.targets():
             if target.measured is not None:
-                rows[target.promise] = {**asdict(target), "reached": target.reached}
+                figures = {field.name: getattr(target, field.name) for field in fields(Target) if field.name != "case"}
+                rows[target.promise] = {**figures, "reached": target.reached}
         return list(rows.values())
 
 
@@ -81,4 +93,4 @@ def _plain(rows: Sequence[Row | RecoveryRow]) -> list[dict[str, Any]]:
 
 def _with_ratios(row: ClusterRow) -> dict[str, Any]:
     ratios = {"p50_ratio": row.p50_ratio, "per_second_ratio": row.per_second_ratio}
-    return {"place": row.place, "steps": row.steps, **asdict(row.load), **ratios}
+    return {"place": row.place, "steps": row.steps, **asdict(row.load), "processor_ms": row.load.processor_ms, **ratios}

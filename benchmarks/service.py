@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from benchmarks.bench import Bench, LoadRow, ShareRow
+from benchmarks.bench import SERVICE, Bench, LoadRow, ShareRow
 from benchmarks.pools import make_rates
 from benchmarks.running import Service, import_pool, make_run
 
@@ -56,13 +57,13 @@ Row = ImportRow | ShareRow | LoadRow
 async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -> AsyncIterator[Row]:
     """Yield what was measured, pool by pool: import, steps, and the loads if wanted."""
     for tasks in grid.pools:
-        dataset = f"pool-{tasks}"
+        dataset = dataset_of(tasks)
         seconds = import_pool(service, dataset, make_rates(tasks, "k/16"))
         yield ImportRow(tasks, seconds, service.peak_memory_mib())
-        runs = [f"run-{number}" for number in range(max(grid.runs) if loads else len(grid.counts))]
+        runs = runs_of("bots", max(grid.runs) if loads else len(grid.counts))
         for run in runs:
             make_run(service, dataset, run, lease_seconds=LEASE_S, belief="bots")
-        bench = Bench([service.port], dataset, tasks, grid.seconds)
+        bench = bench_of(service, tasks, grid.seconds)
         for run, count in zip(runs, grid.counts, strict=False):
             yield await bench.steps(run, count, grid.steps)
         if not loads:
@@ -72,11 +73,33 @@ async def measure_service(service: Service, grid: ServiceGrid, *, loads: bool) -
         if tasks == min(grid.pools):
             for count, spread, callers in grid.reports:
                 yield await bench.reports(count, runs[:spread], callers)
-            tracked = [f"tracked-{number}" for number in range(max(grid.runs))]
+            tracked = runs_of("tracker", max(grid.runs))
             for run in tracked:
                 make_run(service, dataset, run, lease_seconds=LEASE_S, belief="tracker", strategy="thompson")
             row = await bench.reports(min(grid.counts), tracked, max(grid.callers))
             yield replace(row, operation=f"{row.operation}, tracker")
+
+
+def bench_of(service: Service, tasks: int, seconds: float) -> Bench:
+    """Return what asks the service for the pool of so many tasks."""
+    processes = {SERVICE: [service.process.pid]}
+    return Bench([service.port], dataset_of(tasks), tasks, seconds, processes=processes)
+
+
+def dataset_of(tasks: int) -> str:
+    """Return the name of the dataset with so many tasks."""
+    return f"pool-{tasks}"
+
+
+def runs_of(belief: str, count: int) -> list[str]:
+    """Return the names of so many runs with a belief, in each dataset."""
+    return [f"{belief}-{number}" for number in range(count)]
+
+
+async def repeat(service: Service, row: LoadRow, seconds: float, watching: AbstractAsyncContextManager[object]) -> None:
+    """Put a load on the service once more, for so many seconds, and watch it."""
+    runs = runs_of("tracker" if row.operation.endswith("tracker") else "bots", row.runs)
+    await bench_of(service, row.tasks, seconds).again(row, runs, watching)
 
 
 def rows_of(grid: ServiceGrid, *, loads: bool) -> int:

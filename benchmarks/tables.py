@@ -4,8 +4,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench import STEP_S, LoadRow, ShareRow
+from benchmarks.bounds import bounds
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
+from benchmarks.profiles import Profile
 from benchmarks.recovery import RecoveryRow
 from benchmarks.service import ImportRow, Row
 from benchmarks.targets import Target, history_name
@@ -120,6 +122,12 @@ def print_targets(console: Console, targets: list[Target]) -> None:
         wanted = f"{sign} {target.wanted:g} {target.unit}"
         table.add_row(target.promise, wanted, measured, said, target.where if target.measured is not None else "")
     console.print(table)
+
+
+def print_bounds(console: Console, missed: list[Target], profiles: list[Profile]) -> None:
+    """Print what bounds the promises that are not reached; nothing where no profile was made."""
+    for promise, words in bounds(missed, profiles) if profiles else ():
+        console.print(f"[bold]{promise}[/]: {words}", highlight=False)
 
 
 def _table(title: str, words: list[str], numbers: list[str]) -> Table:

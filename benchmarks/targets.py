@@ -2,19 +2,38 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
-from benchmarks.bench import LoadRow
+from benchmarks.bench import OPERATION, LoadRow
 from benchmarks.cluster import SERVICES, STAYING, ClusterRow
-from benchmarks.kernels import SELECTED, KernelRow
+from benchmarks.kernels import SELECTED, KernelRow, Kind
 from benchmarks.recovery import RecoveryRow
 from benchmarks.service import ImportRow, Row
 
 MILLION = 10**6
+OURS: Kind = "ours"
+TRACKER: Kind = "tracker"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCase:
+    """One operation by one kind of belief: ours is BOTS's."""
+
+    row: KernelRow
+    belief: Kind = OURS
+
+    @property
+    def median_ms(self) -> float:
+        """Of one call."""
+        return (self.row.ours if self.belief == OURS else self.row.tracker).median_ms
+
+
+Case = KernelCase | LoadRow | ClusterRow | None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One promise. measured: None where this run did not measure it. where: the case that decided."""
+    """One promise. measured: None where this run did not measure it. case: what decided; where: the same in words."""
 
     promise: str
     wanted: float
@@ -22,6 +41,7 @@ class Target:
     unit: str
     measured: float | None
     where: str = ""
+    case: Case = None
 
     @property
     def reached(self) -> bool | None:
@@ -29,6 +49,24 @@ class Target:
         if self.measured is None:
             return None
         return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
+
+
+def quick_targets(kernels: list[KernelRow], service: list[Row], cluster: list[ClusterRow]) -> list[Target]:
+    """Return what a quick run is asked for: more than any machine can do, so that each kind of profile is made."""
+    cases = {row.kind: KernelCase(row) for row in reversed(kernels)}
+    targets = [
+        Target(f"{case.row.kind}, quick", 0, False, "ms", case.median_ms, _where(case.row), case)
+        for case in cases.values()
+    ]
+    loads = {row.operation: row for row in service if isinstance(row, LoadRow)}
+    rates: list[tuple[str, LoadRow, Case]] = [(name, row, row) for name, row in loads.items()]
+    shared = {
+        row.load.operation: row for row in cluster if row.place == STAYING and OPERATION.match(row.load.operation)
+    }
+    rates += [(f"{name}, 2 services", row.load, row) for name, row in shared.items()]
+    for name, load, case in rates:
+        targets.append(Target(f"{name}, quick", 10**6, True, "/s", load.per_second, _crowd(load), case))
+    return targets
 
 
 def check_targets(
@@ -44,12 +82,24 @@ def check_targets(
     ]
 
 
+Figure = tuple[float, str, Case]  # what a case measured, the case in words, and itself
+Choice = Callable[..., Figure | tuple[None, str, None]]  # min or max
+
+
+def _decided(
+    promise: str, wanted: float, unit: str, figures: Iterable[Figure], *, at_least: bool, choose: Choice
+) -> Target:
+    """Return the target that one of some cases decides."""
+    measured, where, case = choose(figures, key=itemgetter(0), default=(None, "", None))
+    return Target(promise, wanted, at_least, unit, measured, where, case)
+
+
 def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
     def worst(promise: str, wanted: float, keep: Callable[[KernelRow], bool]) -> Target:
         """Return the target of the least favourable of some rows."""
-        factors = [(row.times_faster, _where(row)) for row in rows if keep(row) and row.times_faster is not None]
-        measured, where = min(factors, default=(None, ""))
-        return Target(promise, wanted, True, "x", measured, where)
+        kept = [(row.times_faster, row) for row in rows if keep(row)]
+        figures = [(factor, _where(row), KernelCase(row)) for factor, row in kept if factor is not None]
+        return _decided(promise, wanted, "x", figures, at_least=True, choose=min)
 
     def selects(row: KernelRow, tasks: int) -> bool:
         return row.operation.startswith("select") and row.references == "k/16" and row.tasks == tasks
@@ -74,75 +124,81 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
         lambda row: row.operation == "pass 512" and row.references == "real" and row.tasks == 10 * MILLION,
     )
     for operation, wanted in (("select 512", 1.5), ("update 512", 8.0), ("update 32", 5.0)):
-        costs = [
-            (row.tracker_cost, _where(row))
+        costs = (
+            (row.tracker_cost, _where(row), KernelCase(row, "tracker"))
             for row in rows
             if row.operation == operation and row.references == "k/16" and row.tasks == MILLION
-        ]
-        measured, where = max(costs, default=(None, ""))
-        yield Target(f"{operation} by the tracker, 1e6", wanted, False, "x BOTS's cost", measured, where)
+        )
+        name = f"{operation} by the tracker, 1e6"
+        yield _decided(name, wanted, "x BOTS's cost", costs, at_least=False, choose=max)
 
 
 def _real_targets(rows: list[KernelRow]) -> Iterator[Target]:
     """Yield how much more selections of 1e7 tasks cost where each task is a profile of its own."""
     wide = [row for row in rows if row.operation == f"select {SELECTED}" and row.tasks == 10 * MILLION]
-    for belief in ("ours", "tracker"):
-        costs = [
-            (getattr(real, belief).median_ms / getattr(few, belief).median_ms, f"{_where(real)}, {belief}")
+    for name, belief in (("select", OURS), ("select by the tracker", TRACKER)):
+        costs = (
+            _compared(KernelCase(real, belief), KernelCase(few, belief))
             for real in wide
             for few in wide
             if (real.references, few.references) == ("real", "k/16") and history_name(real) == history_name(few)
-        ]
-        measured, where = max(costs, default=(None, ""))
-        name = "select" if belief == "ours" else "select by the tracker"
-        yield Target(f"{name}, 1e7, real pass rates compared with k/16", 5, False, "x the cost", measured, where)
+        )
+        promise = f"{name}, 1e7, real pass rates compared with k/16"
+        yield _decided(promise, 5, "x the cost", costs, at_least=False, choose=max)
 
 
 def _growth_targets(rows: list[KernelRow]) -> Iterator[Target]:
     """Yield how much more selections cost in a pool of 1e7 tasks than in one of 1e5."""
-    both = ("ours", "tracker")
     for name, operation, references, beliefs in (
-        ("select", "select 512", "k/16", ("ours",)),
-        ("pass, real pass rates,", "pass 512", "real", both),
-        ("spaced", "spaced 512", "k/16", both),
+        ("select", "select 512", "k/16", (OURS,)),
+        ("pass, real pass rates,", "pass 512", "real", (OURS, TRACKER)),
+        ("spaced", "spaced 512", "k/16", (OURS, TRACKER)),
     ):
         of_it = [row for row in rows if row.operation == operation and row.references == references]
-        growth = [
-            (getattr(large, belief).median_ms / getattr(small, belief).median_ms, f"{_where(large)}, {belief}")
+        growth = (
+            _compared(KernelCase(large, belief), KernelCase(small, belief))
             for large in of_it
             for small in of_it
             for belief in beliefs
             if large.tasks == 10 * MILLION and small.tasks == MILLION // 10 and large.batch == small.batch
-        ]
-        measured, where = max(growth, default=(None, ""))
-        yield Target(f"{name} at 1e7 compared with 1e5", 3, False, "x the cost", measured, where)
+        )
+        promise = f"{name} at 1e7 compared with 1e5"
+        yield _decided(promise, 3, "x the cost", growth, at_least=False, choose=max)
+
+
+def _compared(case: KernelCase, other: KernelCase) -> Figure:
+    """Return how much more a case costs than another."""
+    return case.median_ms / other.median_ms, f"{_where(case.row)}, {case.belief}", case
 
 
 def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:
     loads = [row for row in rows if isinstance(row, LoadRow) and row.tasks == MILLION // 10]
     selects = [row for row in loads if row.operation == "select 32"]
-    alone = [row.p50_ms for row in selects if row.callers == 1 and row.runs == 1]
-    yield Target("select(32) over HTTP, 1e5, p50", 5, False, "ms", min(alone, default=None), "1 caller, 1 run")
-    peak, where = max(
-        ((row.per_second, f"{row.callers} callers, {row.runs} runs") for row in selects), default=(None, "")
-    )
-    yield Target("select(32) over HTTP, 1e5", 400, True, "/s", peak, where)
-    yield from _single_targets([row for row in loads if row.operation == "select 1"])
-    reports = [row.per_second for row in loads if row.operation == "report 32" and row.callers == 64 and row.runs == 50]
-    fewest = min(reports, default=None)
-    yield Target("report(32) over HTTP", 1000, True, "/s", fewest, "64 callers, 50 runs")
-    tracked = min((row.per_second for row in loads if row.operation == "report 32, tracker"), default=None)
-    share = None if tracked is None or fewest is None else tracked / fewest
-    yield Target("report(32) over HTTP by the tracker", 0.7, True, "x BOTS's rate", share, "64 callers, 50 runs")
+    yield _alone("select(32) over HTTP, 1e5, p50", 5, selects)
+    peaks = [(row.per_second, _crowd(row), row) for row in selects]
+    yield _decided("select(32) over HTTP, 1e5", 400, "/s", peaks, at_least=True, choose=max)
+    # Of one task, as the workers of an asynchronous trainer ask for them.
+    singles = [row for row in loads if row.operation == "select 1"]
+    yield _alone("select(1) over HTTP, 1e5, p50", 4, singles)
+    crowds = [(row.per_second, _crowd(row), row) for row in singles if row.callers > 1]
+    yield _decided("select(1) over HTTP, 1e5", 400, "/s", crowds, at_least=True, choose=min)
+    where = "64 callers, 50 runs"
+    reports = [(row.per_second, where, row) for row in loads if row.operation == "report 32" and _crowd(row) == where]
+    yield _decided("report(32) over HTTP", 1000, "/s", reports, at_least=True, choose=min)
+    fewest = min((figure for figure, *_ in reports), default=None)
+    tracked = [row for row in loads if row.operation == "report 32, tracker" and fewest is not None]
+    shares = [(row.per_second / fewest, where, row) for row in tracked if fewest is not None]
+    yield _decided("report(32) over HTTP by the tracker", 0.7, "x BOTS's rate", shares, at_least=True, choose=min)
 
 
-def _single_targets(rows: list[LoadRow]) -> Iterator[Target]:
-    """Yield what was promised of selections of one task, as the workers of an asynchronous trainer ask for them."""
-    alone = [row.p50_ms for row in rows if row.callers == 1 and row.runs == 1]
-    yield Target("select(1) over HTTP, 1e5, p50", 4, False, "ms", min(alone, default=None), "1 caller, 1 run")
-    crowds = ((row.per_second, f"{row.callers} callers, {row.runs} runs") for row in rows if row.callers > 1)
-    fewest, where = min(crowds, default=(None, ""))
-    yield Target("select(1) over HTTP, 1e5", 400, True, "/s", fewest, where)
+def _alone(promise: str, wanted: float, rows: list[LoadRow]) -> Target:
+    """Return the target of the median time of a caller that has the service to itself."""
+    alone = [(row.p50_ms, "1 caller, 1 run", row) for row in rows if row.callers == 1 and row.runs == 1]
+    return _decided(promise, wanted, "ms", alone, at_least=False, choose=min)
+
+
+def _crowd(row: LoadRow) -> str:
+    return f"{row.callers} callers, {row.runs} runs"
 
 
 def _import_targets(rows: Iterable[Row]) -> Iterator[Target]:
@@ -155,17 +211,19 @@ def _import_targets(rows: Iterable[Row]) -> Iterator[Target]:
 def _cluster_targets(rows: Iterable[ClusterRow]) -> Iterator[Target]:
     """Yield what was promised of two services: rates as they are shipped, where runs stay; waits wherever runs go."""
     wide = [row for row in rows if row.load.tasks == MILLION // 10]
-    loads = [row.load for row in wide if row.place == STAYING]
-    selects = [load for load in loads if load.operation == "select 32"]
-    peaks = ((load.per_second, f"{load.callers} callers, {load.runs} runs, which stay") for load in selects)
-    peak, where = max(peaks, default=(None, ""))
-    yield Target("select(32), 2 services, 1e5", 600, True, "/s", peak, where)
+    staying = [row for row in wide if row.place == STAYING]
+    rates = [(row.load.per_second, f"{_crowd(row.load)}, which stay", row) for row in staying]
+    peaks = [figure for figure, row in zip(rates, staying, strict=True) if row.load.operation == "select 32"]
+    yield _decided("select(32), 2 services, 1e5", 600, "/s", peaks, at_least=True, choose=max)
     paced = [row for row in wide if row.place in (SERVICES, STAYING) and row.load.operation == "select 32 at 100/s"]
-    slowest, where = max(((row.load.p99_ms, f"50 runs, {row.place}") for row in paced), default=(None, ""))
-    yield Target("select(32) at 100/s, 2 services, p99", 25, False, "ms", slowest, where)
-    reports = [load for load in loads if load.operation == "report 32" and load.callers == 64 and load.runs == 50]
-    fewest = min((load.per_second for load in reports), default=None)
-    yield Target("report(32), 2 services", 1000, True, "/s", fewest, "64 callers, 50 runs, which stay")
+    waits = [(row.load.p99_ms, f"50 runs, {row.place}", row) for row in paced]
+    yield _decided("select(32) at 100/s, 2 services, p99", 25, "ms", waits, at_least=False, choose=max)
+    reports = [
+        figure
+        for figure, row in zip(rates, staying, strict=True)
+        if row.load.operation == "report 32" and _crowd(row.load) == "64 callers, 50 runs"
+    ]
+    yield _decided("report(32), 2 services", 1000, "/s", reports, at_least=True, choose=min)
 
 
 def _recovery_targets(rows: Iterable[RecoveryRow]) -> Iterator[Target]:

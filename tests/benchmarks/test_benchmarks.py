@@ -13,6 +13,7 @@ from benchmarks.chart import draw_chart
 from benchmarks.cluster import SERVICES, STAYING, ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.page import write_page
+from benchmarks.parts import OTHER, SERVICE
 from benchmarks.recovery import RecoveryRow, count_lost
 from benchmarks.results import Results
 from benchmarks.service import FULL
@@ -27,7 +28,9 @@ SELECT = KernelRow(
 )
 LOAD = LoadRow("report 32", 10**5, 50, 64, 100, p50_ms=5.0, p99_ms=9.0, per_second=1200.0, client_share=0.1)
 SHARE = ShareRow(10**5, 32, 100, select_ms=2.0, report_ms=3.0, share=5e-3 / 30)
-SHARED = ClusterRow(STAYING, 60, replace(LOAD, p50_ms=15.0, per_second=900.0, processor_ms=4.0), embedded=LOAD)
+SHARED = ClusterRow(
+    STAYING, 60, replace(LOAD, p50_ms=15.0, per_second=900.0, processors_ms={"service": 4.0}), embedded=LOAD
+)
 KILL = RecoveryRow(10**5, 50, 60, reports=800, lost=0, stores_s=1.0, ready_s=4.0, answered_s=6.0)
 
 
@@ -39,7 +42,7 @@ def test_a_quick_run_measures_every_part_and_keeps_the_figures(tmp_path):
         assert heading in done.stdout
     [kept] = tmp_path.glob("*.json")
     parts = json.loads(kept.read_text())["parts"]
-    assert set(parts) == {"kernels", "service", "share", "cluster", "recovery", "targets"}
+    assert set(parts) == {"kernels", "service", "share", "cluster", "recovery", "profiles", "targets"}
     assert all(row["ours"]["min_ms"] > 0 for row in parts["kernels"]["rows"])
     assert all(row["requests"] > 0 for row in parts["service"]["rows"])
     assert all(row["select_ms"] > 0 for row in parts["share"]["rows"])
@@ -48,6 +51,22 @@ def test_a_quick_run_measures_every_part_and_keeps_the_figures(tmp_path):
     assert {row["place"] for row in cluster} == {"embedded", *services}
     assert all(row["requests"] > 0 and row["p50_ratio"] > 0 and row["processor_ms"] > 0 for row in cluster)
     assert all(row["reports"] > 0 == row["lost"] and row["ready_s"] > 0 for row in parts["recovery"]["rows"])
+    assert_all_that_was_missed_is_profiled(parts, done.stdout)
+
+
+def assert_all_that_was_missed_is_profiled(parts, said):
+    kernels, loads = parts["profiles"]["kernels"], parts["profiles"]["loads"]
+    missed = [row["promise"] for row in parts["targets"]["rows"] if not row["reached"]]
+    assert sorted(missed) == sorted(profile["promise"] for profile in [*kernels, *loads])
+    assert all(f"{promise}: One " in said for promise in missed)
+    for load in loads:
+        assert {"service", "callers"} <= set(load["processors_ms"])
+        assert bool(load["shares"]) != bool(load["problem"])
+        known = {part.name for part in SERVICE}
+        assert set(load["shares"]) <= {*known, OTHER}
+    assert any({"PostgreSQL", "Redis"} <= set(load["processors_ms"]) for load in loads)
+    for profile in [*kernels, *(load for load in loads if load["shares"])]:
+        assert abs(sum(profile["shares"].values()) - 1) < 1e-9
 
 
 def test_calls_are_timed_in_turn_after_one_round_that_does_not_count():
