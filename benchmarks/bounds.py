@@ -61,7 +61,7 @@ def of_load(profile: LoadProfile) -> Iterator[str]:
     if profile.shares:
         yield f"Share of the time in which {_one_of(profile)} runs Python: {_parts(profile.shares)}."
     else:
-        yield f"py-spy could not look into the service: {profile.problem}."
+        yield f"The service was not sampled: {profile.problem}."
 
 
 def _bound(profile: LoadProfile) -> str:

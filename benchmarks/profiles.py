@@ -13,6 +13,7 @@ from typing import Any, cast
 from benchmarks.bench import LoadRow
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import call_of
+from benchmarks.load import RefusedError
 from benchmarks.machine import cores
 from benchmarks.parts import KERNELS, Calls, Function, samples_by_part, shares, time_by_part
 from benchmarks.sampling import Samples, sampling
@@ -137,7 +138,10 @@ async def profile_load(
         repeat: puts the load on them, and has it watched.
     """
     samples = Samples()
-    await repeat(sampling(pids[0], samples))
+    try:
+        await repeat(sampling(pids[0], samples))
+    except (ConnectionError, RefusedError) as error:  # all that was measured before shall be kept
+        samples.problem = f"the load failed when it was repeated ({error})"
     load = case.load if isinstance(case, ClusterRow) else case
     parts = samples_by_part(samples.stacks)
     return LoadProfile(

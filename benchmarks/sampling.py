@@ -6,15 +6,16 @@ import signal
 import sysconfig
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.parts import Stack
 
 PER_SECOND = 200
-STARTS_WITHIN_S = 20.0
-ENDS_WITHIN_S = 20.0
+STARTS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 60.0
+SPY = Path(sysconfig.get_path("scripts")) / "py-spy"
 FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*)\)$")
 
 
@@ -38,28 +39,46 @@ async def sampling(pid: int, samples: Samples) -> AsyncIterator[None]:
     """
     with tempfile.TemporaryDirectory(prefix="bots-bench-") as folder:
         path = Path(folder) / "stacks"
-        spy = await asyncio.create_subprocess_exec(
-            str(Path(sysconfig.get_path("scripts")) / "py-spy"),
-            *("record", "--pid", str(pid), "--rate", str(PER_SECOND), "--format", "raw", "--gil", "--nolineno"),
-            *("--output", str(path)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        said = await asyncio.wait_for(_said(spy, until=b"Sampling process"), STARTS_WITHIN_S)
+        try:
+            spy = await asyncio.create_subprocess_exec(
+                SPY,
+                *("record", "--pid", str(pid), "--rate", str(PER_SECOND), "--format", "raw", "--gil", "--nolineno"),
+                *("--output", str(path)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+        except OSError as error:
+            samples.problem = f"py-spy did not start ({error.strerror})"
+            yield
+            return
+        said = ""
+        with suppress(TimeoutError):  # the samples tell
+            said = await asyncio.wait_for(_said(spy, until=b"Sampling process"), STARTS_WITHIN_S)
         try:
             yield
         finally:
-            if spy.returncode is None:
-                spy.send_signal(signal.SIGINT)
-            rest, _ = await asyncio.wait_for(spy.communicate(), ENDS_WITHIN_S)
+            said += await _ended(spy)
         if path.exists():
             samples.stacks = [stack_of(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if not samples.stacks:
-            samples.problem = problem_of(said + rest.decode(errors="replace"))
+            samples.problem = "it was not seen to run Python" if spy.returncode == 0 else problem_of(said)
+
+
+async def _ended(spy: asyncio.subprocess.Process) -> str:
+    """Ask py-spy to write what it saw and to end; return what it said meanwhile."""
+    if spy.returncode is None:
+        spy.send_signal(signal.SIGINT)
+    try:
+        rest, _ = await asyncio.wait_for(spy.communicate(), ENDS_WITHIN_S)
+    except TimeoutError:
+        spy.kill()
+        await spy.wait()
+        return f"Error: py-spy did not end within {ENDS_WITHIN_S:g} s"
+    return rest.decode(errors="replace")
 
 
 async def _said(spy: asyncio.subprocess.Process, *, until: bytes) -> str:
-    """Return what a process says until it has said this, or ends."""
+    """Return what py-spy says until it has said this, or ends."""
     assert spy.stdout is not None
     lines = []
     while line := await spy.stdout.readline():

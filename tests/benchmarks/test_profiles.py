@@ -9,9 +9,10 @@ import pytest
 from benchmarks.bench import LoadRow
 from benchmarks.bounds import bounds
 from benchmarks.kernels import KernelRow, Kind
+from benchmarks.load import RefusedError
 from benchmarks.page import write_page
 from benchmarks.parts import KERNELS, OTHER, Map, Part, samples_by_part, shares, time_by_part
-from benchmarks.profiles import KernelProfile, LoadProfile, profile_kernel
+from benchmarks.profiles import KernelProfile, LoadProfile, profile_kernel, profile_load
 from benchmarks.results import Results
 from benchmarks.sampling import Samples, problem_of, sampling, stack_of
 from benchmarks.targets import KernelCase, Target
@@ -131,6 +132,23 @@ async def test_what_is_not_python_has_a_problem_in_place_of_samples():
     assert samples.problem
 
 
+async def test_without_py_spy_the_load_runs_all_the_same(monkeypatch, tmp_path):
+    monkeypatch.setattr("benchmarks.sampling.SPY", tmp_path / "py-spy")
+    samples = await sampled("sh", "-c", "echo runs; exec sleep 60")
+    assert samples.problem == "py-spy did not start (No such file or directory)"
+
+
+async def test_a_load_that_fails_when_it_is_repeated_loses_no_figures():
+    async def refuse(_: object) -> None:
+        raise RefusedError("POST /report answered 503")
+
+    load = replace(LOAD, per_second=400.0, processors_ms={"service": 2.0})
+    target = Target("report(32) over HTTP", 1000, True, "/s", 400.0, "here", load)
+    found = await profile_load(target, load, [1], refuse)
+    assert found.problem == "the load failed when it was repeated (POST /report answered 503)"
+    assert (found.processors_ms, found.wanted, found.shares) == ({"service": 2.0}, 1000, {})
+
+
 def test_of_what_py_spy_says_the_error_is_kept_without_its_advice():
     assert problem_of("py-spy> Sampling\nError: Permission Denied.\nReason: try sudo\n") == "Permission Denied"
     assert problem_of("Gone.\n\n") == "Gone"
@@ -176,7 +194,7 @@ def test_two_services_have_two_cores_and_a_load_about_times_has_no_rate_to_reach
 
 def test_where_nothing_was_sampled_it_is_said_why():
     words = text(replace(MISSED, shares={}, samples=0, problem="Permission Denied"))
-    assert words.endswith("py-spy could not look into the service: Permission Denied.")
+    assert words.endswith("The service was not sampled: Permission Denied.")
 
 
 def section(tmp_path, load: LoadRow, profiles: list[KernelProfile | LoadProfile]) -> str:
