@@ -1,8 +1,8 @@
 """Which part of the work each module does, in words: where the time of a profile is counted.
 
-Parts go by modules, so that renames inside them change nothing. Where one module does two things, its functions are
-named by themselves, so that a rename breaks this import and not the figures. A module that nobody gave a part is
-counted as OTHER, which tests/benchmarks/test_profiles.py keeps small.
+Parts are given by module, so that renames inside a module change nothing. Where one module does two things, the
+functions imported here tell them apart: a rename then breaks the import, and not the figures. A module without a part
+counts as OTHER, which tests/benchmarks/test_profiles.py keeps small.
 """
 
 from collections import Counter, defaultdict
@@ -46,7 +46,7 @@ class Map:
     def part(self, function: Function) -> str:
         """Return the part of a function that an outermost module calls."""
         path = module(function[0])
-        # Of libraries, and of our own that only wrap them: the time is that of whoever calls them.
+        # Of libraries, and of our own that only wrap them: the time is that of their caller.
         if path is None or path.startswith(WRAPPERS):
             return self.own
         return next((part.name for part in self.parts if part.holds(path, function[2])), OTHER)
