@@ -166,15 +166,16 @@ class Bench:
 
     async def trainers(self, count: int, runs: list[str], callers: int) -> LoadRow:
         """Let each caller be a trainer that does nothing but select and report what it got; both count as requests."""
-        tally, end, next_run = self._tally(), time.perf_counter() + self._seconds, itertools.cycle(runs)
+        tally, next_run = self._tally(), itertools.cycle(runs)
 
-        async def train(caller: Caller) -> None:
+        async def train(caller: Caller, end: float) -> None:
             while time.perf_counter() < end:
                 selection = await tally.post(caller, self._asks.select(next(next_run), count))
                 await tally.post(caller, self._asks.answer_to(selection))
 
         async with self._calling(callers) as open_callers, tally.running():
-            await asyncio.gather(*map(train, open_callers))
+            end = time.perf_counter() + self._seconds  # connecting takes a busy machine longer than a quick load
+            await asyncio.gather(*(train(caller, end) for caller in open_callers))
         return self._row(f"select {count}, then report", runs, callers, tally)
 
     def _most(self, count: int) -> int:
