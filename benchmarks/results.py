@@ -11,7 +11,7 @@ from benchmarks.bench import STEP_S, LoadRow, ShareRow
 from benchmarks.cluster import ClusterRow
 from benchmarks.kernels import KernelRow
 from benchmarks.machine import commit, describe_machine
-from benchmarks.profiles import KernelProfile, LoadProfile, Profile
+from benchmarks.profiles import KernelProfile, Profile
 from benchmarks.recovery import RecoveryRow
 from benchmarks.service import ImportRow, Row
 from benchmarks.targets import Target, check_targets, quick_targets
@@ -51,6 +51,10 @@ class Results:
         header = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "dirty": dirty, "machine": describe_machine()}
         parts |= {part: {**header, **figures} for part, figures in self._parts().items()}
         parts["targets"] = {**header, "rows": self._target_rows(parts.get("targets", {}).get("rows", []))}
+        rows = self._profile_rows(parts.get("profiles", {}).get("rows", []), parts["targets"]["rows"])
+        parts.pop("profiles", None)
+        if rows:
+            parts["profiles"] = {**header, "rows": rows}
         content = {"commit": name, "quick": self.quick, "parts": parts}
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return path
@@ -71,10 +75,6 @@ class Results:
             parts["cluster"] = {"stores": self.stores, "rows": list(map(_with_ratios, self.cluster))}
         if self.recovery:
             parts["recovery"] = {"rows": _plain(self.recovery)}
-        if self.profiles:
-            kinds = {"kernels": KernelProfile, "loads": LoadProfile}
-            found = {name: [one for one in self.profiles if isinstance(one, kind)] for name, kind in kinds.items()}
-            parts["profiles"] = {name: [asdict(one) for one in profiles] for name, profiles in found.items()}
         return parts
 
     def _target_rows(self, earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -85,6 +85,16 @@ class Results:
                 figures = {field.name: getattr(target, field.name) for field in fields(Target) if field.name != "case"}
                 rows[target.promise] = {**figures, "reached": target.reached}
         return list(rows.values())
+
+    def _profile_rows(self, earlier: list[dict[str, Any]], targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the profiles of what is not reached: those made now, and those made earlier only."""
+        rows = {row["promise"]: row for row in earlier}
+        for profile in self.profiles:
+            rows[profile.promise] = {
+                "of": "kernel" if isinstance(profile, KernelProfile) else "load",
+                **asdict(profile),
+            }
+        return [rows[target["promise"]] for target in targets if not target["reached"] and target["promise"] in rows]
 
 
 def _plain(rows: Sequence[Row | RecoveryRow]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What bounds the promises that are not reached: profiles of kernels, samples of services, and the words for both."""
 
 import asyncio
+import json
 import sys
 from dataclasses import replace
 
@@ -222,3 +223,13 @@ def test_a_page_on_which_all_is_reached_has_no_section(tmp_path):
     fast = replace(SHARED, load=replace(SHARED.load, per_second=1200.0))
     write_page(Results(False, "numpy", [SELECT], [LOAD, SHARE], "PostgreSQL 18", [fast], [KILL], [MISSED]), page)
     assert "What bounds" not in page.read_text()
+
+
+def test_profiles_made_earlier_are_kept_until_their_promise_is_reached(tmp_path):
+    slow = replace(LOAD, per_second=400.0)
+    Results(quick=False, service=[slow], profiles=[MISSED]).save(tmp_path)
+    kept = Results(quick=False, kernels=[SELECT], profiles=[KERNEL]).save(tmp_path)
+    rows = json.loads(kept.read_text())["parts"]["profiles"]["rows"]
+    assert [(row["of"], row["promise"]) for row in rows] == [("load", MISSED.promise)]
+    Results(quick=False, service=[LOAD]).save(tmp_path)
+    assert "profiles" not in json.loads(kept.read_text())["parts"]
