@@ -46,7 +46,8 @@ def last_of(tasks: Tasks) -> int:
 
 def is_first(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
     """[n] whether each entry differs from the one before, for an array in which equals stand together."""
-    first = np.ones(len(ordered), bool)
+    first = np.empty(len(ordered), bool)
+    first[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return first
 

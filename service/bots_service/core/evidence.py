@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Flags, Floats, Tasks, frozen
+from bots_service.core.arrays import Flags, Floats, Tasks, frozen, is_first
 
 # Rollouts of one task in one outcome, as counts or as rewards; far above any group size. It bounds how far one wrong
 # outcome can pull the mean that a learned `rollouts_per_task` is, and so what is implied for tasks never tried.
@@ -107,7 +107,7 @@ def rewards_differ(rewards: list[float], reward_range: tuple[float, float]) -> b
 
 
 def sum_by_task(evidence: Evidence) -> Evidence:
-    """Return the evidence with each task once, in ascending order.
+    """Return the evidence with each task once, in ascending order, in new arrays that nobody can write to.
 
     Counts are added by exactly rounded sums, so that the order in which they came leaves no trace. A task is effective
     if one of its parts is, or if the success rates of its parts differ: together their rewards then do.
@@ -115,10 +115,9 @@ def sum_by_task(evidence: Evidence) -> Evidence:
     by_task = evidence.tasks.argsort(kind="stable")
     tasks, effective = evidence.tasks.take(by_task), evidence.effective.take(by_task)
     successes, failures = evidence.successes.take(by_task), evidence.failures.take(by_task)
-    is_new = np.ones(len(tasks), bool)
-    is_new[1:] = tasks[1:] != tasks[:-1]
-    if is_new.all():
-        return Evidence(tasks, successes, failures, effective)
+    is_new = is_first(tasks)
+    if np.count_nonzero(is_new) == len(tasks):
+        return Evidence(tasks, successes, failures, effective).frozen()
     starts = np.flatnonzero(is_new)
     rates = successes / (successes + failures)
     differ = np.maximum.reduceat(rates, starts) - np.minimum.reduceat(rates, starts) > SPREAD
@@ -127,7 +126,7 @@ def sum_by_task(evidence: Evidence) -> Evidence:
         _sum_groups(successes, starts),
         _sum_groups(failures, starts),
         np.logical_or.reduceat(effective, starts) | differ,
-    )
+    ).frozen()
 
 
 def joined_groups(evidence: Evidence, seeds: list[int | None]) -> Evidence:
@@ -144,7 +143,7 @@ def joined_groups(evidence: Evidence, seeds: list[int | None]) -> Evidence:
     group = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int32)
     whole = sum_by_task(Evidence(group, evidence.successes, evidence.failures, evidence.effective))
     tasks = np.array([task for task, _, _ in numbers], np.int32)
-    return Evidence(frozen(tasks), frozen(whole.successes), frozen(whole.failures), frozen(whole.effective))
+    return Evidence(frozen(tasks), whole.successes, whole.failures, whole.effective)
 
 
 def _sum_groups(counts: Floats, starts: np.ndarray) -> Floats:

@@ -106,15 +106,16 @@ class Forecasts:
         """
         if not len(evidence):
             return self
-        trials = np.clip(np.rint(evidence.successes + evidence.failures), 1, LARGEST_GROUP).astype(np.int32)
-        chances = chances_of(believed.gains(max(int(trials.max()), 2)), trials)
+        trials = np.rint(evidence.successes + evidence.failures)
+        np.minimum(np.maximum(trials, 1.0, out=trials), LARGEST_GROUP, out=trials)
+        chances = chances_of(believed.gains(max(int(trials.max()), 2)), trials.astype(np.int32))
         effective = float(np.count_nonzero(evidence.effective))
-        sums = Sums.of(self.corrected(chances))
+        sums, plain = Sums.of(self.corrected(chances)), Sums.of(chances)
         surprise = (effective - float(sums.mean)) ** 2 / float(self._variance(sums))
         return Forecasts(
             groups=KEPT * self.groups + len(evidence),
-            expected=KEPT * self.expected + ordered_sum(chances),
-            variance=KEPT * self.variance + ordered_sum(chances * (1 - chances)),
+            expected=KEPT * self.expected + float(plain.mean),
+            variance=KEPT * self.variance + float(plain.variance),
             effective=KEPT * self.effective + effective,
             surprise=KEPT_ERRORS * self.surprise + surprise,
             steps=KEPT_ERRORS * self.steps + 1.0,

@@ -72,7 +72,7 @@ class OpenStep:
         Args:
             whole: what `whole()` returned.
         """
-        if len(whole) and (self.made_at[:1] == self.made_at).all():
+        if len(whole) and np.count_nonzero(self.made_at[:1] == self.made_at) == len(self.made_at):
             yield int(self.made_at[0]), whole
             return
         for step in np.unique(self.made_at).tolist():

@@ -123,7 +123,7 @@ def running(rows: NDArray[np.float64], step: np.ufunc) -> NDArray[np.float64]:
     if rows.size <= SHORT_ROW * len(rows):
         return np.asarray(step.accumulate(rows, out=rows), np.float64)
     for before, row in pairwise(rows):
-        step(before, row, out=row)
+        step(before, row, row)
     return rows
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Tasks, frozen
 
+ZERO = frozen(np.zeros((), np.uint8))  # of a type that goes into every column; a Python number takes numpy longer
+
 
 @dataclass(frozen=True, slots=True)
 class TaskRows:
@@ -45,8 +47,9 @@ class TaskRows:
         _, *columns = self
         columns = [column.take(places, axis=-1, mode="clip") for column in columns]
         if np.count_nonzero(found) < len(tasks):
+            missing = ~found
             for column in columns:
-                np.copyto(column, 0, where=~found)
+                np.copyto(column, ZERO, where=missing)
         return type(self)(tasks, *columns)
 
     def write_to(self, others: Self) -> None:
@@ -70,8 +73,8 @@ class TaskRows:
         if np.count_nonzero(is_last) < len(tasks):
             order, tasks = order.compress(is_last), tasks.compress(is_last)
         pairs = islice(zip(self, newer, strict=True), 1, None)
-        columns = [np.concatenate(pair, axis=-1).take(order, axis=-1) for pair in pairs]
-        return type(self)(tasks, *columns).frozen()
+        columns = [frozen(np.concatenate(pair, axis=-1).take(order, axis=-1)) for pair in pairs]
+        return type(self)(frozen(tasks), *columns)
 
     def where(self, chosen: Flags) -> Self:
         """Return the rows for which the mask [R] says so."""
@@ -99,6 +102,7 @@ RowsT = TypeVar("RowsT", bound=TaskRows)
 
 FEW_ROWS = 2048  # recent rows that are cheap to copy, however few are settled
 RECENT_SHARE = 16  # settled rows for each further recent one: rare settling against small copies
+ASKED = "asked"  # names, among the attributes, the rows that were asked for last
 
 
 @dataclass(frozen=True)
@@ -123,11 +127,25 @@ class LayeredRows(Generic[RowsT]):
         return FEW_ROWS + len(self.settled) // RECENT_SHARE
 
     def of(self, tasks: Tasks) -> RowsT:
-        """Return the newest row of each task, zeros where there is none; they may be written to."""
+        """Return the newest row of each task, zeros where there is none; not to be written to.
+
+        The few that were asked for last are found at once, where nobody can write to their tasks: a fold asks for those
+        of its step twice, to predict it and to learn from it.
+        """
         if len(tasks) > self.most_recent:  # so many are sooner found in one table than in two
             return self.whole.of(tasks)
-        rows = self.settled.of(tasks)
-        self.recent.write_to(rows)
+        asked: RowsT | None = vars(self).get(ASKED)
+        if asked is not None and asked.tasks is tasks:
+            return asked
+        if len(self.settled):
+            rows = self.settled.of(tasks)
+            self.recent.write_to(rows)
+        else:
+            rows = self.recent.of(tasks)
+        if not tasks.flags.writeable:
+            rows = vars(self)[ASKED] = (
+                rows.frozen()
+            )  # as `cached_property` does: at worst another thread looks for them, too
         return rows
 
     def with_rows(self, rows: RowsT) -> "LayeredRows[RowsT]":

@@ -245,8 +245,9 @@ def _taught(state: RunState, lesson: Lesson, pool: Pool) -> Belief:
 
 def _errors(believed: Distributions, evidence: Evidence) -> dict[str, Any]:
     """Return the fields of a receipt about what was predicted of some groups."""
-    brier, log_loss = prediction_error(believed.mean, evidence)
-    return {"brier": brier, "log_loss": log_loss, "calibration": calibration(believed.mean, evidence)}
+    means = believed.mean
+    brier, log_loss = prediction_error(means, evidence)
+    return {"brier": brier, "log_loss": log_loss, "calibration": calibration(means, evidence)}
 
 
 def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:

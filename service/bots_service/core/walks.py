@@ -112,6 +112,8 @@ class Walks:
         After evidence whose selection is unknown nobody can say how far it walked. Where each walk stays in its place,
         the next selection would find the same tasks again.
         """
+        if not self.walks:
+            return Walks(self.first_turn + 1, finished=self.finished)
         whole = next((walk for walk in self.walks if walk.part == WHOLE), Walk(WHOLE, self.first_turn, 0, 1))
         return Walks(
             first_turn=max((walk.turn for walk in self.walks), default=self.first_turn) + 1,

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, betaln, digamma, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
@@ -66,14 +67,17 @@ class Betas:
 
         By E[p^m (1 - p)] + E[(1 - p)^m p], on top of Jeffreys' prior as `effective`.
         """
-        alpha, beta = self._on_jeffreys()
-        tried = np.arange(most, dtype=np.float64)[:, None]
-        whole = np.ones((most, len(self)))
-        whole[0] = alpha + beta
+        counts = self._on_jeffreys()
+        whole = np.empty((most, len(self)))
+        whole[0], whole[1:] = counts[0] + counts[1], 1.0
         running(whole, np.add)
-        all_solved = running((alpha + tried[:-1]) / whole[:-1], np.multiply)
-        all_failed = running((beta + tried[:-1]) / whole[:-1], np.multiply)
-        return np.asarray(((all_solved * beta + all_failed * alpha) / whole[1:]).T, np.float64)
+        alike = counts + np.arange(most - 1.0)[:, None, None]  # [most - 1, 2, n]: all solved, and all failed
+        alike /= whole[:-1, None]
+        running(alike, np.multiply)
+        alike *= counts[::-1]
+        differs = alike[:, 0] + alike[:, 1]
+        differs /= whole[1:]
+        return differs.T
 
     def all_fail(self, rollouts: Counts) -> Floats:
         """[n] E[(1 - p)^m], on top of Jeffreys' prior as `effective`."""
@@ -85,10 +89,14 @@ class Betas:
             whole += 1
         return found
 
-    def _on_jeffreys(self) -> tuple[Floats, Floats]:
-        """Return alpha and beta of the evidence on top of Jeffreys' prior."""
-        solved, failed = self.alpha - self.prior[0], self.beta - self.prior[1]
-        return np.maximum(solved, 0.0) + JEFFREYS, np.maximum(failed, 0.0) + JEFFREYS
+    def _on_jeffreys(self) -> NDArray[np.float64]:
+        """[2, n] alpha and beta of the evidence on top of Jeffreys' prior."""
+        counts = np.empty((2, len(self.alpha)))
+        np.subtract(self.alpha, self.prior[0], out=counts[0])
+        np.subtract(self.beta, self.prior[1], out=counts[1])
+        np.maximum(counts, 0.0, out=counts)
+        counts += JEFFREYS
+        return counts
 
     def as_beta(self) -> tuple[Floats, Floats]:
         """Return alpha and beta."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.betas import BetaCells, Betas
-from bots_service.core.belief.capability import Capability, implied_counts, no_capability, with_implied
+from bots_service.core.belief.capability import BLOCK, Capability, implied_counts, no_capability, with_implied
 from bots_service.core.belief.implied_spread import ImpliedSpread
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
 from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_rows, no_tries
@@ -179,16 +179,23 @@ class BotsBelief:
 
     def _closed(self, pool: Pool, on_time: Evidence, step: ClosingStep, settings: "RunSettings") -> "BotsBelief":
         """Return the belief after a step whose late evidence is in already."""
-        own, taught = _references(pool, on_time.tasks), on_time if len(on_time) else step.whole
+        profiles = pool.profile_of.take(on_time.tasks)
+        own, taught = pool.references.take(profiles, axis=0), on_time if len(on_time) else step.whole
         estimate = self._estimated(own if len(on_time) else _references(pool, taught.tasks), taught, settings)
         kept = 1.0 - settings.forgetting
         booked = settings.implicit_weight * step.rollouts
-        references = pool.references[: self.implied.shape[1]]
-        unbooked = implied_counts(own, estimate.value, booked)
+        have = self.implied.shape[1]
+        if have == pool.profiles <= BLOCK:  # so few are computed once, and those of the step's tasks are among them
+            counts = implied_counts(pool.references, estimate.value, booked)
+            implied, unbooked = self.implied * kept, counts.take(profiles, axis=1)
+            implied += counts
+        else:
+            implied = with_implied(self.implied, pool.references[:have], estimate.value, booked, kept=kept)
+            unbooked = implied_counts(own, estimate.value, booked)
         aged = self.tried.aged(kept, step=step.number)
         return BotsBelief(
             prior=self.prior,
-            implied=frozen(with_implied(self.implied, references, estimate.value, booked, kept=kept)),
+            implied=frozen(implied),
             tried=aged.with_counts(on_time, unbooked, weight=1.0, lag=0, step=step.number),
             estimate=estimate,
             past=self.past.then(estimate.value, booked, kept),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, frozen, ordered_sum
 from bots_service.core.checks import LARGEST_SUM, are_within, is_within
+from bots_service.core.portable_math import summed_rows
 
 if TYPE_CHECKING:  # the settings import the kinds of belief
     from bots_service.core.run_settings import CapabilityRule
@@ -37,7 +38,7 @@ def implied_rates(references: Floats, capability: float) -> Floats:
         rates = references[:, below + 1] - weak
         rates *= capability - below
         rates += weak
-    return np.clip(rates, 0.0, 1.0, out=rates)
+    return rates.clip(0.0, 1.0, out=rates)
 
 
 def reference_weights(models: int, capability: float) -> list[float]:
@@ -68,7 +69,7 @@ def implied_counts(references: Floats, capability: float | None, booked: float) 
     np.multiply(implied_rates(references, capability), booked, out=counts[0])
     np.subtract(booked, counts[0], out=counts[1])
     unknown = np.isnan(counts[0])
-    if unknown.any():
+    if np.count_nonzero(unknown):
         counts[:, unknown] = 0.0
     return counts
 
@@ -170,8 +171,8 @@ def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:
     """
     if references.shape[1] == 0:
         return references[:0], pass_rates[:0]
-    known = np.flatnonzero(~np.isnan(references).any(axis=1))
-    if len(known) < len(references):
+    if np.count_nonzero(unknown := np.isnan(references)):
+        known = ~unknown.any(axis=1)
         references, pass_rates = references[known], pass_rates[known]
     if references.shape[1] == 1:
         references = np.concatenate([np.zeros_like(references), references], axis=1)
@@ -185,9 +186,12 @@ def no_capability() -> Capability:
 
 def _batch_sums(references: Floats, pass_rates: Floats) -> NDArray[np.float64]:
     """Return S and T of one batch, [2, M - 1]."""
-    gaps = np.diff(references, axis=1)
-    excess = pass_rates[:, None] - references[:, :-1]
-    return np.array([[ordered_sum(column) for column in (gaps * of).T] for of in (gaps, excess)])
+    rates = references.T
+    parts = np.empty((2, len(rates) - 1, len(references)))  # of each task: d, then d * d, and y - w, then d * (y - w)
+    gaps, excess = np.subtract(rates[1:], rates[:-1], out=parts[0]), np.subtract(pass_rates, rates[:-1], out=parts[1])
+    excess *= gaps
+    gaps *= gaps
+    return summed_rows(parts).copy()
 
 
 def least_squares(sums: NDArray[np.float64]) -> float:

@@ -10,7 +10,7 @@ from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.capability import LARGEST_CAPABILITY, with_implied
 from bots_service.core.checks import LARGEST_SUM, are_within, is_within
 from bots_service.core.evidence import Evidence
-from bots_service.core.rows import LayeredRows, TaskRows
+from bots_service.core.rows import ASKED, LayeredRows, TaskRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,7 @@ def _then(values: Floats, newest: float) -> Floats:
 FADED = 1e-9  # pseudo-counts below this no longer move a belief whose prior is about 1
 LEAST_SCALE = 1e-60  # new counts are divided by it, and stay far from the largest double
 SETTLED_EVERY = 64  # steps, at the latest
+ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,10 @@ class Tried(LayeredRows[Rows]):
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept
         if scale >= LEAST_SCALE and step % SETTLED_EVERY and len(self.recent) <= self.most_recent:
-            return Tried(self.settled, self.recent, scale)
+            aged = Tried(self.settled, self.recent, scale)
+            if ASKED in vars(self):
+                vars(aged)[ASKED] = vars(self)[ASKED]
+            return aged
         rows = replace(self.whole, counts=frozen(scale * self.whole.counts))
         alive = step - rows.last_step < REMEMBERED
         if not alive.all():
@@ -164,15 +168,18 @@ class Tried(LayeredRows[Rows]):
         rows = self.of(evidence.tasks)
         since = (step - rows.last_step).astype(np.uint64)
         # A step after the task's last one is a shift by less than 0, which wraps to a huge one and so gives 0.
-        first_then = (rows.steps >> (np.uint64(lag) - since)) & np.uint64(1) == 0
-        change = first_then * unbooked
-        np.subtract(evidence.successes, change[0], out=change[0])
-        np.subtract(evidence.failures, change[1], out=change[1])
-        change *= weight / self.scale
-        np.add(rows.counts, change, out=rows.counts)
-        rows.steps[:] = rows.steps << since | np.left_shift(np.uint64(1), np.uint64(lag))
-        rows.last_step[:] = step
-        return Tried(self.settled, self.recent.overlaid(rows.frozen()), self.scale)
+        first_then = (rows.steps >> (np.uint64(lag) - since)) & ONE == 0
+        counts = first_then * unbooked
+        np.subtract(evidence.successes, counts[0], out=counts[0])
+        np.subtract(evidence.failures, counts[1], out=counts[1])
+        counts *= weight / self.scale
+        counts += rows.counts
+        steps = rows.steps << since
+        steps |= np.uint64((1 << lag) % 2**64)  # 64 steps ago nobody remembers
+        last_step = np.empty(len(evidence), np.int32)
+        last_step.fill(step)
+        newer = Rows(evidence.tasks, counts, steps, last_step)
+        return Tried(self.settled, self.recent.overlaid(newer.frozen()), self.scale)
 
     def is_possible(self, step: int, tasks: int) -> bool:
         """Return whether so many closed steps about so many tasks could have led here, as far as this alone tells."""

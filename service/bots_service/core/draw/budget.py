@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks
-from bots_service.core.portable_math import running
+from bots_service.core.portable_math import running, summed
 
 LEAST_ROLLOUTS = 2  # a group of one has nothing to differ from
 MOST_TIMES = 4  # times the mean: more for one task brought nothing measurable (docs/studies/budget.md)
@@ -46,6 +46,8 @@ def shared_out(gains: Floats, budget: int, *, least: int) -> Tasks:
 
 def chances_of(gains: Floats, rollouts: Tasks) -> Floats:
     """Return [n] how likely each task's group is effective, with so many rollouts of each."""
+    if len(rollouts) and np.count_nonzero(rollouts == rollouts[0]) == len(rollouts):  # as nearly always in training
+        return np.asarray(np.minimum(summed(gains.T[: rollouts[0] - 1]), 1.0), np.float64)
     sums = np.zeros((1 + gains.shape[1], len(gains)))
     sums[1:] = gains.T
     running(sums[1:], np.add)

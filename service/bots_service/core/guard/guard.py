@@ -83,6 +83,8 @@ class VerifierGuard:
             holds: whether groups may wait.
         """
         tasks, watched = seen.evidence.tasks, pool.watched_tags
+        if not (self.streaks or watched.names) and seen.evidence.effective.any():  # nothing is alike, as nearly always
+            return GuardedStep(self, None, NO_TASKS, NOTHING_HELD)
         bits = watched.bits_of(tasks)
         alike = _alike(self.streaks, pool, seen, bits)
         if not (self.streaks or alike) or not len(tasks):
