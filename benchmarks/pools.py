@@ -1,7 +1,7 @@
 """Pools of tasks made up for timing, and training runs on them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -87,7 +87,9 @@ def fold_of(state: RunState, evidence: Evidence, grounds: Grounds) -> Callable[[
     step = lesson_of(state, entry_of(state, evidence, grounds), pool).step
     belief = state.belief.extended(pool, pool.profiles)
     assert step is not None
-    return partial(belief.fold, pool, step, state.settings)
+    # Of tasks that somebody may write to a belief remembers no rows: each call looks for them, as theirs does.
+    batches = tuple((lag, replace(evidence, tasks=evidence.tasks.copy())) for lag, evidence in step.batches)
+    return partial(belief.fold, pool, replace(step, batches=batches), state.settings)
 
 
 def train(grounds: Grounds, settings: RunSettings, *, steps: int, batch: int) -> RunState:
