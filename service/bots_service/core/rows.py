@@ -143,9 +143,8 @@ class LayeredRows(Generic[RowsT]):
         else:
             rows = self.recent.of(tasks)
         if not tasks.flags.writeable:
-            rows = vars(self)[ASKED] = (
-                rows.frozen()
-            )  # as `cached_property` does: at worst another thread looks for them, too
+            rows = rows.frozen()
+            vars(self)[ASKED] = rows  # as `cached_property` does: at worst another thread looks for them, too
         return rows
 
     def with_rows(self, rows: RowsT) -> "LayeredRows[RowsT]":
