@@ -1,10 +1,11 @@
 """`bots` in processes that have its modules already: loading them takes longer than most commands, and most of a start.
 
-One process loads them once, and forks for each command and each service. tests/cli/test_cli_terminal.py and
-test_cli_service.py start whole processes, as a person does, and so does `ServiceProcess.launch`.
+One process loads them once, and forks for each command and each service, also on a terminal.
+tests/cli/test_cli_service.py starts whole processes, as a person does, and so does `ServiceProcess.launch`.
 """
 
 import atexit
+import gc
 import multiprocessing
 import os
 import runpy
@@ -87,28 +88,31 @@ class ForkedProcess:
 
 
 def run(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str = ""
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str = "", within_s: float = COMMAND_S
 ) -> tuple[int, str, str]:
     """Run `bots` with these arguments; return its exit code, and what it wrote to stdout and to stderr.
 
     Raises:
-        TimeoutError: it took longer than COMMAND_S.
+        TimeoutError: it took longer than `within_s` seconds.
     """
     with TemporaryDirectory() as streams:
         files = [Path(streams, name) for name in STREAMS]
         files[0].write_text(stdin, "utf-8")
         process = ForkedProcess(arguments, folder, environment, files)
         try:
-            code = process.wait(COMMAND_S)
+            code = process.wait(within_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise TimeoutError(f"bots {' '.join(arguments)} took longer than {COMMAND_S:.0f} s") from None
+            raise TimeoutError(f"bots {' '.join(arguments)} took longer than {within_s:.0f} s") from None
         return code, files[1].read_text("utf-8"), files[2].read_text("utf-8")
 
 
 def _command(arguments: list[str], folder: Path, environment: dict[str, str], files: list[Path]) -> None:
     """Become the command, as if the process had been started for it."""
+    gc.freeze()  # what was loaded stays to the end
+    os.setsid()  # a terminal is then its own, and so are signals to its group
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell without job control has Ctrl-C ignored
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

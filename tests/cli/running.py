@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import forked
+from tests.forked import COMMAND_S
 
 BOTS = (sys.executable, "-m", "bots_service")
 
@@ -47,9 +48,9 @@ class CommandLine:
     url: str
     folder: Path
 
-    def __call__(self, *arguments, stdin="", **environment):
-        environment = clean_environment(BOTS_URL=self.url, **environment)
-        return Done(*forked.run([*map(str, arguments)], self.folder, environment, stdin))
+    def __call__(self, *arguments, stdin="", within_s=COMMAND_S, **environment):
+        environment = clean_environment(**{"BOTS_URL": self.url, **environment})
+        return Done(*forked.run([*map(str, arguments)], self.folder, environment, stdin, within_s))
 
     def ok(self, *arguments, **more):
         """Run a command that succeeds and says nothing on stderr; return what it wrote."""

@@ -7,8 +7,10 @@ import select
 import signal
 import subprocess
 import time
+from pathlib import Path
 
-from tests.cli.running import BOTS, clean_environment
+from tests.cli.running import clean_environment
+from tests.forked import ForkedProcess
 
 SOON_S = 60.0
 AGAIN_S = 5.0
@@ -18,19 +20,9 @@ class Terminal:
     """A command whose stdin, stdout and stderr are a terminal."""
 
     def __init__(self, *arguments, cwd, columns=80, **environment):
-        self._end, inside = pty.openpty()
-        self.process = subprocess.Popen(
-            [*BOTS, *arguments],
-            cwd=cwd,
-            env=clean_environment(COLUMNS=str(columns), LINES="24", **environment),
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-            # A shell without job control starts background work with Ctrl-C ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs here
-        )
-        os.close(inside)
+        self._end, self._inside = pty.openpty()  # the inside stays open here, as the command opens it a little later
+        environment = clean_environment(COLUMNS=str(columns), LINES="24", **environment)
+        self.process = ForkedProcess(arguments, cwd, environment, [Path(os.ttyname(self._inside))] * 3)
         self.shown = ""
 
     def read_until(self, text):
@@ -38,16 +30,12 @@ class Terminal:
         give_up = time.monotonic() + SOON_S
         while text is None or text not in self.shown:
             assert time.monotonic() < give_up, self.shown
-            if not select.select([self._end], [], [], 0.1)[0]:
-                continue
-            try:
-                part = os.read(self._end, 65536)
-            except OSError:  # what Linux says once nobody has the terminal open
-                part = b""
-            if not part:
+            has_ended = self.process.poll() is not None  # asked first: what it showed before is there now
+            if select.select([self._end], [], [], 0.0 if has_ended else 0.05)[0]:
+                self.shown += os.read(self._end, 65536).decode("utf-8", "replace")
+            elif has_ended:
                 assert text is None, self.shown
-                return self.process.wait(SOON_S)
-            self.shown += part.decode("utf-8", "replace")
+                return self.process.returncode
         return None
 
     def forget(self):
@@ -79,6 +67,7 @@ class Terminal:
         """Wait until the command has ended; return its exit code."""
         code = self.read_until(None)
         os.close(self._end)
+        os.close(self._inside)
         return code
 
 

@@ -1,6 +1,5 @@
 """`bots demo`, as it is run."""
 
-import json
 import os
 import signal
 import subprocess
@@ -28,17 +27,8 @@ STEPS = size(150, 500)  # 500: all that were recorded, and what `bots demo` repl
 
 def demo(folder, *arguments, **environment):
     """Run the demo; return its replays and what it said meanwhile."""
-    done = subprocess.run(
-        [*BOTS, "demo", "--json", *arguments],
-        cwd=folder,
-        env=clean_environment(TMPDIR=str(folder), **environment),
-        capture_output=True,
-        text=True,
-        timeout=DEMO_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["replays"], done.stderr
+    done = CommandLine("", folder)("demo", "--json", *arguments, within_s=DEMO_S, TMPDIR=str(folder), **environment)
+    return done.json["replays"], done.err
 
 
 def of_runs(replay):
@@ -141,23 +131,15 @@ def test_the_numbers_are_the_same_every_time_and_on_any_service(tmp_path):
 
 def test_the_closing_table_shows_the_numbers_of_the_api_as_the_page_does(tmp_path):
     with running_service(tmp_path / "service") as service, Client(service.url) as client:
-        done = subprocess.run(
-            [*BOTS, "demo", "--steps", "10", "--count", "8", "--url", service.url],
-            cwd=tmp_path,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=DEMO_S,
-            check=True,
-        )
-        said = closing_table_in(done.stdout)
+        done = CommandLine(service.url, tmp_path)("demo", "--steps", "10", "--count", "8", "--url", service.url)
+        said = closing_table_in(done.out)
         runs = {problems: runs_of(client, f"rlvr-run-{problems}") for problems in (890, 678)}
         shown = {
             title: {label: cells_of(client, run) for label, run in each.items()}
             for title, each in zip(("all 890 problems", "678 with both references"), runs.values(), strict=True)
         }
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "10 steps of a real GRPO run, 8 tasks a step" in done.stdout
+    assert "\x1b" not in done.out + done.err
+    assert "10 steps of a real GRPO run, 8 tasks a step" in done.out
     without_log_loss = {
         title: {label: {name: cells[name] for name in cells if name != "log loss"} for label, cells in rows.items()}
         for title, rows in said.replays.items()
