@@ -5,6 +5,7 @@ Of these there is one of each a pytest process, started when asked for.
 BOTS_TEST_PROFILE is `default`, `ci` (fewer examples, the same each time) or `thorough`.
 """
 
+import gc
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -53,6 +54,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give the long tests their time."""
     if SOAK and config.option.timeout is None:
         config.option.timeout = SOAK_TIMEOUT_S
+
+
+def pytest_collection() -> None:
+    """Collect no garbage while modules are loaded and tests are made: all of that stays to the end."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, and look at nothing that was made so far."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
