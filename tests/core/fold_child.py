@@ -17,8 +17,9 @@ from bots_service.core.run_settings import settings_from
 from bots_service.core.state import advance, fresh_state
 from tests.core.journals import Piece, pool_of, report_of
 from tests.core.test_tracker import LATE, ON_TIME, TAGGED, folded
+from tests.sizes import size
 
-STEPS = 120
+STEPS = size(70, 120)  # evidence is remembered for 64
 SHAPES = {"two references": (2, 0), "none": (0, 0), "one, with tags": (1, 3)}
 
 

@@ -5,8 +5,9 @@ import numpy as np
 from bots_service.core.draw import thompson
 from bots_service.core.draw.thompson import draw_nearest
 from tests.core.pools import assert_same_shares, assert_same_values
+from tests.sizes import size
 
-REPEATS = 600
+REPEATS = size(300, 600)
 
 
 def always_windows(monkeypatch):

@@ -187,7 +187,7 @@ def test_how_often_a_tag_teaches_is_learned_and_forgotten():
 
 def test_a_difference_is_bounded_and_ratios_stay():
     settings = mixed({"code": 2, "math": 3, "rare": 1})
-    state = replay(POOL, [report_of((6, 1.0, 1.0))] * 1000, settings)
+    state = replay(POOL, [report_of((6, 1.0, 1.0))] * 400, settings)
     missing = {one.tag: one.owed - one.given for one in state.mix}
     assert max(map(abs, missing.values())) == pytest.approx(MOST_OWED)
     assert missing["math"] / missing["code"] == pytest.approx(1.5)

@@ -17,6 +17,7 @@ from bots_service.core.draw.selection import NamedTasks, select_tasks
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.walks import Walk, Walks
+from tests import sizes
 from tests.core.plain_pass import plain_pass
 from tests.core.pools import (
     LEVEL,
@@ -107,7 +108,7 @@ def test_each_task_is_chosen_at_most_once_a_pass(size, seed, data):
 
 def test_visits_are_in_proportion_to_the_probability_of_being_effective():
     about, of = made_up(60)
-    visits = Counter(task for chosen, _ in selections(about, of, 4, 4_000) for task in chosen)
+    visits = Counter(task for chosen, _ in selections(about, of, 4, sizes.size(1_500, 4_000)) for task in chosen)
     chances = chances_of(of, about)
 
     counts = np.array([visits[task] for task in range(60)])

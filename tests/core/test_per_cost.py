@@ -29,6 +29,7 @@ from bots_service.core.run_settings import Resource, RunSettings
 from bots_service.core.walks import Walks
 from tests.core.pools import LEVEL, belief, tasks
 from tests.core.test_costs import rows_of
+from tests.sizes import size
 
 SIZE, GROUP = 30, 8.0
 EVERYBODY = tasks(*range(SIZE))
@@ -92,7 +93,7 @@ def test_without_the_setting_or_without_costs_of_that_kind_the_pass_is_as_before
 
 def test_visits_are_in_proportion_to_the_probability_of_being_effective_times_the_weight():
     told = {task: ((100.0, 400.0, 4000.0)[task % 3] * 64, 64.0) for task in range(SIZE)}
-    visits = Counter(task for chosen in selections("tokens", costs_of(told), 2, 6_000) for task in chosen)
+    visits = Counter(task for chosen in selections("tokens", costs_of(told), 2, size(2_000, 6_000)) for task in chosen)
     chances = KNOWN.distributions(POOL, EVERYBODY).effective(GROUP)
     weighed = np.minimum(chances * cost_weights(costs_of(told), EVERYBODY, "tokens", group_size=GROUP), 1.0)
     counts = np.array([visits[task] for task in range(SIZE)])

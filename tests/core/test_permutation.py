@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
 from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass, rectangle
+from tests import sizes
 
-ORDERS = 4000
+ORDERS = sizes.size(1500, 4000)
 
 
 @given(st.integers(0, 3000), st.integers(0, 2**64 - 1))

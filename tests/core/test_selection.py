@@ -32,7 +32,7 @@ from tests.core.pools import (
     some_tasks,
     tasks,
 )
-from tests.sizes import examples
+from tests.sizes import examples, size
 
 NONE = tasks()
 POOL = pool(
@@ -131,7 +131,7 @@ def dense_selection(of, request, leased, exclude, target, rng):
     return chosen, draws
 
 
-SELECTIONS = 700
+SELECTIONS = size(300, 700)
 CASES = {
     "all": (a_request(5), 0.5, NONE, NONE),
     "tag": (a_request(5, tags=("math",)), 0.7, NONE, tasks(12, 1)),

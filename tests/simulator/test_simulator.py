@@ -15,9 +15,9 @@ from tests.simulator.fake_hot import FakeStates, Hot, InFlight
 from tests.simulator.fake_sql import Sql
 from tests.simulator.links import LostError
 from tests.simulator.schedule import Schedule
-from tests.sizes import examples, size
+from tests.sizes import size
 
-SCHEDULES = size(examples(500), 20_000)  # each sabotage below is noticed within 300
+SCHEDULES = size(300, 20_000)  # each sabotage below is noticed by one of the first 300
 BATCHES = 20  # so that several processes can share the work
 DENSE_EVERY = 10  # the dense rule is slow
 ONE = os.environ.get("BOTS_SIMULATOR_SEED")  # plays this one alone
@@ -145,14 +145,18 @@ SABOTAGES = [
 ]
 
 
+SOONER = {trusting_what_a_wipe_left: 142}  # where the search begins, as the first who notices comes late
+
+
 @pytest.mark.parametrize("sabotage", SABOTAGES)
 def test_a_store_that_breaks_its_word_is_noticed(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ):
     sabotage(monkeypatch)
-    for seed in range(300):
+    begin = SOONER.get(sabotage, 0)
+    for number in range(SCHEDULES):
         try:
-            Schedule(seed).run()
+            Schedule((begin + number) % SCHEDULES).run()
         except AssertionError:
             return
     pytest.fail("nobody noticed")

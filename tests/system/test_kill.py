@@ -22,7 +22,7 @@ from tests.system.faults.oracle import walks_of
 
 TASKS = 200
 REPORTERS = 8
-ROUNDS = size(5, 40)
+ROUNDS = size(3, 40)
 TRIALS = 16
 RUNS = {"default": RunSettings(), "bots": RunSettings(belief="bots", strategy="thompson")}
 

@@ -15,7 +15,7 @@ from tests.system.test_replicas import Replica
 
 TAGS = {"math": 2000, "code": 1500, "lang": 600, "logic": 200}
 WEIGHTS = {"math": 8, "code": 4, "lang": 2, "logic": 1}
-SELECTIONS = {1: size(300, 1000), 32: size(100, 1000)}  # by their tasks
+SELECTIONS = {1: size(150, 1000), 32: size(50, 1000)}  # by their tasks
 KILLS = size(2, 6)
 CLOSE = 0.01  # of all tasks, from the hundredth on
 

@@ -19,9 +19,10 @@ from bots_service.core.walks import Walk
 from tests.core.plain_pass import plain_pass
 from tests.servers import RedisServer
 from tests.serving import ServiceProcess
+from tests.sizes import size
 from tests.system.test_replicas import Replica
 
-SELECTIONS = 200
+SELECTIONS = size(130, 200)
 KILLED_AT, REWOUND_AT, REWOUND_TO = 60, 120, 70
 TASKS, COUNT, ROLLOUTS, SEED = 60, 4, 8, 11
 RATES = np.stack([np.arange(TASKS) % 17 / 16, np.arange(TASKS) % 13 / 12], axis=1)

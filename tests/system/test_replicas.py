@@ -13,8 +13,9 @@ import pytest
 from bots_service.core.belief.kinds import KINDS
 from tests.servers import RedisServer, wait_until
 from tests.serving import ServiceProcess
+from tests.sizes import size
 
-ROUNDS = 100
+ROUNDS = size(40, 100)
 POOL = 12
 WIPES = 20
 PATIENT_S = 60.0

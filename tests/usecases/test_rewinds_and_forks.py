@@ -13,10 +13,11 @@ from bots_service.errors import BusyError, InvalidSettingsError, RunHasHistoryEr
 from bots_service.ports.records import IdempotencyKey, RunPut
 from bots_service.usecases.begin_run import ForkFrom
 from tests.core.pools import bots_belief
+from tests.sizes import size
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, block, evidence_bytes, never, outcome, stream
 
-STEPS = 60
+STEPS = size(36, 60)
 
 
 async def one_step(world: World, chance: random.Random, run: str = "default", *, selected: list[str]) -> None:
@@ -35,8 +36,8 @@ async def one_step(world: World, chance: random.Random, run: str = "default", *,
     await world.report(*(outcome(ids[task], 7) for task in selection.tasks), run=run, selection_id=late)
 
 
-async def sixty_steps(world: World, belief: str, seed: int = 0) -> list[RunState]:
-    """Return the states that stood when each of 60 steps had just closed, the first before any."""
+async def many_steps(world: World, belief: str, seed: int = 0) -> list[RunState]:
+    """Return the states that stood when each of the steps had just closed, the first before any."""
     await world.put_run("default", belief=belief)
     chance = random.Random(seed)
     selected: list[str] = []
@@ -51,7 +52,7 @@ async def sixty_steps(world: World, belief: str, seed: int = 0) -> list[RunState
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_there(world: World, belief: str):
-    states = await sixty_steps(world, belief)
+    states = await many_steps(world, belief)
     for epoch, step in enumerate(range(STEPS, -1, -1), start=1):
         run = await world.rewind(step)
         assert (run.step, run.epoch) == (step, epoch)
@@ -59,7 +60,7 @@ async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_
     await world.assert_is_a_replay()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(size(2, 4)))  # each kind of belief
 async def test_nested_and_repeated_rewinds_follow_the_present_history(world: World, seed: int):
     await world.put_run("default", belief=sorted(KINDS)[seed % len(KINDS)])
     chance = random.Random(seed)
@@ -88,7 +89,7 @@ async def test_nested_and_repeated_rewinds_follow_the_present_history(world: Wor
 
 
 async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: World):
-    for step in range(40):  # a trainer that crashes at each step: folding what was abandoned would take 2^40 folds
+    for step in range(30):  # a trainer that crashes at each step: folding what was abandoned would take 2^30 folds
         await world.report(outcome(f"t{step}", step % 17))
         await world.rewind(step + 1)
     state = await world.state()
@@ -99,7 +100,7 @@ async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: 
     again.sql("DELETE FROM snapshots")
     catch_up, opened = again.parts.catch_up, await again.opened()
     states, _ = await again.replay()
-    for seq in (80, 79, 41, 2, 1, 0):
+    for seq in (60, 59, 31, 2, 1, 0):
         assert encode_state(await catch_up.replay.state_at(opened, seq)) == encode_state(states[seq])
     await again.close()
 
@@ -169,7 +170,7 @@ async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World)
 
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: World, belief: str):
-    states = await sixty_steps(world, belief, seed=1)
+    states = await many_steps(world, belief, seed=1)
     parent_bytes = encode_state(await world.state())
     for step in [*range(0, STEPS + 1, 6), None]:
         wanted = states[-1 if step is None else step]

@@ -17,6 +17,7 @@ from bots_service.storage.sql.tables import journal, receipts, runs
 from bots_service.usecases.authenticate import Caller
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.summarize_runs import OverviewPage, OverviewQuery, SummarizeRuns, SummedRun
+from tests.sizes import size
 from tests.usecases.ports import Outage, Port
 from tests.usecases.world import POOL, World, outcome
 
@@ -303,8 +304,8 @@ async def test_a_database_that_is_away_is_said_and_what_was_read_stays(world: Wo
     assert summarizing.watch.entries == 1
 
 
-async def test_10_000_runs_that_stand_still_are_not_read_again(world: World, summarizing: Summarizing):
-    count, steps = 10_000, 3
+async def test_runs_that_stand_still_are_not_read_again_however_many(world: World, summarizing: Summarizing):
+    count, steps = size(2_000, 10_000), 3
     dataset = (await world.row()).dataset_id
 
     def fill(connection: Any) -> None:

@@ -10,8 +10,8 @@ from bots_client import BotsClientError, Client, Outcome, Task
 from tests.sizes import size
 from tests.system.faults.cluster import Cluster, cluster
 
-TASKS = size(20_000, 100_000)
-RUNS = size(10, 50)
+TASKS = size(5_000, 100_000)
+RUNS = size(6, 50)
 REPORTS = size(3, 40)  # of each run, before the end
 BATCH = 32
 READY_S = size(60.0, 30.0)  # the promise is 10 s, and what is printed says so; beside other tests it can't be kept
