@@ -70,7 +70,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Trace only the tests that are to reach every branch: a traced one takes up to twice the processor time.
 
-    Random ones are not among them: what they reach is a matter of luck.
+    Random ones are not among them: what they reach is a matter of luck. Nor are long ones that reach nothing that no
+    other does: they carry `no_cover`.
     """
     if not config.pluginmanager.hasplugin("_cov"):
         return

@@ -167,6 +167,7 @@ def test_a_window_that_holds_too_few_leaves_the_others_outside(name, monkeypatch
     assert_draws_like_each_task(*scenario(name))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["bots", "tracker"])
 @pytest.mark.parametrize("spare", [0.2, 1.5])
 def test_cells_that_are_too_likely_are_drawn_task_by_task(name, spare, monkeypatch):

@@ -168,6 +168,7 @@ def ever_narrow(**settings) -> bool:
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("belief", "strategy"),
     [

@@ -72,6 +72,7 @@ def test_the_sum_equals_the_dense_rule_after_every_entry(story: Story):
         assert_same_beliefs(state, dense)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lag", [1, 63, 64, 65, 70])
 @pytest.mark.parametrize("forgetting", [0.0, 0.1, 1.0])
 def test_evidence_up_to_64_steps_late_counts_and_older_evidence_does_not(lag, forgetting):
@@ -95,6 +96,7 @@ def test_evidence_up_to_64_steps_late_counts_and_older_evidence_does_not(lag, fo
     assert state.totals.expired == 2 - late
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("forgetting", [0.1, 0.5, 1.0])
 def test_evidence_is_dropped_only_once_it_faded_and_none_of_its_step_can_come_late_and_soon_after(forgetting):
     pool, chosen = pool_of((0.25, 0.75), (0.25, 0.75)), run_settings(forgetting=forgetting)

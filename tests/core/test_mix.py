@@ -174,6 +174,7 @@ def test_the_account_is_what_a_slow_count_says(reports, balance, tasks_per_step)
     assert decode_state(encode_state(state)).mix == state.mix
 
 
+@pytest.mark.no_cover
 def test_how_often_a_tag_teaches_is_learned_and_forgotten():
     settings = mixed({"code": 1, "math": 1}, mix_balance="learning")
     solved_code = report_of((0, 4.0, 0.0), (1, 4.0, 0.0), (3, 2.0, 2.0), (4, 1.0, 3.0))

@@ -106,6 +106,7 @@ def test_each_task_is_chosen_at_most_once_a_pass(size, seed, data):
     assert max(chosen_in.values(), default=1) == 1
 
 
+@pytest.mark.no_cover
 def test_visits_are_in_proportion_to_the_probability_of_being_effective():
     about, of = made_up(60)
     visits = Counter(task for chosen, _ in selections(about, of, 4, sizes.size(1_500, 4_000)) for task in chosen)

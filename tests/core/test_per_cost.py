@@ -91,6 +91,7 @@ def test_without_the_setting_or_without_costs_of_that_kind_the_pass_is_as_before
     assert selections("tokens", NO_RUN_COSTS, count, 5) == plain
 
 
+@pytest.mark.no_cover
 def test_visits_are_in_proportion_to_the_probability_of_being_effective_times_the_weight():
     told = {task: ((100.0, 400.0, 4000.0)[task % 3] * 64, 64.0) for task in range(SIZE)}
     visits = Counter(task for chosen in selections("tokens", costs_of(told), 2, size(2_000, 6_000)) for task in chosen)

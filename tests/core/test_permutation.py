@@ -37,6 +37,7 @@ def test_any_places_of_several_orders_can_be_asked_for_at_once(size: int, keys: 
     assert together.tolist() == one_by_one
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("size", [2, 3, 5, 8, 12])
 def test_every_order_is_as_likely_as_any_other(size: int) -> None:
     places = np.arange(places_of_pass(size))

@@ -42,6 +42,7 @@ def test_shares_of_a_whole_leave_nothing_over(parts, count, seed):
     assert sum(drawn(named([part / whole for part in parts]), count, seed).values()) == count
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_each_tag_gets_its_share_of_many_selections_however_small_they_are(count):
     shares = {"even": 0.75, "odd": 0.2}

@@ -152,6 +152,7 @@ COMPARED = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("kind", "case", "windowed"), COMPARED)
 def test_thompson_selects_like_one_draw_per_task(kind, case, windowed, monkeypatch):
     if windowed:

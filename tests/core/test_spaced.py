@@ -149,6 +149,7 @@ def test_profiles_that_teach_the_same_give_tasks_in_proportion_to_their_sizes():
         assert abs(np.count_nonzero(chosen < 3000) - 30) <= 5
 
 
+@pytest.mark.no_cover
 def test_each_member_of_a_profile_is_as_likely_to_come_first():
     about = pool([0] * 12)
     first = [int(spaced(offered(EVEN, about), 1, context_of(seed=seed)).tasks[0]) for seed in range(1200)]

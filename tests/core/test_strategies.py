@@ -68,6 +68,7 @@ def first_by_softmax(temperature, count, rng):
     return chosen
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("temperature", [0.05, 0.3])
 def test_softmax_samples_without_replacement(temperature):
     rng = np.random.default_rng(4)

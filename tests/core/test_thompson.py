@@ -50,12 +50,14 @@ def narrow_rings(crowd_left, near, count, target, *, limit, tries):
     return crowd_left.around(target, min(limit, crowd_left.window.reach * 1.3 + 0.01))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_windows_draw_like_one_draw_per_task(name, monkeypatch):
     always_windows(monkeypatch)
     assert_draws_like_dense(SCENARIOS[name], seed=11)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "name",
     [
@@ -70,6 +72,7 @@ def test_the_choice_of_rings_does_not_change_the_draw(name, monkeypatch):
     assert_draws_like_dense(SCENARIOS[name], seed=21)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("plain_share", [0.0, 0.9])
 @pytest.mark.parametrize("name", ["nearly all", "target one", "nearly all normals", "normals, target one"])
 def test_inverse_and_plain_draws_agree(name, plain_share, monkeypatch):

@@ -17,7 +17,8 @@ from tests.simulator.links import LostError
 from tests.simulator.schedule import Schedule
 from tests.sizes import size
 
-SCHEDULES = size(300, 20_000)  # each sabotage below is noticed by one of the first 300
+ENOUGH = 300  # each sabotage below is noticed by one of them
+SCHEDULES = size(ENOUGH, 20_000)
 BATCHES = 20  # so that several processes can share the work
 DENSE_EVERY = 10  # the dense rule is slow
 ONE = os.environ.get("BOTS_SIMULATOR_SEED")  # plays this one alone
@@ -145,7 +146,7 @@ SABOTAGES = [
 ]
 
 
-SOONER = {trusting_what_a_wipe_left: 142}  # where the search begins, as the first who notices comes late
+BEGIN = {"trusting_what_a_wipe_left": 142}  # of the search, where the first who notices comes late
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES)
@@ -153,10 +154,10 @@ def test_a_store_that_breaks_its_word_is_noticed(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ):
     sabotage(monkeypatch)
-    begin = SOONER.get(sabotage, 0)
-    for number in range(SCHEDULES):
+    begin = BEGIN.get(sabotage.__name__, 0)
+    for number in range(ENOUGH):
         try:
-            Schedule((begin + number) % SCHEDULES).run()
+            Schedule((begin + number) % ENOUGH).run()
         except AssertionError:
             return
     pytest.fail("nobody noticed")

@@ -41,6 +41,7 @@ def written(parts: list[Part]) -> bytes:
     return writer.begin() + b"".join(map(writer.part, parts)) + writer.end()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_is_exported_comes_back_the_same(empty: World, other: World, seed: int):
     await live(empty, seed)

@@ -30,6 +30,7 @@ async def shared(postgres_url: str, tmp_path: Path) -> AsyncIterator[World]:
     await world.close()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [11, 12])
 async def test_what_lived_on_sqlite_lives_on_in_postgresql(empty: World, shared: World, seed: int):
     await live(empty, seed)
@@ -53,6 +54,7 @@ async def test_a_run_moves_and_its_reports_are_recognised(world: World, shared: 
     assert (again.duplicate, again.receipt) == (True, first.receipt)
 
 
+@pytest.mark.no_cover
 async def test_pruning_leaves_states_histories_and_later_reports_as_they_were(empty: World, shared: World):
     await live(shared, 15, actions=60)
     await imported(empty, await exported(shared))

@@ -46,6 +46,7 @@ async def test_a_cold_start_folds_the_journal_from_nothing(world: World):
     await again.close()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("damaged", [[], [15], [15, 10], [5, 10, 15]], ids=str)
 async def test_a_cold_start_falls_back_to_an_older_state_where_newer_ones_are_damaged(
     world: World, damaged: list[int], capsys: pytest.CaptureFixture[str]
@@ -181,6 +182,7 @@ async def test_nobody_sees_less_than_was_acknowledged_while_a_cold_start_goes_on
     assert set(seen) <= {12}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("page", [1, 3, 7])
 async def test_the_size_of_a_page_makes_no_difference(world: World, page: int, monkeypatch: pytest.MonkeyPatch):
     await some_reports(world, 9)

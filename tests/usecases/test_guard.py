@@ -120,6 +120,7 @@ async def told(world: World, run: str = "default") -> tuple[list[bytes], int]:
     return [numbers.tobytes() for numbers in (said.mean, said.effective(8.0), *said.interval())], len(state.guard.held)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stored", [True, False])
 async def test_decisions_and_held_groups_come_back_from_a_backup_with_every_posterior(
     outage: World, other: World, stored: bool
@@ -169,6 +170,7 @@ async def generated(world: World, count: int, *successes: float) -> None:
         await world.report(*rows)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("decision", ["release", "drop"])
 async def test_held_groups_of_generators_come_back_from_a_backup(

@@ -66,6 +66,7 @@ async def settle(world: World) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("error", [asyncio.CancelledError, RuntimeError])
 async def test_a_report_stopped_at_any_wait_counts_once_or_never(world: World, error: type[BaseException]):
     standing, seq = world, 0

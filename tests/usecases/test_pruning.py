@@ -68,6 +68,7 @@ async def test_a_dry_run_tells_and_removes_nothing(world: World):
     assert entries(world) == list(range(1, 24))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(size(2, 4)))
 async def test_states_histories_and_later_reports_are_the_same_as_without(
     empty: World, folder: Callable[[str], Path], seed: int

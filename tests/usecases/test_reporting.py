@@ -117,6 +117,7 @@ EFFECTIVE = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", EFFECTIVE)
 async def test_a_task_is_effective_if_its_group_has_a_gradient(world: World, case: str):
     shown, name = EFFECTIVE[case]
@@ -223,6 +224,7 @@ async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(world: Worl
     assert (more.closed, more.tally.reported) == (True, 7)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lag", [0, 1, 5, 64, 65, 70])
 async def test_late_evidence_of_a_selection_is_told_apart(world: World, lag: int):
     await world.put_run("default", belief="bots")

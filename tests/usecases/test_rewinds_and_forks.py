@@ -50,6 +50,7 @@ async def many_steps(world: World, belief: str, seed: int = 0) -> list[RunState]
     return states
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_there(world: World, belief: str):
     states = await many_steps(world, belief)
@@ -60,6 +61,7 @@ async def test_rewinding_to_each_step_of_a_run_brings_back_the_state_that_stood_
     await world.assert_is_a_replay()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(size(2, 4)))  # each kind of belief
 async def test_nested_and_repeated_rewinds_follow_the_present_history(world: World, seed: int):
     await world.put_run("default", belief=sorted(KINDS)[seed % len(KINDS)])
@@ -88,6 +90,7 @@ async def test_nested_and_repeated_rewinds_follow_the_present_history(world: Wor
     await again.close()
 
 
+@pytest.mark.no_cover
 async def test_a_chain_of_rewinds_folds_quickly_without_any_stored_state(world: World):
     for step in range(30):  # a trainer that crashes at each step: folding what was abandoned would take 2^30 folds
         await world.report(outcome(f"t{step}", step % 17))
@@ -168,6 +171,7 @@ async def test_of_two_processes_that_rewind_at_once_one_is_refused(world: World)
 # --- forks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("belief", sorted(KINDS))
 async def test_a_fork_equals_its_parent_at_every_step_and_then_diverges(world: World, belief: str):
     states = await many_steps(world, belief, seed=1)

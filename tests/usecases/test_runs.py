@@ -287,6 +287,7 @@ def test_thinned_snapshots_are_few_and_a_rewind_folds_about_as_many_entries_as_l
     assert sum(row.wanted for row in rows) == 6
 
 
+@pytest.mark.no_cover
 async def test_rewinding_a_long_run_folds_no_more_than_was_promised(world: World):
     for turn in range(150):
         await world.report(outcome(f"t{turn % 40}", turn % 17))

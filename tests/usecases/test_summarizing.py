@@ -304,6 +304,7 @@ async def test_a_database_that_is_away_is_said_and_what_was_read_stays(world: Wo
     assert summarizing.watch.entries == 1
 
 
+@pytest.mark.no_cover
 async def test_runs_that_stand_still_are_not_read_again_however_many(world: World, summarizing: Summarizing):
     count, steps = size(2_000, 10_000), 3
     dataset = (await world.row()).dataset_id
