@@ -311,13 +311,8 @@ async def test_runs_that_stand_still_are_not_read_again_however_many(world: Worl
 
     def fill(connection: Any) -> None:
         own = {"settings": settings_text(RunSettings()), "head": steps, "epoch": 0, "created_at": 0.0}
-        connection.execute(
-            insert(runs),
-            [
-                {"uid": f"u{number}", "dataset_id": dataset, "name": f"run-{number:05}", **own}
-                for number in range(count)
-            ],
-        )
+        made = [{"uid": f"u{run}", "dataset_id": dataset, "name": f"run-{run:05}", **own} for run in range(count)]
+        connection.execute(insert(runs), made)
         ids = connection.scalars(runs.select().with_only_columns(runs.c.id).where(runs.c.head > 0)).all()
         seqs = range(1, steps + 1)
         entry = {"epoch": 0, "kind": "report", "profiles": 1, "body": "{}", "created_at": 0.0}
