@@ -134,12 +134,12 @@ newcomer-packages: $(PACKAGES)/.installed ## The same with the packages of `make
 screenshots: $(VENV)/.dev browsers ## Photograph every view of the page, from the real replay, and make the README's pictures
 	$(BIN)/python -m tests.browser.screenshots
 
-# They have too many libraries to be unpacked into a folder of ours.
+# They have too many libraries to be unpacked into a folder of ours. Without root the tests take what there is: see open_chromium.
 browsers:
-	@missing=; for pair in chromium:chromium firefox-esr:firefox-esr; do \
-		command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; [ -z "$$missing" ] || \
+	@missing=; for program in chromium-headless-shell firefox-esr; do \
+		command -v $$program >/dev/null || missing="$$missing $$program"; done; [ -z "$$missing" ] || \
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
-		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
+		echo "Wanted, and root to install it: apt-get install$$missing" >&2
 
 # Once for each release, just before its tag: CONTRIBUTING says what a release does.
 released: $(VENV)/.dev ## Keep what this version stores, answers and promises, so that later versions are tested with it
@@ -186,7 +186,7 @@ soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for an 
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/simulator tests/deploy tests/demo)
 	$(if $(ARGS),,BOTS_SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
-		tests/trainers/test_trl_outage.py)
+		tests/trainers/test_newcomer.py tests/trainers/test_trl_outage.py)
 	$(if $(ARGS),,BOTS_SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes

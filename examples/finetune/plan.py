@@ -111,11 +111,11 @@ class Plan:
 
 # Shows that all parts work together, in a minute or so; nothing is learned in so few steps.
 SMALL = Plan(
-    steps=20,
+    steps=10,
     pool=(12,) * 7,
     held_out_per_group=4,
-    evaluate_every=10,
-    lessons=Lessons(weak=0.01, start=0.02, strong=0.03, steps=60, batch=32, looked_at=4),
+    evaluate_every=5,
+    lessons=Lessons(weak=0.01, start=0.02, strong=0.03, steps=30, batch=16, looked_at=4),
     attempts=4,
 )
 # The second kind: seven families that are learned at unequal speed, and noise, which no lesson teaches.

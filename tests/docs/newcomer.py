@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/tutorial.md")
 INSTALLS_S = 1800.0  # a block may install torch
 # What a newcomer's shell has of ours: where programs are, and how pip and uv reach an index.
-KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "OMP_NUM_THREADS")
 KEPT_BEGINNINGS = ("PIP_", "UV_", "HTTP", "http", "NO_PROXY", "no_proxy")
 
 

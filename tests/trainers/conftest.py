@@ -11,6 +11,7 @@ from tests.serving import running_service
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what asks a hub for anything fails at once, here as where there is none
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # more would only wait for each other over matrices this small
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
