@@ -21,10 +21,11 @@ def folder_of(*requirements: str) -> Path:
     folder = HOME / requirements[0]
     done, asked = folder / ".done", "\n".join(requirements)
     if not done.exists() or done.read_text() != asked:
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install"]
-        subprocess.run(
-            [*pip, "--no-deps", "--no-compile", "--upgrade", "--target", str(folder), *requirements], check=True
-        )
+        what = ["install", "--quiet", "--no-deps", "--target", str(folder), *requirements]
+        # Where uv can't, or is not there, pip installs, as in the Makefile; uv takes a fifth of its processor time.
+        if subprocess.run([sys.executable, "-m", "uv", "pip", *what], check=False).returncode != 0:
+            pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+            subprocess.run([*pip, *what, "--no-compile", "--upgrade"], check=True)
         shutil.rmtree(folder / "tests", ignore_errors=True)  # some wheels bring theirs, which would hide ours
         done.write_text(asked)
     return folder
