@@ -23,6 +23,10 @@ def shorten(page: Path) -> None:
         long, short = (said.format(steps, steps * 8, steps * 64) for steps in (STEPS, SHORT))
         assert long in text
         text = text.replace(long, short)
+    if SHORT != STEPS:  # what choosing gains shows after all steps only
+        for hundreds in ("selected: 2...", "uniform: 1..."):
+            assert hundreds in text
+            text = text.replace(hundreds, f"{hundreds.split()[0]} ...")
     page.write_text(text, "utf-8")
 
 
