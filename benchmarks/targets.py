@@ -52,21 +52,21 @@ class Target:
 
 
 def quick_targets(kernels: list[KernelRow], service: list[Row], cluster: list[ClusterRow]) -> list[Target]:
-    """Return what a quick run is asked for: more than any machine can do, so that each kind of profile is made."""
-    cases = {row.kind: KernelCase(row) for row in reversed(kernels)}
-    targets = [
-        Target(f"{case.row.kind}, quick", 0, False, "ms", case.median_ms, _where(case.row), case)
-        for case in cases.values()
+    """Return what a quick run is asked for: more than any machine can do, so that a profile of each sort is made."""
+    updates = [KernelCase(row) for row in kernels if row.kind == "update"]
+    alone = [row for row in service if isinstance(row, LoadRow)]
+    shared = [row for row in cluster if row.place == STAYING and OPERATION.match(row.load.operation)]
+    rates: list[tuple[str, LoadRow, Case]] = [
+        *(("one service", row, row) for row in alone[:1]),
+        *(("2 services", row.load, row) for row in shared[:1]),
     ]
-    loads = {row.operation: row for row in service if isinstance(row, LoadRow)}
-    rates: list[tuple[str, LoadRow, Case]] = [(name, row, row) for name, row in loads.items()]
-    shared = {
-        row.load.operation: row for row in cluster if row.place == STAYING and OPERATION.match(row.load.operation)
-    }
-    rates += [(f"{name}, 2 services", row.load, row) for name, row in shared.items()]
-    for name, load, case in rates:
-        targets.append(Target(f"{name}, quick", 10**6, True, "/s", load.per_second, _crowd(load), case))
-    return targets
+    return [
+        *(Target("a kernel, quick", 0, False, "ms", case.median_ms, _where(case.row), case) for case in updates[:1]),
+        *(
+            Target(f"{name}, quick", 10**6, True, "/s", load.per_second, _crowd(load), case)
+            for name, load, case in rates
+        ),
+    ]
 
 
 def check_targets(
