@@ -301,13 +301,22 @@ async def test_appended_ids_must_be_new(world: World):
 
 
 async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start_from_it(world: World):
-    calls = [
-        world.use.append_tasks(POOL, stream(block(40, 1)), never),
-        world.use.append_tasks(POOL, stream(block(50, 1)), never),
-        world.use.retire_tasks(POOL, ["t3"], None),
+    begun, changed = asyncio.Semaphore(0), asyncio.Event()
+
+    async def once_changed(tasks: TaskBlock):
+        begun.release()
+        await changed.wait()
+        yield tasks
+
+    appends = [
+        asyncio.ensure_future(world.use.append_tasks(POOL, once_changed(block(start, 1)), never)) for start in (40, 50)
     ]
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    assert sum(isinstance(one, BusyError) for one in done) == 2
+    for _ in appends:
+        await begun.acquire()
+    await world.use.retire_tasks(POOL, ["t3"], None)
+    changed.set()
+    done = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(one) for one in done] == [BusyError, BusyError]
     assert hidden(world) == 0
     version = (await world.opened()).dataset.row.version
     assert version == 2
