@@ -2,7 +2,7 @@
 
 A task is some wanted letters before a "?"; an answer is right if it begins with one of them. So the more letters are
 wanted, the easier a task is at first. Before a "??" the letters are wanted as capitals, which the model can't write:
-half of the tasks are out of its reach, as many are in the pools that models really train on.
+half of the tasks are out of its reach.
 """
 
 LETTERS = "abcdefghijkl"
