@@ -186,7 +186,7 @@ def _load_targets(rows: Iterable[Row]) -> Iterator[Target]:
     reports = [(row.per_second, where, row) for row in loads if row.operation == "report 32" and _crowd(row) == where]
     yield _decided("report(32) over HTTP", 1000, "/s", reports, at_least=True, choose=min)
     fewest = min((figure for figure, *_ in reports), default=None)
-    tracked = [row for row in loads if row.operation == "report 32, tracker" and fewest is not None]
+    tracked = [row for row in loads if row.operation == "report 32, tracker"]
     shares = [(row.per_second / fewest, where, row) for row in tracked if fewest is not None]
     yield _decided("report(32) over HTTP by the tracker", 0.7, "x BOTS's rate", shares, at_least=True, choose=min)
 

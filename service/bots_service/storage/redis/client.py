@@ -25,6 +25,8 @@ from bots_service.errors import StorageUnavailableError
 CONNECTIONS = 32  # scripts take Redis about 0.1 ms each, so more connections would only wait there
 PORT, SENTINEL_PORT = 6379, 26379
 OF_SENTINELS = "sentinel_"  # begins the options with what opens the Sentinels: sentinel_username, sentinel_password
+# For a command inside a script Redis answers a plain error, not NOPERM: that of 6.2 and 7.0, and that of 8.0.
+NO_PERMISSION_IN_SCRIPT = ("can't run this command", "ACL failure in script")
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
@@ -141,10 +143,6 @@ async def forget_servers(client: Redis | RedisCluster) -> None:
     if isinstance(client, RedisCluster):
         with suppress(RuntimeError):  # uvloop raises it where a server ends meanwhile
             await client.aclose()
-
-
-# For a command inside a script Redis answers a plain error: up to 7.0, and since 7.2.
-NO_PERMISSION_IN_SCRIPT = ("can't run this command", "ACL failure in script")
 
 
 def refusal(error: BaseException) -> str | None:
