@@ -55,8 +55,10 @@ def begin(version: str, folder: Path, url: str) -> tuple[subprocess.Popen, Path]
         "BOTS_URL": url,
         "BOTS_SPOOL": str(folder / "spool"),
         "HF_HOME": str(folder / "hub"),
+        "RAY_worker_niceness": "0",  # else Ray's worker, at 15, hardly runs while other tests keep the processor busy
     }
-    quiet = ["-W", "ignore", "--disable-warnings", "-p", "no:cacheprovider"]
+    # A check that hangs says where, before this test's own time is up.
+    quiet = ["-W", "ignore", "--disable-warnings", "-p", "no:cacheprovider", "--timeout=120"]
     own_fixtures = ["--noconftest", "-p", "tests.trainers.verl_training"]
     command = [
         sys.executable,
