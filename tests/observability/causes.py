@@ -1,6 +1,5 @@
 """What makes alerts fire, done to real services."""
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -11,13 +10,12 @@ from typing import Any
 import httpx
 
 from tests.observability.prometheus import SOON_S
+from tests.servers import RedisServer
 
 TASKS, BATCH, TRIALS = 64, 16, 16
-# Choosing so many of so many tasks, no two of them alike, takes many milliseconds, and a service that does one thing at
-# a time lets others wait: not more than it has room for, nor longer than it has patience, or it would refuse them.
-MANY_TASKS, MANY, CALLERS = 50_000, 1000, 240
-SERIAL = {"max_concurrent": "1", "request_timeout_s": "100"}
 PAUSE_S = 0.2
+SLOW_S, BETWEEN_S = 0.9, 0.05
+PATIENT = {"redis_timeout_s": "5"}  # a service that waits for a slow Redis, instead of going on without it
 
 Selected = dict[str, Any]
 RIGHT = 8 * BATCH  # groups that the verifier of the run "outage" judges before it breaks
@@ -41,14 +39,10 @@ FORGETFUL = {"belief": "bots", "forgetting": 0.9}  # else what was believed and 
 
 
 def prepare(url: str) -> None:
-    """Make the datasets and runs; leave one run with tasks in flight that nobody reports."""
+    """Make the dataset and the runs; leave one run with tasks in flight that nobody reports."""
     with httpx.Client(base_url=url, timeout=SOON_S) as http:
         tasks = [{"id": f"t{number}", "tags": ["few"] * (number < BATCH)} for number in range(TASKS)]
         http.put("/datasets/pool", json={"tasks": tasks}).raise_for_status()
-        rates = [{"id": f"t{number}", "reference_pass_rates": [number / MANY_TASKS]} for number in range(MANY_TASKS)]
-        http.put("/datasets/crowded", json={"reference_models": ["weak"], "tasks": rates}).raise_for_status()
-        crowded = {"belief": "bots", "strategy": "thompson", "lease_seconds": 1}
-        http.put("/datasets/crowded/runs/default", json=crowded).raise_for_status()
         for run in (*TRAINERS, "stalled"):
             http.put(f"/datasets/pool/runs/{run}", json=FORGETFUL).raise_for_status()
         http.post("/select", json={"dataset": "pool", "run": "stalled", "count": BATCH}).raise_for_status()
@@ -86,10 +80,10 @@ def _train(url: str, run: str, ended: threading.Event) -> None:
 
 
 @contextmanager
-def crowd(url: str) -> Iterator[None]:
-    """Let too many callers select at once, from a pool from which that takes its time, until the end."""
+def slow(redis: RedisServer) -> Iterator[None]:
+    """Let Redis answer nobody for most of a second, again and again, until the end."""
     ended = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_select_together(url, ended)))
+    thread = threading.Thread(target=_pause, args=(redis, ended))
     thread.start()
     try:
         yield
@@ -98,13 +92,8 @@ def crowd(url: str) -> Iterator[None]:
         thread.join()
 
 
-async def _select_together(url: str, ended: threading.Event) -> None:
-    limits = httpx.Limits(max_connections=CALLERS)
-    async with httpx.AsyncClient(base_url=url, timeout=SOON_S, limits=limits) as http:
-
-        async def select() -> None:
-            while not ended.is_set():
-                with contextlib.suppress(httpx.TimeoutException):  # on a busy machine, and the others would end with it
-                    await http.post("/select", json={"dataset": "crowded", "run": "default", "count": MANY})
-
-        await asyncio.gather(*(select() for _ in range(CALLERS)))
+def _pause(redis: RedisServer, ended: threading.Event) -> None:
+    with redis.client() as client:
+        while not ended.wait(BETWEEN_S):
+            client.client_pause(round(SLOW_S * 1000), all=True)
+            client.ping()  # waits as all others do

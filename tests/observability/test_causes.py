@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.observability.alertmanager import Alertmanager, running_alertmanager
-from tests.observability.causes import SERIAL, crowd, prepare, trainers
+from tests.observability.causes import PATIENT, prepare, slow, trainers
 from tests.observability.prometheus import Prometheus, running_prometheus
 from tests.observability.test_alerts import BY_NAME
 from tests.servers import PostgresServer, RedisServer, running, wait_until
@@ -70,7 +70,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         postgres = stack.enter_context(running(PostgresServer(fsync="off")))
         redis = stack.enter_context(running(RedisServer()))
         stores = {"database_url": postgres.new_database(), "redis_url": redis.url}
-        services = [ServiceProcess(tmp_path_factory.mktemp("service"), **stores, **SERIAL) for _ in range(2)]
+        services = [ServiceProcess(tmp_path_factory.mktemp("service"), **stores, **PATIENT) for _ in range(2)]
         for service in services:
             service.start()
             stack.callback(service.kill)
@@ -88,7 +88,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
         stack.enter_context(trainers(here.url))
         wait_for(*HEALTHY - {("BotsSelectsSlow", "")})
-        with crowd(here.url):
+        with slow(redis):
             wait_for(("BotsSelectsSlow", ""))
         while_well = fired(prometheus)
         redis.kill()
