@@ -182,7 +182,7 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal $(LOWEST_TESTS))
 
 # Those that only compute run side by side; those that wait for a server, or compare rates, have the machine to themselves.
-soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for over an hour: faults, overload, the simulator, versions
+soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for most of an hour: faults, overload, the simulator, versions
 	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/simulator tests/deploy tests/demo)
 	$(if $(ARGS),,BOTS_SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
