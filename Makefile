@@ -8,6 +8,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= auto
+# What has a target of its own.
+APART := $(addprefix --ignore tests/,browser observability trainers languages image versions)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
@@ -41,7 +43,7 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
-.PHONY: help serve demo finetune test test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools released dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench bench-scaling study clean \
+.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools released dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench bench-scaling study clean \
 	setup toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -58,23 +60,19 @@ finetune: $(VENV)/.trainers ## Finetune a tiny model by GRPO, once for each way 
 	@OMP_NUM_THREADS=1 $(BIN)/python -m examples.finetune $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; ARGS="-k name" runs some of them
-	$(BIN)/python -m pytest --ignore tests/browser --ignore tests/observability --ignore tests/trainers \
-		--ignore tests/languages --ignore tests/image --ignore tests/versions \
-		$(if $(ARGS),$(ARGS),--numprocesses $(WORKERS) --dist worksteal --cov --cov-report=)
-	$(if $(ARGS),,$(BIN)/python -m coverage report --fail-under=100 \
-		--include='*/bots_service/core/*,*/bots_service/engine/*,*/bots_service/usecases/*')
+ifeq ($(ARGS),)
+	@$(MAKE) --keep-going --no-print-directory test-others test-core
+else
+	$(BIN)/python -m pytest $(APART) $(ARGS)
+endif
 
-# Debian 12 has Prometheus 2.42; PROMETHEUS_SUITE=sid takes Prometheus 3 from Debian's unstable suite.
-PROMETHEUS_SUITE ?=
-PROMETHEUS := build/prometheus$(addprefix -,$(PROMETHEUS_SUITE))
+test-core: $(VENV)/.dev ## Run the tests of core and use cases, that must reach every branch of these and of the engine
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= tests/core tests/usecases
+	$(BIN)/python -m coverage report --fail-under=100
 
-test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus and Alertmanager (Debian's)
-	BOTS_TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
-
-# Unpacked, not installed: that would start one on this machine, and takes root.
-$(PROMETHEUS)/usr/bin/prometheus:
-	$(PYTHON) -m tests.debian_packages $(addprefix --suite=,$(PROMETHEUS_SUITE)) $(PROMETHEUS) \
-		prometheus prometheus-alertmanager $(if $(PROMETHEUS_SUITE),promtool)
+# Most of them wait for servers. Tracing them, too, would take a third of the time of all tests.
+test-others: $(VENV)/.dev
+	$(BIN)/python -m pytest $(APART) --ignore tests/core --ignore tests/usecases --numprocesses $(WORKERS) --dist worksteal
 
 test-browser: $(VENV)/.dev browsers ## Run the tests of the page in real browsers (Debian's Chromium and Firefox)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)

@@ -8,7 +8,6 @@ BOTS_TEST_PROFILE is `default`, `ci` (fewer examples, the same each time) or `th
 import gc
 import signal
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -19,8 +18,6 @@ from bots_service.storage.sql.migrate import upgrade
 from tests.servers import PostgresServer, RedisServer, running
 from tests.sizes import PROFILE, SOAK, examples
 
-# Their plain tests reach every branch of what `make test` wants covered.
-COVERING = [Path(__file__).parent / folder for folder in ("core", "usecases")]
 SOAK_TIMEOUT_S = 7200.0  # the faults give up by themselves after an hour
 
 # On a busy machine a slow example says nothing about the code, nor does one that is drawn slowly.
@@ -68,17 +65,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Trace only the tests that are to reach every branch: a traced one takes up to twice the processor time.
+    """Trace no random tests: what they reach is a matter of luck, and a trace takes up to twice the processor time.
 
-    Random ones are not among them: what they reach is a matter of luck. Nor are long ones that reach nothing that no
-    other does: they carry `no_cover`.
+    Nor are long tests traced that reach nothing that no other does: they carry `no_cover`.
     """
-    if not config.pluginmanager.hasplugin("_cov"):
-        return
-    for item in items:
-        is_random = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if is_random or not any(map(item.path.is_relative_to, COVERING)):
-            item.add_marker(pytest.mark.no_cover)
+    if config.pluginmanager.hasplugin("_cov"):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.hookimpl(wrapper=True)
