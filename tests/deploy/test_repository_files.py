@@ -1,4 +1,4 @@
-"""What a host of repositories reads: workflows and templates."""
+"""What a host of repositories reads, workflows and templates, and what they and people run by make."""
 
 import os
 import re
@@ -14,6 +14,8 @@ import bots_service
 from tests.deploy.files import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", MAKEFILE, re.MULTILINE))
 
 
 def workflow(name):
@@ -34,13 +36,24 @@ def test_workflows_give_nobody_a_way_in():
     assert done.returncode == 0, done.stdout
 
 
+def test_every_target_of_make_has_a_rule():
+    # make says "Nothing to be done" of one without, and succeeds.
+    (declared,) = re.findall(r"^\.PHONY:((?:.*\\\n)*.*)$", MAKEFILE, re.MULTILINE)
+    assert {*declared.replace("\\\n", " ").split()} == TARGETS
+
+
+def test_what_make_test_leaves_out_has_a_target_of_its_own():
+    (folders,) = re.findall(r"^APART := \$\(addprefix --ignore tests/,(.*)\)$", MAKEFILE, re.MULTILINE)
+    assert {f"test-{folder}" for folder in folders.split()} <= TARGETS
+    assert all((ROOT / "tests" / folder).is_dir() for folder in folders.split())
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_runs_targets_that_exist(path):
-    targets = {line.split(":")[0] for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if ":" in line}
     steps = [step for job in yaml.safe_load(path.read_text("utf-8"))["jobs"].values() for step in job["steps"]]
     asked = [step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")]
     assert asked
-    assert [target for target in asked if target not in targets] == []
+    assert [target for target in asked if target not in TARGETS] == []
 
 
 def test_the_version_has_a_section_in_the_changelog_and_is_the_one_to_cite():
