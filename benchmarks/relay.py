@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 
-from tests.servers import free_port
+from tests.ports import free_port
 
 CHUNK = 2**16  # bytes
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.machine import ROOT
 from bots_service.core.arrays import Floats
-from tests.servers import free_port
+from tests.ports import free_port
 
 STARTS_WITHIN_S = 60
 STOPS_WITHIN_S = 20

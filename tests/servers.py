@@ -3,10 +3,8 @@
 import contextlib
 import itertools
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,11 +18,12 @@ import psycopg
 import redis
 from psycopg import sql
 
+from tests.ports import free_port, release, reserve
 from tests.server_binaries import environment, postgres_binaries, redis_executable
 
 START_S = 60.0
+BUS = 10_000
 NOBODY = 65534  # PostgreSQL refuses to run as root
-PORTS = range(20_000, 32_000)  # outgoing connections don't take these, so a port is still free after a restart
 
 
 class Server:
@@ -97,6 +96,7 @@ class Server:
         if self.is_running:
             self.kill()
         shutil.rmtree(self.folder)
+        release(self.port)
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -155,13 +155,19 @@ class RedisServer(Server):
 
 
 class RedisClusterNode(RedisServer):
-    """A node of a Redis Cluster, which speaks to the others 10 000 ports higher. It has no slots yet."""
+    """A node of a Redis Cluster, which speaks to the others BUS ports higher. It has no slots yet."""
 
     def __init__(self) -> None:
         """Find two free ports."""
         super().__init__()
-        while not is_free(self.port + 10_000):
+        while not reserve(self.port + BUS):
+            release(self.port)
             self.port = free_port()
+
+    def close(self) -> None:
+        """Give the second port back, too."""
+        super().close()
+        release(self.port + BUS)
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -250,23 +256,6 @@ def can_connect(url: str) -> bool:
     except psycopg.OperationalError:
         return False
     return True
-
-
-def is_free(port: int) -> bool:
-    """Say whether nobody listens on a port, nor may soon."""
-    if port not in PORTS:
-        return False
-    with socket.socket() as found:
-        return found.connect_ex(("127.0.0.1", port)) != 0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on right now."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError(f"no port from {PORTS.start} to {PORTS.stop} is free")
 
 
 AnyServer = TypeVar("AnyServer", bound=Server)

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from benchmarks.load import Ask, RefusedError, Tally, calling, send_paced, send_wave
-from tests.servers import free_port
+from tests.ports import free_port
 
 ASK = Ask("/select", b"{}", "key", "run")
 

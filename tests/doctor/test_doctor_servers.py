@@ -14,7 +14,8 @@ from bots_service.doctor.finding import Grade
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import head
 from bots_service.storage.sql.url import sql_url
-from tests.servers import RedisClusterNode, RedisServer, free_port, running, wait_until
+from tests.ports import free_port
+from tests.servers import RedisClusterNode, RedisServer, running, wait_until
 
 OK, WARNING, PROBLEM = Grade.OK, Grade.WARNING, Grade.PROBLEM
 
