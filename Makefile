@@ -70,7 +70,7 @@ test-core: $(VENV)/.dev ## Run the tests of core and use cases, that must reach 
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= tests/core tests/usecases
 	$(BIN)/python -m coverage report --fail-under=100
 
-# Most of them wait for servers. Tracing them, too, would take a third of the time of all tests.
+# Most of them wait for servers, so there may be more workers than cores. They are not traced.
 test-others: $(VENV)/.dev
 	$(BIN)/python -m pytest $(APART) --ignore tests/core --ignore tests/usecases --numprocesses $(WORKERS) --dist worksteal
 

@@ -29,7 +29,6 @@ def in_each_scheme(visit: Visit) -> Iterator[ColorScheme]:
 def test_the_documentation_of_the_api_is_readable_by_all_in_the_scheme_of_their_system(
     size: str, browser: Browser, trained: ServiceProcess
 ):
-    judged = ("light", "dark") if size == "desk" else ("light",)  # a phone's dark colours are those of a desk
     with visiting(browser, trained.url, size=SIZES[size]) as visit:
         page = visit.page
         page.goto(f"{trained.url}/docs")
@@ -38,14 +37,14 @@ def test_the_documentation_of_the_api_is_readable_by_all_in_the_scheme_of_their_
         for scheme in in_each_scheme(visit):
             grounds.append(page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
             visit.keep(f"docs-{size}-{scheme}")
-            assert scheme not in judged or visit.barriers() == []
+            assert visit.barriers() == []
         assert grounds[0] != grounds[1] == "rgb(28, 32, 34)"
         for operation in ("training-select_tasks", "datasets-list_datasets"):
             section = f"#operations-{operation}"
             page.locator(f"{section} .opblock-summary-control").click()
             page.wait_for_selector(f"{section} .responses-inner")
-            for scheme in in_each_scheme(visit):
-                assert scheme not in judged or visit.barriers(section) == []
+            for _ in in_each_scheme(visit):
+                assert visit.barriers(section) == []
             page.locator(f"{section} .opblock-summary-control").click()
         assert page.evaluate("() => document.documentElement.scrollWidth") <= SIZES[size][0]
         pardon_links_to_routes(visit)
