@@ -15,7 +15,7 @@ from bots_service.demo.own_service import own_service
 from examples.finetune.chart import draw_chart
 from examples.finetune.course import Record, finished_runs
 from examples.finetune.jobs import Job, Work, carry_out, runs_of
-from examples.finetune.machine import describe_machine
+from examples.finetune.machine import accelerator_name, describe_machine
 from examples.finetune.plan import ARMS, BASE, COMPARISONS, Plan
 from examples.finetune.progress import Shown
 from examples.finetune.table import tables
@@ -61,11 +61,14 @@ def carry_on(runs: list[Job], plan: Plan, folder: Path, *, url: str | None, proc
     if url and not is_ready(url):
         terminal.print(f"no BOTS service is ready at {url}; start it, or leave --url out", highlight=False)
         raise typer.Exit(1)  # now, not after minutes of warm-up
+    if plan.device == "cuda" and accelerator_name() is None:
+        terminal.print("this plan needs a GPU, and torch finds none; --small needs none", highlight=False)
+        raise typer.Exit(1)
     # A database of its own: the service of a command that was killed may still be there, and holds the one before.
     database = folder / "service" / token_hex(3)
     database.mkdir(parents=True)
     head, differs = commit()
-    machine, shown = describe_machine(), Shown(terminal, len(runs), plan.steps)
+    machine, shown = describe_machine(plan.device), Shown(terminal, len(runs), plan.steps)
     with nullcontext(url) if url else own_service(database) as address, shown.bars:
         terminal.print(f"Follow it at {address}", highlight=False, soft_wrap=True)
         work = Work(plan, address, folder)

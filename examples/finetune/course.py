@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.finetune.plan import Lessons, Plan
+from examples.finetune.plan import Lessons, ModelConfig, Plan
 
 REGISTERED = Path(__file__).parent / "results"
 
@@ -73,9 +73,10 @@ class Record:
 
 
 def plan_of(values: dict[str, Any]) -> Plan:
-    """Return a plan from its JSON values."""
+    """Return a plan from its JSON values; where they name no model, it was the default one."""
     lessons = Lessons(**{**values["lessons"], "shares": tuple(values["lessons"]["shares"])})
-    return Plan(**{**values, "lessons": lessons, "pool": tuple(values["pool"])})
+    model = ModelConfig(**values.get("model", {}))
+    return Plan(**{**values, "lessons": lessons, "model": model, "pool": tuple(values["pool"])})
 
 
 def records_of(files: Iterable[Path]) -> list[Record]:

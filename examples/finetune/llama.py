@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from examples.finetune.model import ANSWER_TOKENS, EPSILON, FILLING, HEADS, INNER, LAYERS, PROMPT_TOKENS, WIDTH, Model
+from examples.finetune.model import ANSWER_TOKENS, EPSILON, FILLING, PROMPT_TOKENS, Model
 
 END = "<end>"
 KEPT = FILLING + 1  # the first token that transformers knows
@@ -25,13 +25,14 @@ FUSED = {
 
 def as_llama(model: Model) -> LlamaForCausalLM:
     """Return a model of transformers with the same weights, and so the same probabilities of every text."""
+    config = model.config
     llama = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=model.vocabulary - KEPT,
-            hidden_size=WIDTH,
-            intermediate_size=INNER,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
+            hidden_size=config.width,
+            intermediate_size=config.inner,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
             max_position_embeddings=PROMPT_TOKENS + ANSWER_TOKENS,
             rms_norm_eps=EPSILON,
             tie_word_embeddings=False,
@@ -40,18 +41,19 @@ def as_llama(model: Model) -> LlamaForCausalLM:
             bos_token_id=None,
         )
     )
-    llama.load_state_dict(llama_weights(model.state_dict()))
+    llama.load_state_dict(llama_weights(model))
     return llama
 
 
-def llama_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def llama_weights(model: Model) -> dict[str, Tensor]:
     """Return a model's weights under the names of transformers."""
+    weights = model.state_dict()
     found = {
         "model.embed_tokens.weight": weights["embedding.weight"][KEPT:],
         "model.norm.weight": weights["norm.weight"],
         "lm_head.weight": weights["head.weight"][KEPT:],
     }
-    for number in range(LAYERS):
+    for number in range(model.config.layers):
         own, other = f"layers.{number}", f"model.layers.{number}"
         for name, theirs in NORMS.items():
             found[f"{other}.{theirs}.weight"] = weights[f"{own}.{name}.weight"]
@@ -66,7 +68,7 @@ def copy_back(llama: LlamaForCausalLM, model: Model) -> None:
     """Give a model the weights of one of transformers: the exact evaluation needs the plain one."""
     learned = llama.state_dict()
     # A slice of a weight is that weight's own memory.
-    for name, weight in llama_weights(model.state_dict()).items():
+    for name, weight in llama_weights(model).items():
         weight.copy_(learned[name])
 
 

@@ -42,6 +42,22 @@ ARMS = {
 
 
 @dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Sizes of a model, a Llama; by default it has 280,000 weights.
+
+    width: of what is known of a token; inner: of the gated network; layers; heads: of each layer's attention.
+    spread: standard deviation of the random weights. With a fifth of the default, the default model takes longer to
+        begin to add, and then learns all at once.
+    """
+
+    width: int = 96
+    inner: int = 192
+    layers: int = 3
+    heads: int = 4
+    spread: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
 class Lessons:
     """A warm-up: supervised steps from random weights, which give three models.
 
@@ -76,6 +92,7 @@ class Plan:
 
     kind: of the tasks, by its name in `kinds`.
     loop: what trains: "torch", the example's own, or "trl".
+    model: its sizes; device: what computes it, as torch names it: "cpu" or "cuda".
     steps: of GRPO, each with tasks_per_step tasks of rollouts rollouts.
     learning_rate: of GRPO, reached after rising steps.
     pool: tasks of each group; held_out_per_group: tasks that only evaluations see.
@@ -87,6 +104,8 @@ class Plan:
 
     kind: str = "additions"
     loop: str = "torch"
+    model: ModelConfig = ModelConfig()
+    device: str = "cpu"
     steps: int = 400
     tasks_per_step: int = 16
     rollouts: int = 8
@@ -131,6 +150,16 @@ FAMILIES = Plan(
         settling=0.40,
     ),
 )
+# A model of 25 million weights, and a pool that is seen some four times in the course: it needs a GPU.
+LARGE = Plan(
+    model=ModelConfig(width=512, inner=1376, layers=8, heads=8, spread=0.05),
+    device="cuda",
+    tasks_per_step=64,
+    learning_rate=4e-5,
+    pool=(60, 900, 900, 740, 740, 940, 1880),  # the last is nearly hopeless: 31 % of the pool
+    lessons=Lessons(steps=1500, batch=256, learning_rate=3e-4),
+)
+SMALL_LARGE = replace(SMALL, model=ModelConfig(width=32, inner=48, layers=2, heads=2))
 SMALL_FAMILIES = replace(
     SMALL, kind="families", pool=(12,) * 8, lessons=replace(SMALL.lessons, shares=FAMILIES.lessons.shares)
 )
@@ -178,6 +207,25 @@ COMPARISONS = {
         SMALL_FAMILIES,
         {arm: range(40, 48) for arm in (BASE, "bots-r2", "pass-r2", "pass-r2-tags")},
         main=(BASE, "bots-r2", "pass-r2", "pass-r2-tags"),
+    ),
+    "large": Comparison(
+        LARGE,
+        SMALL_LARGE,
+        {
+            BASE: range(80, 96),
+            "pass": range(80, 96),
+            "pass-tags": range(80, 96),
+            "pass-r2": range(80, 96),
+            "bots-r2": range(80, 96),
+            "oracle": range(80, 88),
+        },
+        main=(BASE, "pass", "pass-tags", "pass-r2", "bots-r2"),
+    ),
+    "large-faster": Comparison(
+        replace(LARGE, learning_rate=6e-5),
+        SMALL_LARGE,
+        {arm: range(96, 104) for arm in (BASE, "pass", "pass-tags")},
+        main=(BASE, "pass", "pass-tags"),
     ),
     "trl": Comparison(
         Plan(loop="trl", steps=200),

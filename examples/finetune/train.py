@@ -28,7 +28,7 @@ class Learner:
     def __init__(self, model: Model, plan: Plan, seed: int) -> None:
         self._model, self._plan, self._updates = model, plan, 0
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, weight_decay=0.0, fused=True)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator(model.device).manual_seed(seed)
 
     def step(self, prompts: Tensor, answers: Tensor) -> list[int]:
         """Answer each prompt some times and learn from it; return how many answers to each were right."""
@@ -44,7 +44,7 @@ class Learner:
             self._updates += 1
             rate = self._plan.learning_rate * min(self._updates / self._plan.rising, 1.0)
             update(self._model, self._optimizer, -(advantages * logs).sum() / tokens, rate)
-        return [int(count) for count in solved]
+        return [int(count) for count in solved.tolist()]
 
 
 def advantages_of(rewards: Tensor) -> Tensor:

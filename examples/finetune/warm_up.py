@@ -23,6 +23,7 @@ from examples.finetune.tasks import Problem
 RISING = 50  # steps until the learning rate is reached
 SHARPNESSES = [0.5 * 1.05**power for power in range(48)]  # up to 5 times as sure
 FORMAT = 2  # of what a warm-up does: raise it when the code changes what comes out
+TRIED_AT_ONCE = {"cpu": 1024, "cuda": 256}  # tasks, by the kind of device: what is kept of their tokens takes memory
 Weights = dict[str, Tensor]
 
 
@@ -34,24 +35,32 @@ def warmed_up(seed: int, plan: Plan, folder: Path) -> dict[str, Model]:
         plan: what is taught, and which tasks the pool has.
         folder: where models are kept, under a digest of all that made them.
     """
-    alphabet = kind_of(plan).alphabet
     file = folder / f"{digest_of(seed, plan)}.pt"
     if not file.exists():
         _, held_out = problems_of(plan, seed)
         but = {problem.id for problem in held_out}
-        taught = teach(Model(alphabet, seed), random.Random(f"warm-up {seed}"), plan, but)
+        taught = teach(model_of(plan, seed), random.Random(f"warm-up {seed}"), plan, but)
         with whole(file) as part:
             torch.save(taught, part)
     models = {}
-    for name, weights in torch.load(file).items():
-        models[name] = Model(alphabet, seed)
+    for name, weights in torch.load(file, map_location=plan.device).items():
+        models[name] = model_of(plan, seed)
         models[name].load_state_dict(weights)
     return models
 
 
+def model_of(plan: Plan, seed: int) -> Model:
+    """Return a seed's model with random weights, on the plan's device."""
+    model = Model(kind_of(plan).alphabet, seed, plan.model)
+    model.to(plan.device)
+    return model
+
+
 def digest_of(seed: int, plan: Plan, *more: int) -> str:
     """Return a name for what is made of a seed's warm-up: another where another would be made."""
-    made_of = [FORMAT, plan.kind, seed, plan.pool, plan.rollouts, plan.held_out_per_group, asdict(plan.lessons), *more]
+    settings = asdict(plan)
+    names = ("kind", "pool", "rollouts", "held_out_per_group", "lessons", "model", "device")
+    made_of = [FORMAT, seed, {name: settings[name] for name in names}, *more]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
 
@@ -124,7 +133,7 @@ def look(model: Model, problems: Sequence[Problem], plan: Plan) -> Found:
     ratios, right = [], []
     for sharpness in SHARPNESSES:
         logs = (sharpness * logits).log_softmax(dim=-1).gather(-1, answers[..., None])[..., 0]
-        by_group = torch.where(written, logs, 0.0).sum(dim=1).exp().numpy().reshape(len(plan.pool), -1)
+        by_group = torch.where(written, logs, 0.0).sum(dim=1).exp().cpu().numpy().reshape(len(plan.pool), -1)
         ratios.append(float(shares @ effective_probabilities(by_group, plan.rollouts).mean(axis=1)))
         right.append(float(by_group.mean()))
     best = int(np.abs(np.array(ratios) - plan.lessons.effective).argmin())
@@ -154,13 +163,20 @@ def reference_rates(seed: int, plan: Plan, folder: Path) -> NDArray[np.float64]:
     file = folder / f"{digest_of(seed, plan, plan.attempts)}.npy"
     if not file.exists():
         pool, _ = problems_of(plan, seed)
-        models, generator = warmed_up(seed, plan, folder), torch.Generator().manual_seed(seed)
+        models, generator = warmed_up(seed, plan, folder), torch.Generator(plan.device).manual_seed(seed)
         prompts, answers = encoded(models["start"], pool)
-        rates = [
-            are_right(sample(models[name], prompts, plan.attempts, generator), answers).double().mean(dim=1)
-            for name in ("weak", "strong")
-        ]
+        rates = [pass_rates(models[name], prompts, answers, plan.attempts, generator) for name in ("weak", "strong")]
         with whole(file) as part, part.open("wb") as stream:
-            np.save(stream, torch.stack(rates, dim=1).numpy())
+            np.save(stream, torch.stack(rates, dim=1).cpu().numpy())
     found: NDArray[np.float64] = np.load(file)
     return found
+
+
+def pass_rates(model: Model, prompts: Tensor, answers: Tensor, attempts: int, generator: torch.Generator) -> Tensor:
+    """Return the share of attempts at each task that a model solves, [tasks]."""
+    count = TRIED_AT_ONCE[model.device.type]
+    parts = [
+        are_right(sample(model, some, attempts, generator), wanted)
+        for some, wanted in zip(prompts.split(count), answers.split(count), strict=True)
+    ]
+    return torch.cat(parts).double().mean(dim=1)

@@ -16,13 +16,15 @@ from examples.finetune.table import OTHERS, tables, together
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/studies/finetuning.md").read_text("utf-8")
 SAID = " ".join(PAGE.split())
+PENDING = {"large", "large-faster"}  # registered, and not run yet
+RUN = [name for name in COMPARISONS if name not in PENDING]
 
 
 def courses_of(name: str) -> list[Course]:
     return [record.course for record in registered_runs(name)]
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("name", RUN)
 def test_the_results_are_those_of_the_registered_plan(name: str) -> None:
     records, comparison = registered_runs(name), COMPARISONS[name]
     assert len({record.commit for record in records}) == 1
@@ -92,7 +94,7 @@ def test_the_page_says_in_words_what_the_replication_gave() -> None:
     assert f"{bare.mean:.4f} over 24 seeds ({bare.low:+.4f} to {bare.high:+.4f}, p {p_of['pass']:.3f})" in SAID
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("name", RUN)
 def test_no_arm_with_pass_is_certainly_above_at_the_end(name: str) -> None:
     arms = arms_of(courses_of(name))
     assert all(difference(arms, arm, final_accuracy).low < 0 for arm in arms if arm.startswith("pass"))

@@ -15,16 +15,12 @@ from examples.finetune.model import (
     END,
     EPSILON,
     FILLING,
-    HEAD_WIDTH,
-    HEADS,
-    INNER,
-    LAYERS,
     PROMPT_TOKENS,
-    WIDTH,
     Model,
     encoded,
     log_probabilities,
 )
+from examples.finetune.plan import ModelConfig
 from examples.finetune.sampling import are_right, read, sample, success_probabilities
 from examples.finetune.tasks import Problem
 
@@ -41,9 +37,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def sharp_model(seed: int) -> Model:
+def sharp_model(seed: int, config: ModelConfig = ModelConfig()) -> Model:  # noqa: B008 - frozen
     """Return a random model that is sure of some tokens, so that single completions are frequent enough to count."""
-    model = Model(ADDITIONS.alphabet, seed)
+    model = Model(ADDITIONS.alphabet, seed, config)
     with torch.no_grad():
         model.head.weight *= 6
     return model
@@ -54,44 +50,47 @@ def some_problems(count: int) -> list[Problem]:
     return [ADDITIONS.drawn(rng, ADDITIONS.groups[place % len(ADDITIONS.groups)]) for place in range(count)]
 
 
-def plain_logits(weights: dict[str, Tensor], tokens: list[int]) -> Tensor:
+def plain_logits(weights: dict[str, Tensor], config: ModelConfig, tokens: list[int]) -> Tensor:
     """Return the logits after each token of one text, position by position and head by head."""
+    width, inner, head_width = config.width, config.inner, config.width // config.heads
     hidden = weights["embedding.weight"][tokens]
-    for number in range(LAYERS):
+    for number in range(config.layers):
         own = {name.removeprefix(f"layers.{number}."): weight for name, weight in weights.items()}
-        mixed = rms_norm(hidden, (WIDTH,), own["before_attention.weight"], EPSILON) @ own["to_heads.weight"].T
+        mixed = rms_norm(hidden, (width,), own["before_attention.weight"], EPSILON) @ own["to_heads.weight"].T
         seen = torch.zeros_like(hidden)
-        for head in range(HEADS):
+        for head in range(config.heads):
             parts = [
-                slice(part * WIDTH + head * HEAD_WIDTH, part * WIDTH + (head + 1) * HEAD_WIDTH) for part in (0, 1, 2)
+                slice(part * width + head * head_width, part * width + (head + 1) * head_width) for part in (0, 1, 2)
             ]
             queries, keys = (turned(mixed[:, part]) for part in parts[:2])
             for place in range(len(tokens)):
-                scores = keys[: place + 1] @ queries[place] / math.sqrt(HEAD_WIDTH)
+                scores = keys[: place + 1] @ queries[place] / math.sqrt(head_width)
                 seen[place, parts[0]] = scores.softmax(0) @ mixed[: place + 1, parts[2]]
         hidden = hidden + seen @ own["from_heads.weight"].T
-        wide = rms_norm(hidden, (WIDTH,), own["before_network.weight"], EPSILON) @ own["widen.weight"].T
-        hidden = hidden + (silu(wide[:, :INNER]) * wide[:, INNER:]) @ own["narrow.weight"].T
-    logits = rms_norm(hidden, (WIDTH,), weights["norm.weight"], EPSILON) @ weights["head.weight"].T
+        wide = rms_norm(hidden, (width,), own["before_network.weight"], EPSILON) @ own["widen.weight"].T
+        hidden = hidden + (silu(wide[:, :inner]) * wide[:, inner:]) @ own["narrow.weight"].T
+    logits = rms_norm(hidden, (width,), weights["norm.weight"], EPSILON) @ weights["head.weight"].T
     logits[:, FILLING] = -math.inf
     return logits
 
 
 def turned(vectors: Tensor) -> Tensor:
-    """Return vectors rotated by their positions, pair by pair (arXiv:2104.09864)."""
-    half, result = HEAD_WIDTH // 2, torch.empty_like(vectors)
+    """Return vectors, [tokens, head width], rotated by their positions, pair by pair (arXiv:2104.09864)."""
+    head_width = vectors.shape[1]
+    half, result = head_width // 2, torch.empty_like(vectors)
     for place, vector in enumerate(vectors):
         for pair in range(half):
-            angle = place * 10_000 ** (-2 * pair / HEAD_WIDTH)
+            angle = place * 10_000 ** (-2 * pair / head_width)
             one, other = vector[pair], vector[pair + half]
             result[place, pair] = one * math.cos(angle) - other * math.sin(angle)
             result[place, pair + half] = other * math.cos(angle) + one * math.sin(angle)
     return result
 
 
+@pytest.mark.parametrize("config", [ModelConfig(), ModelConfig(width=48, inner=80, layers=2, heads=3)])
 @torch.no_grad()
-def test_the_logits_are_those_of_a_plain_llama() -> None:
-    model = sharp_model(1)
+def test_the_logits_are_those_of_a_plain_llama(config: ModelConfig) -> None:
+    model = sharp_model(1, config)
     prompts, answers = encoded(model, some_problems(2))
     completions = answers.repeat_interleave(2, dim=0)
     completions[1::2] = torch.randint(
@@ -100,7 +99,8 @@ def test_the_logits_are_those_of_a_plain_llama() -> None:
     found = model(prompts, completions)
     weights = model.state_dict()
     for row, completion in enumerate(completions):
-        plain = plain_logits(weights, [*prompts[row // 2].tolist(), *completion[:-1].tolist()])[PROMPT_TOKENS - 1 :]
+        text = [*prompts[row // 2].tolist(), *completion[:-1].tolist()]
+        plain = plain_logits(weights, config, text)[PROMPT_TOKENS - 1 :]
         torch.testing.assert_close(found[row], plain, atol=1e-4, rtol=1e-4)
 
 
