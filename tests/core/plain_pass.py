@@ -7,6 +7,7 @@ import numpy as np
 
 from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass
 
+LEAST_CHANCE = 1 / 20  # of being taken, whatever the belief says
 Place = tuple[int, int, int]  # the number of the pass, the place in it, and how many tasks it has
 
 
@@ -24,6 +25,10 @@ def plain_pass(
         seed: of the run.
     """
     (turn, place, length), chosen = at, list[int]()
+
+    def rate(task: int) -> float:
+        return max(float(chance(task)), LEAST_CHANCE)
+
     while True:
         order = items_at(np.arange(places_of_pass(length)), length, key_of("order", seed, 0, turn)).tolist()
         luck = fractions(np.arange(length), key_of("luck", seed, 0, turn))
@@ -31,9 +36,9 @@ def plain_pass(
         while place < len(order) and len(chosen) < count:
             task, place = order[place], place + 1
             if task < length and task in eligible and task not in chosen:
-                (chosen if luck[task] < chance(task) else left).append(task)
+                (chosen if luck[task] < rate(task) else left).append(task)
         if len(chosen) < count and is_whole:
-            left.sort(key=lambda task: float(-chance(task) / max(luck[task], 2.0**-54)))
+            left.sort(key=lambda task: -rate(task) / max(luck[task], 2.0**-54))
             chosen += left[: count - len(chosen)]
         if len(chosen) == count:
             return chosen, (turn, place, length)

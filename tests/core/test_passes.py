@@ -18,7 +18,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.walks import Walk, Walks
 from tests import sizes
-from tests.core.plain_pass import plain_pass
+from tests.core.plain_pass import LEAST_CHANCE, plain_pass
 from tests.core.pools import (
     LEVEL,
     ArrayBelief,
@@ -107,10 +107,14 @@ def test_each_task_is_chosen_at_most_once_a_pass(size, seed, data):
 
 
 @pytest.mark.no_cover
-def test_visits_are_in_proportion_to_the_probability_of_being_effective():
-    about, of = made_up(60)
+def test_visits_are_in_proportion_to_the_probability_of_being_effective_and_to_a_twentieth_at_least():
+    about, _ = made_up(60)
+    rng = np.random.default_rng(0)
+    solved = np.where(np.arange(60) % 3, rng.integers(1, 15, 60), 500)
+    of = belief([1.0], [1.0], range(60), solved, np.where(np.arange(60) % 3, rng.integers(1, 15, 60), 1))
     visits = Counter(task for chosen, _ in selections(about, of, 4, sizes.size(1_500, 4_000)) for task in chosen)
-    chances = chances_of(of, about)
+    chances = np.maximum(chances_of(of, about), LEAST_CHANCE)
+    assert (chances == LEAST_CHANCE).sum() == 20
 
     counts = np.array([visits[task] for task in range(60)])
     assert chisquare(counts, chances / chances.sum() * counts.sum()).pvalue > LEVEL

@@ -27,6 +27,7 @@ from bots_service.core.pool import Pool
 from bots_service.core.rows import LayeredRows
 from bots_service.core.run_settings import Resource, RunSettings
 from bots_service.core.walks import Walks
+from tests.core.plain_pass import LEAST_CHANCE
 from tests.core.pools import LEVEL, belief, tasks
 from tests.core.test_costs import rows_of
 from tests.sizes import size
@@ -96,7 +97,9 @@ def test_visits_are_in_proportion_to_the_probability_of_being_effective_times_th
     told = {task: ((100.0, 400.0, 4000.0)[task % 3] * 64, 64.0) for task in range(SIZE)}
     visits = Counter(task for chosen in selections("tokens", costs_of(told), 2, size(2_000, 6_000)) for task in chosen)
     chances = KNOWN.distributions(POOL, EVERYBODY).effective(GROUP)
-    weighed = np.minimum(chances * cost_weights(costs_of(told), EVERYBODY, "tokens", group_size=GROUP), 1.0)
+    weighed = np.minimum(
+        np.maximum(chances, LEAST_CHANCE) * cost_weights(costs_of(told), EVERYBODY, "tokens", group_size=GROUP), 1.0
+    )
     counts = np.array([visits[task] for task in range(SIZE)])
     assert chisquare(counts, weighed / weighed.sum() * counts.sum()).pvalue > LEVEL
 

@@ -59,7 +59,7 @@ def dense_spaced(of, about, part, barred, count, context):
         age = context.step + len(part) / count * (1 - 0.5 * share)
         if task in last:
             age = context.step - last[task] + 1
-        scored.append((-max(4 * variance, 1e-100) * age, luck, task))
+        scored.append((-max(4 * variance, 1 / 20) * age, luck, task))
     return [task for _, _, task in sorted(scored)[:count]]
 
 

@@ -8,12 +8,15 @@ from studies.learners import (
     HiddenSkills,
     Interference,
     Learner,
+    Memorising,
     SharedAbility,
     logits_of,
     problems_by_successes,
     real_rates,
     signal,
 )
+from studies.method import Served
+from studies.trial import Measures, run_trial
 
 SEED = 100  # of no study
 
@@ -190,3 +193,21 @@ def test_interference_has_the_order_of_real_training():
     trained(shuffled, steps=62, choose=lambda _p, _rng: rows[(at := 32 * next(turns)) : at + 32])
     assert (nearest.pulled**2).mean() > 3 * (shuffled.pulled**2).mean()
     assert nearest.visits.max() > 5
+
+
+@pytest.mark.parametrize("strategy", ["pass", "spaced"])
+def test_a_belief_that_takes_what_it_does_not_meet_for_solved_finds_out(strategy: str):
+    """A rule that never meets such tasks ends below a shuffle: it takes a few tasks hundreds of times."""
+
+    def run_of(strategy: str) -> Measures:
+        environment = Memorising(SEED)
+        method = Served(environment.references, belief="tracker", strategy=strategy, seed=SEED)
+        rng = np.random.default_rng(SEED)
+        return run_trial(environment, method, steps=environment.steps, count=32, rollouts=16, rng=rng)
+
+    chosen, shuffled = run_of(strategy), run_of("shuffle")
+    assert chosen.accuracy[-1] > shuffled.accuracy[-1] + 0.02
+    assert chosen.effective_task_ratio > shuffled.effective_task_ratio
+    assert chosen.most_visits < 4 * shuffled.most_visits
+    assert chosen.pool_log_loss is not None
+    assert chosen.pool_log_loss < 0.4  # 0.69 says nothing

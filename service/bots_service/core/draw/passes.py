@@ -1,8 +1,9 @@
 """The strategy `pass`: a shuffled pass that takes each task as often as it is expected to teach.
 
 Visits in proportion to P(effective) maximise the sum of P(effective) log(visits): each task comes back at the rate at
-which it teaches, and none is given up. A vague belief makes it a shuffled pass. There is nothing to tune, and a
-selection looks at about count / mean(P) tasks, however large the pool.
+which it teaches. None is given up: however sure the belief is that a task teaches nothing, one pass in twenty takes it.
+A vague belief makes it a shuffled pass. There is nothing to tune, and a selection looks at about count / mean(P) tasks,
+however large the pool.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from bots_service.core.permutation import fractions, items_at, key_of, places_of
 from bots_service.core.pool import Pool
 from bots_service.core.walks import Walk
 
+# Of taking a task in a pass, whatever is believed. A belief learns of the tasks that are met. Where training lifts
+# those more than the others, it takes the others for solved, and a pass without this would not meet them to see that it
+# is wrong (docs/decisions/0064-least-chance.md).
+LEAST_CHANCE = 1 / 20
 LEAST_LUCK = 2.0**-54  # half the smallest difference of two fractions: no division by 0
 LOOKED_AT = 4  # places per wanted task in the first look, and at least so many times 16
 
@@ -28,7 +33,7 @@ class Met:
 
     tasks: [n] distinct.
     places: [n] where they stand.
-    chances: [n] P(effective) of each; with `per_cost` times how cheap it is, so at most 2.
+    chances: [n] P(effective) of each, at least LEAST_CHANCE; with `per_cost` times how cheap it is, so at most 2.
     luck: [n] in [0, 1): a task is taken if its luck is below its chance.
     """
 
@@ -114,7 +119,7 @@ def _meet(eligible: Eligible, walk: Walk, places: np.ndarray, chosen: Tasks, con
 
 def chances_of(belief: Belief, pool: Pool, tasks: Tasks, context: DrawContext) -> Floats:
     """Return [n] how likely a pass takes each task; certainly, where that is more than 1."""
-    chances = belief.distributions(pool, tasks).effective(context.group_size)
+    chances = np.maximum(belief.distributions(pool, tasks).effective(context.group_size), LEAST_CHANCE)
     resource = context.settings.per_cost
     if resource is None:
         return chances

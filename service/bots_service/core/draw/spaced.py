@@ -1,9 +1,9 @@
 """The strategy `spaced`: the tasks with the largest 4 E[p (1 - p)] x age.
 
-The first factor says how much a task is expected to teach now, the second how long it had to wait: each task comes back
-at a rate in proportion to what it is expected to teach. Nothing is drawn. Tasks that were never reported are ordered by
-a random number that seed and task fix. Within a profile it falls along a keyed order of the members, so that the best
-of millions are found without a look at the others.
+The first factor, at least 1/20, says how much a task is expected to teach now, the second how long it had to wait: each
+task comes back at a rate in proportion to what it is expected to teach. Nothing is drawn. Tasks that were never
+reported are ordered by a random number that seed and task fix. Within a profile it falls along a keyed order of the
+members, so that the best of millions are found without a look at the others.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.permutation import fractions, items_at, key_of, keys_of, rectangle
 
-# Of 4 E[p (1 - p)], which may be 0 to the last bit: among tasks that teach nothing the age then decides.
-LEAST_SIGNAL = 1e-100
+# Of 4 E[p (1 - p)]: however sure the belief is that a task teaches nothing, it comes back at a twentieth of the largest
+# rate. Else a belief that is wrong about tasks that it never meets would stay wrong (LEAST_CHANCE of passes.py).
+LEAST_SIGNAL = 1 / 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,5 +205,5 @@ def _profiles(eligible: Eligible, numbers: Counts, keys: SpacedKeys) -> Profiles
 
 
 def _signals(variance: Floats) -> Floats:
-    """[n] how much tasks are expected to teach, 4 E[p (1 - p)], in (0, 1]."""
+    """[n] how much tasks are expected to teach, 4 E[p (1 - p)], in [LEAST_SIGNAL, 1]."""
     return np.maximum(4 * variance, LEAST_SIGNAL)
