@@ -123,6 +123,15 @@ ROWS: tuple[Studied | Trained, ...] = (
         "families",
         ("bots-r2", "pass-r2"),
     ),
+    Trained(
+        "[a model of 25 million weights](docs/studies/finetuning.md#a-larger-model), before `pass` got its lower "
+        "bound; nothing known beforehand",
+        "large",
+        (None, "pass"),
+    ),
+    Trained("the same, with tags", "large", (None, "pass-tags")),
+    Trained("the same, with two references", "large", ("bots-r2", "pass-r2")),
+    Trained("the same, at a higher learning rate; nothing known beforehand", "large-faster", (None, "pass")),
 )
 
 

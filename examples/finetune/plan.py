@@ -159,6 +159,13 @@ LARGE = Plan(
     pool=(60, 900, 900, 740, 740, 940, 1880),  # the last is nearly hopeless: 31 % of the pool
     lessons=Lessons(steps=1500, batch=256, learning_rate=3e-4),
 )
+# Between both, for a processor: it learns enough for a belief to lose touch.
+MIDDLE = Plan(
+    model=ModelConfig(width=192, inner=512, layers=4, heads=4, spread=0.07),
+    steps=800,
+    pool=(60, 225, 225, 185, 185, 235, 470),
+    lessons=Lessons(learning_rate=1e-3),
+)
 SMALL_LARGE = replace(SMALL, model=ModelConfig(width=32, inner=48, layers=2, heads=2))
 SMALL_FAMILIES = replace(
     SMALL, kind="families", pool=(12,) * 8, lessons=replace(SMALL.lessons, shares=FAMILIES.lessons.shares)
@@ -226,6 +233,12 @@ COMPARISONS = {
         SMALL_LARGE,
         {arm: range(96, 104) for arm in (BASE, "pass", "pass-tags")},
         main=(BASE, "pass", "pass-tags"),
+    ),
+    "middle": Comparison(
+        MIDDLE,
+        SMALL_LARGE,
+        {arm: range(110, 116) for arm in (BASE, "pass", "pass-tags")},
+        main=(BASE, "pass"),
     ),
     "trl": Comparison(
         Plan(loop="trl", steps=200),

@@ -38,7 +38,7 @@ def plain_pass(
             if task < length and task in eligible and task not in chosen:
                 (chosen if luck[task] < rate(task) else left).append(task)
         if len(chosen) < count and is_whole:
-            left.sort(key=lambda task: -rate(task) / max(luck[task], 2.0**-54))
+            left.sort(key=lambda task: -rate(task) / max(float(luck[task]), 2.0**-54))
             chosen += left[: count - len(chosen)]
         if len(chosen) == count:
             return chosen, (turn, place, length)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from examples.finetune.course import Course, registered_runs
@@ -12,11 +13,12 @@ from examples.finetune.loops import loops_table
 from examples.finetune.measures import arms_of, charged, difference, differences, final_accuracy, mean_accuracy
 from examples.finetune.plan import BASE, COMPARISONS
 from examples.finetune.table import OTHERS, tables, together
+from examples.finetune.tenths import tenth_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/studies/finetuning.md").read_text("utf-8")
 SAID = " ".join(PAGE.split())
-PENDING = {"large", "large-faster"}  # registered, and not run yet
+PENDING = {"middle"}  # registered, and not run yet
 RUN = [name for name in COMPARISONS if name not in PENDING]
 
 
@@ -98,6 +100,54 @@ def test_the_page_says_in_words_what_the_replication_gave() -> None:
 def test_no_arm_with_pass_is_certainly_above_at_the_end(name: str) -> None:
     arms = arms_of(courses_of(name))
     assert all(difference(arms, arm, final_accuracy).low < 0 for arm in arms if arm.startswith("pass"))
+
+
+@pytest.mark.parametrize("name", ["large", "large-faster"])
+def test_the_page_shows_how_the_larger_model_went_on(name: str) -> None:
+    shown = tenth_tables(courses_of(name)).split("\n\n")
+    assert all(table.strip() in PAGE for table in (shown if name == "large" else shown[:1]))
+
+
+def test_the_page_shows_the_tables_of_the_larger_model() -> None:
+    for table in tables(courses_of("large"), COMPARISONS["large"].plan).split("\n\n"):
+        assert table.strip() in PAGE
+    for table in tables(courses_of("large-faster"), COMPARISONS["large-faster"].plan).split("\n\n"):
+        assert table.strip() in PAGE
+
+
+def test_the_page_says_in_words_what_the_larger_model_gave() -> None:
+    arms = arms_of(courses_of("large"))
+    gained = {arm: difference(arms, arm, mean_accuracy) for arm in arms if arm != BASE}
+    half = {arm: difference(arms, arm, lambda course: course.accuracies[10]).mean for arm in gained}
+    end = {arm: difference(arms, arm, final_accuracy).mean for arm in gained}
+    assert f"`pass` was {half['pass']:.3f} above `shuffle`, `pass-tags` {half['pass-tags']:.3f}, and `pass-r2`" in SAID
+    assert f"`pass-r2` {half['pass-r2']:.3f}. Over the whole course" in SAID
+    for arm, p in (("pass", "0.43"), ("pass-tags", "0.0006"), ("pass-r2", "0.0002")):
+        assert f"{gained[arm].mean:.4f} ({gained[arm].low:+.4f} to {gained[arm].high:+.4f}, p {p})" in SAID
+        assert float(p) == pytest.approx(sign_flip_p(differences(arms, arm, mean_accuracy)), rel=0.15)
+    passes = [end[arm] for arm in ("pass", "pass-tags", "pass-r2")]
+    assert f"by {-max(passes):.3f} to {-min(passes):.3f}, and `bots-r2` by {-end['bots-r2']:.3f}" in SAID
+    assert f"is {gained['oracle'].mean:.3f} above over the course and {end['oracle']:.3f} at the end" in SAID
+
+
+def test_the_page_says_in_words_how_far_the_larger_model_came_and_what_was_visited() -> None:
+    arms = arms_of(courses_of("large"))
+    before, after = (np.mean([course.accuracies[at] for course in arms[BASE].values()]) for at in (0, -1))
+    assert f"rises from {before:.3f} to {after:.3f}, where" in SAID
+    most = [np.mean([max(course.visits) for course in arms[arm].values()]) for arm in ("pass", "pass-tags", "pass-r2")]
+    assert f"one task came {min(most):.0f} to {max(most):.0f} times" in SAID
+    often = [
+        np.mean([sum(count > 20 for count in course.visits) for course in arms[arm].values()])
+        for arm in ("pass", "pass-tags", "pass-r2")
+    ]
+    assert f"and {min(often):.0f} to {max(often):.0f} tasks took a third of all visits" in SAID
+
+
+def test_the_page_says_in_words_what_a_higher_rate_gave() -> None:
+    arms = arms_of(courses_of("large-faster"))
+    bare, tagged = (difference(arms, arm, mean_accuracy) for arm in ("pass", "pass-tags"))
+    assert f"`pass` is {-bare.mean:.4f} below `shuffle` over the course ({bare.low:+.4f} to {bare.high:+.4f}" in SAID
+    assert f"`pass-tags` {tagged.mean:.4f} above ({tagged.low:+.4f} to {tagged.high:+.4f}" in SAID
 
 
 def test_the_page_shows_both_loops_on_the_same_seeds() -> None:

@@ -19,7 +19,7 @@ from bots_service.core.permutation import fractions, items_at, key_of, places_of
 from bots_service.core.pool import Pool
 from bots_service.core.walks import Walk
 
-# Of taking a task in a pass, whatever is believed. A belief learns of the tasks that are met. Where training lifts
+# Of taking a task in a pass, whatever the belief says. It learns of the tasks that are met. Where training lifts
 # those more than the others, it takes the others for solved, and a pass without this would not meet them to see that it
 # is wrong (docs/decisions/0064-least-chance.md).
 LEAST_CHANCE = 1 / 20
