@@ -1,7 +1,11 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
+from bots_service.core.outlook import outlook
 from studies.environment import batch_of, binomial
 from studies.learners import (
     LEARNERS,
@@ -18,6 +22,7 @@ from studies.learners import (
 from studies.method import Served
 from studies.trial import Measures, run_trial
 
+ROOT = Path(__file__).parents[2]
 SEED = 100  # of no study
 
 
@@ -211,3 +216,19 @@ def test_a_belief_that_takes_what_it_does_not_meet_for_solved_finds_out(strategy
     assert chosen.most_visits < 4 * shuffled.most_visits
     assert chosen.pool_log_loss is not None
     assert chosen.pool_log_loss < 0.4  # 0.69 says nothing
+
+
+def test_the_estimate_for_uniform_sampling_is_as_far_off_as_the_pages_say():
+    """A flaw of the belief, not a promise: where this fails because the estimate got better, change the pages."""
+    environment = Memorising(101)
+    method = Served(environment.references, belief="tracker", seed=101)
+    rng = np.random.default_rng(1)
+    run_trial(environment, method, steps=environment.steps, count=32, rollouts=16, rng=rng)
+    expected = outlook(method.state.belief, method.pool, 16)
+    success = environment.success()
+    assert expected is not None
+    estimate, truth = expected.effective_task_ratio, (1 - success**16 - (1 - success) ** 16).mean()
+    page = " ".join((ROOT / "docs/page.md").read_text("utf-8").split())
+    said = re.search(r"it expects (0\.\d+) at the end of the course, where uniform sampling reaches (0\.\d+)", page)
+    assert said
+    assert [float(said[1]), float(said[2])] == pytest.approx([estimate, truth], abs=0.02)
