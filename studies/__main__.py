@@ -70,11 +70,11 @@ def result_path(folder: Path, *, quick: bool) -> Path:
 
 def finished(trials: list[Trial], path: Path, *, quick: bool, processes: int) -> Iterator[Result]:
     """Yield the result of each trial: first those that the file has, then the others, each kept there at once."""
-    wanted = {trial.key for trial in trials}
-    kept = {result.key: result for result in read_results([path] if path.exists() else []) if result.key in wanted}
-    yield from kept.values()
-    left = [trial for trial in trials if trial.key not in kept]
-    path.write_text("".join(result.line() for result in kept.values()), "utf-8")  # without an unfinished last line
+    known = {result.key: result for result in read_results([path] if path.exists() else [])}
+    kept = [known[trial.key] for trial in trials if trial.key in known]
+    yield from kept
+    left = [trial for trial in trials if trial.key not in known]
+    path.write_text("".join(result.line() for result in known.values()), "utf-8")  # without an unfinished last line
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"))
     times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(elapsed_when_finished=True))
     progress = Progress(*columns, *times, console=Console(stderr=True))

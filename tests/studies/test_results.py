@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
@@ -65,6 +66,15 @@ def test_a_stopped_run_continues_where_it_stopped(tmp_path, processes):
     before = path.read_text()
     assert len(list(finished(trials, path, quick=False, processes=processes))) == len(found)
     assert sorted(path.read_text()) == sorted(before)
+
+
+def test_another_study_leaves_the_results_that_the_file_has(tmp_path):
+    path = tmp_path / "trials.ndjson"
+    other = replace(results()[0], study="other")
+    path.write_text(other.line() + results()[5].line()[:-1])
+    found = list(finished(planned([MADE], seeds=1), path, quick=False, processes=1))
+    assert {one.study for one in found} == {"made"}
+    assert list(read_results([path])) == [other, *found]
 
 
 def test_each_seed_of_all_cells_comes_before_the_next():
