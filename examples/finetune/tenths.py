@@ -1,4 +1,4 @@
-"""How a comparison went on, as Markdown: `python -m examples.finetune.tenths results.jsonl ...`."""
+"""A comparison, tenth by tenth of its steps, as Markdown: `python -m examples.finetune.tenths results.jsonl ...`."""
 
 import sys
 from collections.abc import Callable, Iterator

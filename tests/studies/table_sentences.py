@@ -3,7 +3,7 @@
 Place = tuple[str, str, tuple[str, ...], str]  # study, table, the first cells of the row, heading of the column
 
 RECORDED, REASONING = "recorded run", "reasoning gym"
-SHARED, SKILLS, INTERFERENCE = "shared ability", "hidden skills", "interference"
+SHARED, SKILLS, INTERFERENCE, MEMORISING = "shared ability", "hidden skills", "interference", "memorising"
 BOTS, PASS, SPACED, THOMPSON = "BOTS", "tracker, pass", "tracker, spaced", "tracker, thompson"
 STEPS, DIFFERENCE, ETR, LOSS = "steps to shuffle's end", "difference", "ETR", "pool log loss"
 LAST, RIGHT = "chosen success, last quarter", "right and wrong"
@@ -70,6 +70,12 @@ SENTENCES: list[tuple[str, str, list[Place]]] = [
         "methods.md",
         "It is {} for `pass` and {} for `spaced`, which have a shuffle's final accuracy after {} and {} of the steps.",
         [*learning(DIFFERENCE, INTERFERENCE, PASS, SPACED), *learning(STEPS, INTERFERENCE, PASS, SPACED)],
+    ),
+    (
+        "methods.md",
+        "On `memorising` the difference at the end is {} for BOTS and {} for the tracker with Thompson sampling, {} "
+        "for `pass` and {} for `spaced`.",
+        learning(DIFFERENCE, MEMORISING, BOTS, THOMPSON, PASS, SPACED),
     ),
     (
         "methods.md",
@@ -218,7 +224,7 @@ SENTENCES: list[tuple[str, str, list[Place]]] = [
     (
         "wanted.md",
         "32 effective groups were reached in {} of the steps on the recorded run and in {} on reasoning gym, without"
-        " references in {} and {}.** On the pools that react to training it was {}, {} and {}.",
+        " references in {} and {}.** On the pools that react to training it was {}, {}, {} and {}.",
         wanted(
             "reached",
             "reached",
@@ -229,6 +235,7 @@ SENTENCES: list[tuple[str, str, list[Place]]] = [
             (SHARED, "as measured"),
             (SKILLS, "as measured"),
             (INTERFERENCE, "as measured"),
+            (MEMORISING, "as measured"),
         ),
     ),
     (
