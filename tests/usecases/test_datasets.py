@@ -13,7 +13,6 @@ from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Distributions
 from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import (
-    BusyError,
     DatasetExistsError,
     InvalidOutcomesError,
     InvalidTasksError,
@@ -298,33 +297,6 @@ async def test_appended_ids_must_be_new(world: World):
         assert hidden(world) == 0
     with pytest.raises(UnknownDatasetError):
         await world.use.append_tasks("none", stream(block(40, 1)), never)
-
-
-async def test_changes_at_once_give_one_change_and_refusals_and_later_ones_start_from_it(world: World):
-    begun, changed = asyncio.Semaphore(0), asyncio.Event()
-
-    async def once_changed(tasks: TaskBlock):
-        begun.release()
-        await changed.wait()
-        yield tasks
-
-    appends = [
-        asyncio.ensure_future(world.use.append_tasks(POOL, once_changed(block(start, 1)), never)) for start in (40, 50)
-    ]
-    for _ in appends:
-        await begun.acquire()
-    await world.use.retire_tasks(POOL, ["t3"], None)
-    changed.set()
-    done = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(one) for one in done] == [BusyError, BusyError]
-    assert hidden(world) == 0
-    version = (await world.opened()).dataset.row.version
-    assert version == 2
-    other = world.beside()
-    await other.use.retire_tasks(POOL, ["t4"], None)
-    row, _ = await world.use.append_tasks(POOL, stream(block(60, 1)), never)
-    assert row.version == 4
-    assert (await other.use.retire_tasks(POOL, ["t5"], None)).version == 5
 
 
 async def test_a_dataset_that_changes_while_it_is_loaded_is_loaded_again(world: World):

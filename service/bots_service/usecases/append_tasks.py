@@ -35,6 +35,9 @@ class AppendTasks:
         """
         dataset = await self.open_datasets.fresh(name)
         builder = await self.open_datasets.builder(dataset.row)
+        if builder.size != dataset.row.facts.size:  # the blocks are newer than the row: the same request may be at work
+            self.open_datasets.invalidate(name)
+            raise BusyError(f"dataset {name!r} was changed by another request at the same time; try again")
         async with open_stage(self.datasets) as stage:
             async for block in blocks:
                 taken = dataset.ids.find(block.ids)
