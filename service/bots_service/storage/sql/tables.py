@@ -169,6 +169,7 @@ receipts = Table(
     Column("seconds", Double),
     Column("seconds_rollouts", Double),
     Column("seconds_effective", Integer),
+    Column("skipped", Text),  # why the fold skipped the entry
 )
 Index("ix_receipts_step", receipts.c.run_id, receipts.c.step, receipts.c.seq)
 
