@@ -225,6 +225,7 @@ class JournalEntry:
     to_step: of a rewind.
     changed: names and values of changed settings.
     decision: what a guard decision did with held groups: release or drop; tag: about whose; None: those of all alarms.
+    skipped: why it changed nothing, though it is in the journal; None for all others.
     hidden: undone by a rewind.
     """
 
@@ -241,4 +242,5 @@ class JournalEntry:
     changed: Mapping[str, Setting] | None = None
     decision: str | None = None
     tag: str | None = None
+    skipped: str | None = None
     hidden: bool = False

@@ -199,7 +199,6 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
         (EntriesPart, body(2, past(1, age=-1.0)), "ages that no old log can have"),
         (EntriesPart, body(2, past(1, age=2e6)), "ages that no old log can have"),
         (EntriesPart, body(2, past(1, ages=2)), "ages that no old log can have"),
-        (EntriesPart, body(2, SettingsChange({"prior": (2.0, 2.0)})), "changes prior"),
         (EntriesPart, body(2, SettingsChange({"target": 7})), "can't be read"),
         (EntriesPart, body(4, Rewind(2, 1)), "is another"),
         (EntriesPart, body(4, Rewind(2, 9)), "step it names"),

@@ -67,11 +67,11 @@ async def test_what_is_decided_is_what_a_replay_of_the_journal_gives(outage: Wor
 
 
 async def test_nothing_to_decide_is_told_and_a_retry_is_no_second_decision(outage: World):
-    with pytest.raises(NothingToDecideError, match="no alarm about the tag 'nobody'"):
+    with pytest.raises(NothingToDecideError, match="'nobody'"):
         await decide(outage, "drop", "nobody")
     assert not await decide(outage, "drop", key="once")
     assert await decide(outage, "drop", key="once")
-    with pytest.raises(NothingToDecideError, match="no alarm of"):
+    with pytest.raises(NothingToDecideError):
         await decide(outage, "drop")
 
 

@@ -13,7 +13,7 @@ from bots_service.core.state import RunState
 from bots_service.engine import live_runs as live_module
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun
-from bots_service.errors import BusyError
+from bots_service.errors import UnknownStepError
 from bots_service.ports.hot import LeaseResult, PublishedState, PublishResult
 from bots_service.ports.records import NewEntry, RunRow
 from bots_service.usecases import select_tasks as select_module
@@ -38,7 +38,7 @@ async def test_a_rewind_to_a_step_that_is_abandoned_meanwhile_is_refused(
         return seq
 
     monkeypatch.setattr(CatchUp, "closing", overtaken)
-    with pytest.raises(BusyError):
+    with pytest.raises(UnknownStepError):
         await here.rewind(2)
     assert ((await here.state()).step, (await here.state()).epoch) == (1, 1)
     await here.assert_is_a_replay()

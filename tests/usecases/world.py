@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.draw.selection import SelectRequest
-from bots_service.core.entries import Entry, Fork, Rewind
+from bots_service.core.entries import Fork, Rewind
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.engine.dataset_builder import DatasetHeader
@@ -23,7 +23,6 @@ from bots_service.metrics.process import Metrics
 from bots_service.ports.records import IdempotencyKey, RunRow, Selection, TaskBlock
 from bots_service.ports.stores import HotStores
 from bots_service.settings import Settings
-from bots_service.storage.sql.codecs import decode_body
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sqlite import SqliteDatabase
 from bots_service.stores import memory_stores, sql_stores
@@ -192,11 +191,10 @@ class World:
 
     async def replay(self, run: str = "default", dataset: str = POOL) -> tuple[list[RunState], list[Receipt]]:
         """Return the state after each entry (the first: before any), and what each did, by the journal alone."""
-        opened = await self.beside().opened(run, dataset)
-        rows = self.sql("SELECT seq, epoch, profiles, body FROM journal WHERE run_id = ? ORDER BY seq", opened.row.id)
+        beside = self.beside()
+        opened = await beside.opened(run, dataset)
         states, receipts = [fresh_state(opened.row.settings, opened.dataset.pool)], []
-        for seq, epoch, profiles, body in rows:
-            entry = Entry(seq, epoch, profiles, decode_body(body))
+        for entry in await beside.parts.journal.after(opened.row, 0, limit=100_000):
             base = None
             if isinstance(entry.body, Rewind):
                 base = states[entry.body.to_seq]

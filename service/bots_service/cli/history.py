@@ -220,6 +220,7 @@ def entry_text(entry: "JournalEntry") -> str:
         return (
             f"{count(entry.rollouts)} rollouts of {task_count(entry.tasks)}, {count(entry.effective)} effective{closes}"
         )
+    skipped = "" if entry.skipped is None else f" (skipped: {entry.skipped})"
     if entry.changed is not None:
-        return ", ".join(f"{name}={value}" for name, value in entry.changed.items())
+        return ", ".join(f"{name}={value}" for name, value in entry.changed.items()) + skipped
     return "" if entry.to_step is None else f"back to step {count(entry.to_step)}"

@@ -119,6 +119,7 @@ class Receipt:
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
     tags: the closed step by tag; None where no task has tags, and in a receipt from SQL, which does not keep it.
+    skipped: why the fold skipped the entry, a change that its state did not allow; None for all others.
     """
 
     seq: int
@@ -136,6 +137,7 @@ class Receipt:
     distinct_tasks: int = 0
     costs: CostSums = NO_COST_SUMS
     tags: TagSums | None = field(default=None, compare=False)
+    skipped: str | None = None
 
 
 def tally(evidence: Evidence) -> Tally:

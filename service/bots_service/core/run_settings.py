@@ -92,6 +92,27 @@ class RunSettings:
 FIXED = ("belief", "prior")  # a state is built on them
 
 
+def changed_settings(values: dict[str, Any], base: RunSettings) -> RunSettings:
+    """Return a run's settings after a change.
+
+    Args:
+        values: what changes: setting names and values, as `settings_from` reads them.
+        base: the settings before.
+
+    Raises:
+        InvalidSettingsError: as `settings_from`, or a value differs on which the run's state is built.
+    """
+    settings = settings_from(values, base)
+    _require_fixed(settings, base)
+    return settings
+
+
+def _require_fixed(settings: RunSettings, base: RunSettings) -> None:
+    flaws = fixed_flaws(settings, base)
+    if flaws:
+        raise InvalidSettingsError("these settings can't be changed", flaws)
+
+
 def fixed_flaws(settings: RunSettings, base: RunSettings) -> tuple[Flaw, ...]:
     """Return a flaw for each setting that differs and can't change once a run exists."""
     changed = [name for name in FIXED if getattr(settings, name) != getattr(base, name)]
@@ -135,16 +156,19 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
 
 
 def settings_asked(values: dict[str, Any], base: RunSettings | None = None) -> RunSettings:
-    """Return what `settings_from` does for values that somebody asks for now; stored ones were accepted once.
+    """Return what somebody asks for now: the settings of a new run, or those after a change of the base.
 
     Raises:
-        InvalidSettingsError: as there; or the run's kind of belief would ignore a value that differs from the base's.
+        InvalidSettingsError: as `settings_from` or `changed_settings`; or the run's kind of belief would ignore a value
+            that differs from the base's.
     """
     settings, before = settings_from(values, base), base or RunSettings()
     changed = [name for name in values if getattr(settings, name) != getattr(before, name)]
     unread = _unread_by(settings.belief)
     if flaws := tuple(_ignored(settings.belief, name, unread[name]) for name in changed if name in unread):
         raise InvalidSettingsError("invalid settings", flaws)
+    if base is not None:
+        _require_fixed(settings, base)
     return settings
 
 

@@ -24,9 +24,10 @@ from bots_service.core.open_step import NOTHING_OPEN, OpenStep
 from bots_service.core.past_evidence import NO_PAST, AgedEvidence
 from bots_service.core.pool import NO_TASKS, WHOLE, Pool
 from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
-from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, settings_from
+from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
+from bots_service.errors import InvalidSettingsError, NothingToDecideError
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +121,34 @@ def advance(state: RunState, entry: Entry, pool: Pool, *, base: RunState | None 
     body = entry.body
     if isinstance(body, Report):
         return _with_report(state, entry, body, pool)
-    if isinstance(body, PastEvidence | GuardDecision):
-        state = _with_past(state, entry, body, pool)
-    elif isinstance(body, SettingsChange):
-        settings = settings_from(body.values, base=state.settings)
+    try:
+        state, skipped = _changed(state, entry, pool, base), None
+    except (InvalidSettingsError, NothingToDecideError) as error:
+        # The service appends no change that the state does not allow. Earlier versions did, and a report can end the
+        # alarm that a decision is about just before the decision is appended.
+        state, skipped = replace(state, seq=entry.seq), str(error)
+    return state, _receipt(state, tally(NO_EVIDENCE), skipped=skipped)
+
+
+def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -> RunState:
+    """Return the state after an entry that is no report.
+
+    Raises:
+        InvalidSettingsError, NothingToDecideError: the state does not allow the change.
+    """
+    body = entry.body
+    if isinstance(body, SettingsChange):
+        settings = changed_settings(body.values, state.settings)
         walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
-        state = replace(state, seq=entry.seq, settings=settings, walks=walks)
-    elif base is None:
+        return replace(state, seq=entry.seq, settings=settings, walks=walks)
+    if isinstance(body, GuardDecision):
+        state.guard.require_alarm(body.tag)
+    if isinstance(body, PastEvidence | GuardDecision):
+        return _with_past(state, entry, body, pool)
+    if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
-    else:
-        open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
-        state = replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step)
-    return state, _receipt(state, tally(NO_EVIDENCE))
+    open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
+    return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
     seconds: float | None
     seconds_rollouts: float | None
     seconds_effective: Small | None
+    skipped: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class LoggedEntry:
     to_step: target of a rewind.
     changed: names and values of changed settings.
     decision: what somebody decided about alarms of the verifier guard; tag: about those of one tag alone.
+    skipped: why the fold skipped it; None if it did not.
     """
 
     seq: int
@@ -52,6 +53,7 @@ class LoggedEntry:
     changed: dict[str, Any] | None = None
     decision: Decision | None = None
     tag: str | None = None
+    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,7 @@ class Journal(Protocol):
         Raises:
             UnknownRunError: the run was deleted.
             StaleEpochError: the new entry's epoch is not the run's.
+            BusyError: another change came after the state that the entry was checked against.
             KeyReusedError: the key is known with another fingerprint.
         """
         ...

@@ -262,12 +262,15 @@ class NewEntry:
 
     body: its arrays are read-only, and shared with readers of the journal.
     epoch: of its selection; the append is refused if the run's epoch differs. None: there is no selection.
+    checked_at: the seq of the state that allows this change; the append is refused if another change came after it, but
+        not because of reports. None: any state allows it.
     """
 
     body: Body
     profiles: int
     epoch: int | None = None
     idempotency_key: IdempotencyKey | None = None
+    checked_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

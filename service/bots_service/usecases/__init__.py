@@ -4,7 +4,7 @@ from bots_service.engine.engine import Engine
 from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
 from bots_service.usecases.begin_run import BeginRun
-from bots_service.usecases.change_run import ChangeSettings, DecideHeldGroups, RewindRun, TakeSnapshot
+from bots_service.usecases.change_run import ChangeRun, TakeSnapshot
 from bots_service.usecases.compare_beliefs import CompareBeliefs
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe import DescribeRun, ListDatasets
@@ -77,9 +77,8 @@ class UseCases:
         self.describe_run = describe = DescribeRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.leases)
         begin = BeginRun(e.open_datasets, e.open_runs, e.journal, e.catch_up)
         self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, begin, e.states, e.leases, e.answers, describe)
-        self.change_settings = ChangeSettings(e.open_runs, e.journal, e.catch_up, e.answers, describe)
-        self.decide_held = DecideHeldGroups(e.open_runs, e.journal, e.catch_up, e.answers, describe)
-        self.rewind_run = RewindRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)
+        change = ChangeRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)
+        self.change_settings, self.decide_held, self.rewind_run = change.change_settings, change.decide, change.rewind
         self.take_snapshot = TakeSnapshot(e.open_runs, e.catch_up, e.snapshots, e.save_snapshot)
         self.delete_run = DeleteRun(e.runs, e.open_runs, e.states, e.leases, e.at_work)
 

@@ -18,7 +18,7 @@ from bots_service.engine.replay import PAGE
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import OpenDataset, Parent
-from bots_service.usecases.change_run import require_fixed, require_known_tags, require_strategy
+from bots_service.usecases.change_run import require_known_tags, require_strategy
 
 Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
 
@@ -133,7 +133,6 @@ class BeginRun:
 
 def _fork(state: RunState, values: dict[str, Any]) -> RunState:
     settings = settings_asked(values, base=state.settings)
-    require_fixed(settings, state.settings)
     return replace(state, epoch=0, seq=0, settings=settings, open_step=NOTHING_OPEN)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import are_within
 from bots_service.core.codec import decode_state
-from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import LARGEST_AGE
 from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
@@ -108,9 +108,6 @@ class CheckedRun:
             ages = body.aged.ages
             is_aged = len(ages) == len(body.aged.evidence) and are_within(ages, 0.0, LARGEST_AGE)
             self._require(is_aged, f"{where} has ages that no old log can have")
-        elif isinstance(body, SettingsChange):
-            fixed = fixed_flaws(settings_from(body.values, base=self.settings), self.settings)
-            self._require(not fixed, f"{where} changes {' and '.join(str(flaw.where[0]) for flaw in fixed)}")
 
     def _rewound(self, seq: int, body: Rewind) -> None:
         step = self._closed_at.setdefault(body.to_seq, body.to_step)

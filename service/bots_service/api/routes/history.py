@@ -214,6 +214,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     changed: the names and values that a change of settings set.
     decision: what a guard decision did with the groups that were held: release or drop.
     tag: whose groups a guard decision was about; null for those of all alarms.
+    skipped: why it changed nothing, though it is in the journal; null for all others.
     hidden: whether a rewind undid it.
     time: when it was appended (RFC 3339, UTC).
     """
@@ -230,6 +231,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     changed: dict[str, Any] | None = None
     decision: Decision | None = None
     tag: str | None = None
+    skipped: str | None = None
     hidden: bool
     time: datetime
 
@@ -249,6 +251,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
             changed=logged.changed,
             decision=logged.decision,
             tag=logged.tag,
+            skipped=logged.skipped,
             hidden=logged.is_hidden,
             time=moment(logged.created_at),
         )

@@ -14,6 +14,7 @@ from bots_service.core.guard.held import NOTHING_HELD, HeldGroups, union
 from bots_service.core.guard.streaks import OUTCOMES, Outcome, SeenGroups, Streak
 from bots_service.core.guard.watched_tags import MOST_WATCHED
 from bots_service.core.pool import NO_TASKS, Pool
+from bots_service.errors import NothingToDecideError
 
 FEWEST = 2  # groups with which a streak begins
 
@@ -102,6 +103,13 @@ class VerifierGuard:
         stays = union([own for streak, own in zip(streaks, covered, strict=True) if _retains(streak)], len(held))
         guard, freed, own_tasks = VerifierGuard(kept, held.where(stays)), held.where(~stays), np.unique(tasks[waits])
         return GuardedStep(guard, waits if len(own_tasks) else None, own_tasks, freed)
+
+    def require_alarm(self, tag: str | None) -> None:
+        """Raise NothingToDecideError unless an alarm stands about the tag; None: any alarm."""
+        tags = [alarm.tag for alarm in self.alarms]
+        if not tags if tag is None else tag not in tags:
+            about = "" if tag is None else f" about the tag {tag!r}"
+            raise NothingToDecideError(f"no alarm of the verifier guard{about} stands")
 
     def decided(
         self, pool: Pool, decision: Decision, tag: str | None, *, step: int

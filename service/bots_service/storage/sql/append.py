@@ -8,9 +8,9 @@ from functools import cache, partial
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import BigInteger, Connection, Text, TextClause, bindparam, insert, select, text, update
+from sqlalchemy import BigInteger, Connection, Text, TextClause, bindparam, func, insert, select, text, update
 
-from bots_service.core.entries import Entry, Rewind
+from bots_service.core.entries import Entry, Report, Rewind
 from bots_service.errors import (
     BotsError,
     BusyError,
@@ -22,7 +22,7 @@ from bots_service.errors import (
 from bots_service.ports.records import AppendResult, IdempotencyKey, NewEntry, RunRow
 from bots_service.storage.sql.codecs import KINDS, decode_body
 from bots_service.storage.sql.database import Database, SqlRow, for_another
-from bots_service.storage.sql.tables import journal, runs
+from bots_service.storage.sql.tables import IS_MARK, journal, runs
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -113,6 +113,11 @@ _HEADS = (
     .order_by(runs.c.id)
     .with_for_update(key_share=True)
 )
+_CHANGES = (
+    select(journal.c.run_id, func.max(journal.c.seq))
+    .where(journal.c.run_id.in_(bindparam("ids", expanding=True)), text(IS_MARK))
+    .group_by(journal.c.run_id)
+)
 _INSERT = insert(journal)
 _MOVE_HEAD = update(runs).where(runs.c.id == bindparam("run")).values(head=bindparam("to"), epoch=bindparam("now"))
 
@@ -132,6 +137,7 @@ class _Head:
     seq: int
     epoch: int
     pruned: int
+    changed: int = 0  # seq of the last entry that is no report, where an entry asks for it
     moved: bool = False
 
 
@@ -144,6 +150,9 @@ def append_all(connection: Connection, pending: Sequence[PendingAppend], now: fl
         row.id: _Head(row.uid, row.head, row.epoch, row.pruned)
         for row in connection.execute(_HEADS, {"ids": padded(sorted({item.run.id for item in pending}))})
     }
+    if checked := sorted({item.run.id for item in pending if item.new_entry.checked_at is not None}):
+        for run_id, seq in connection.execute(_CHANGES, {"ids": padded(checked)}):
+            heads[run_id].changed = seq
     keys = [(item.run.id, item.new_entry.idempotency_key) for item in pending]
     known = _known(connection, [(run_id, key.key) for run_id, key in keys if key is not None])
     results: list[AppendResult | BotsError] = []
@@ -224,9 +233,13 @@ def _append(item: PendingAppend, heads: dict[int, _Head], known: _Known) -> Appe
         return AppendResult(first, duplicate=True)
     if new.epoch is not None and new.epoch != head.epoch:
         raise StaleEpochError(f"evidence of epoch {new.epoch}; run {run.name!r} was rewound to epoch {head.epoch}")
+    if new.checked_at is not None and new.checked_at < head.changed:
+        raise BusyError(f"run {run.name!r} was changed by another request at the same time; try again")
     if isinstance(body, Rewind) and body.to_seq < head.pruned:
         raise BusyError(f"run {run.name!r} was pruned meanwhile; check that step {body.to_step} still exists")
     head.seq, head.epoch, head.moved = head.seq + 1, head.epoch + isinstance(body, Rewind), True
+    if not isinstance(body, Report):
+        head.changed = head.seq
     entry = Entry(head.seq, head.epoch, new.profiles, body)
     if key is not None:
         known[run.id, key.key] = (key.fingerprint, entry)

@@ -188,6 +188,7 @@ def _row(kept: Kept) -> dict[str, Any]:
         "calibration": _encoded(receipt.calibration),
         "new_tasks": receipt.new_tasks,
         "distinct_tasks": receipt.distinct_tasks,
+        "skipped": receipt.skipped,
         **_cost_columns(receipt.costs),
     } | {name: getattr(receipt.tally, name) for name in _TALLY}
 
@@ -227,6 +228,7 @@ def receipt_of(row: SqlRow) -> Receipt:
         new_tasks=row.new_tasks,
         distinct_tasks=row.distinct_tasks,
         costs=costs_of(row),
+        skipped=row.skipped,
     )
 
 

@@ -26,7 +26,8 @@ function gap({ first, last }) {
 }
 
 function single(entry) {
-  const [what, about] = WORDS[entry.kind]?.(entry) ?? [entry.kind, ""];
+  const [what, words] = WORDS[entry.kind]?.(entry) ?? [entry.kind, ""];
+  const about = entry.skipped ? `${words}; skipped: ${entry.skipped}` : words;
   return element(
     "span",
     { class: "what" },

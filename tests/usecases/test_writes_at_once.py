@@ -1,0 +1,236 @@
+"""Two writes of one run at once: each is told the truth, and whatever they were, the run goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bots_service.core.entries import GuardDecision, SettingsChange
+from bots_service.errors import (
+    BotsError,
+    ConflictError,
+    InvalidInputError,
+    InvalidSettingsError,
+    NotFoundError,
+    NothingToDecideError,
+)
+from bots_service.ports.journal import LoggedEntry
+from bots_service.ports.records import AppendResult, NewEntry, RunRow, Selection
+from bots_service.settings import Settings
+from bots_service.storage.postgres import PostgresDatabase
+from bots_service.stores import open_hot_stores
+from bots_service.usecases.begin_run import ForkFrom
+from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
+from bots_service.usecases.report_outcomes import Outcome
+from tests.servers import RedisServer
+from tests.storage.redis_stores import PATIENT_S
+from tests.usecases.backups import exported, imported
+from tests.usecases.ports import Port
+from tests.usecases.replicas import Replica
+from tests.usecases.test_guard import steps
+from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
+
+Write = Callable[[World, str], Awaitable[object]]
+
+VALUES: dict[str, list[Any]] = {
+    "mix": [{}, {"even": 1.0}, {"even": 1.0, "odd": 2.0}, {"even": 1.0, "odd": 1.0, "rare": 1.0}],
+    "mix_floor": [0.0, 0.3, 0.5, 0.9],
+    "strategy": ["pass", "thompson", "uniform"],
+    "tasks_per_step": [None, 2, 5],
+    "reward_range": [(0.0, 1.0), (-1.0, 1.0)],
+    "seed": [0, 1, 2],
+    "verifier_guard": [True, False],
+    "prior": [(1.0, 1.0), (2.0, 1.0)],
+}
+
+
+async def rows_of(world: World, selection: Selection, successes: float = 4.0) -> list[Outcome]:
+    ids = (await world.opened()).dataset.ids
+    return [outcome(ids[task], successes) for task in selection.tasks.tolist()]
+
+
+def a_write(rng: np.random.Generator) -> tuple[str, Write]:
+    """Return any write of a run with what it does in words."""
+
+    async def select_and_report(world: World, run: str) -> None:
+        selection = await world.select(3, run)
+        await world.report(*await rows_of(world, selection, successes), run=run, selection_id=selection.id)
+
+    async def fork(world: World, run: str) -> None:
+        await world.use.put_run(POOL, f"{run}-fork", {}, ForkFrom(run), None)
+        await world.use.delete_run(POOL, f"{run}-fork", None)
+
+    name = str(rng.choice(["mix", "mix_floor", *VALUES]))
+    values = {name: VALUES[name][rng.integers(len(VALUES[name]))]}
+    decision = GuardDecision(["release", "drop"][rng.integers(2)], [None, "even"][rng.integers(2)])  # type: ignore[arg-type]  # one of the two
+    step, task, successes = int(rng.integers(6, 10)), int(rng.integers(TASKS)), float(rng.integers(3) * 8)
+    rows = [outcome(f"t{one}", successes) for one in rng.integers(TASKS, size=4)]
+    past = EvidenceRequest([PastOutcome(f"t{task}", successes=3, trials=4, age=1)])
+    writes: list[tuple[str, Write]] = [
+        (f"settings {values}", lambda world, run: world.use.change_settings(POOL, run, values, None)),
+        (f"settings {values}", lambda world, run: world.use.change_settings(POOL, run, values, None)),
+        (f"{decision}", lambda world, run: world.use.decide_held(POOL, run, decision, None)),
+        ("report", lambda world, run: world.report(*rows, run=run)),
+        ("select and report", select_and_report),
+        (f"rewind to {step}", lambda world, run: world.rewind(step, run)),
+        ("past evidence", lambda world, run: world.use.import_evidence(POOL, run, past, None)),
+        ("fork", fork),
+        ("tasks", lambda world, _: world.use.append_tasks(POOL, stream(block(40 + task, 1)), never)),
+        ("retire", lambda world, _: world.use.retire_tasks(POOL, [f"t{task}"], None)),
+        ("snapshot", lambda world, run: world.use.take_snapshot(POOL, run, None)),
+    ]
+    return writes[rng.integers(len(writes))]
+
+
+@pytest.fixture(params=["one on SQLite", "two over PostgreSQL and Redis"])
+async def services(
+    request: pytest.FixtureRequest, folder: Callable[[str], Path], redis_server: RedisServer
+) -> AsyncIterator[tuple[World, World]]:
+    """What two callers speak to: the same service, or a replica each."""
+    async with AsyncExitStack() as stack:
+        if request.param == "one on SQLite":
+            world = World.open(folder("service"), snapshot_every=5)
+            stack.push_async_callback(world.close)
+            yield world, world
+            return
+        with redis_server.client() as client:
+            client.flushall()
+        settings = Settings(
+            data_dir=folder("service"), snapshot_every=5, redis_url=redis_server.url, redis_timeout_s=PATIENT_S
+        )
+        database = PostgresDatabase(request.getfixturevalue("postgres_url"), pool_size=4, timeout_s=30)
+        both = []
+        for _ in range(2):
+            hot = await stack.enter_async_context(open_hot_stores(settings))
+            both.append(Replica.over(settings.data_dir, settings, database, hot=hot))
+        stack.push_async_callback(both[0].close)
+        yield both[0], both[1]
+
+
+async def with_an_alarm(world: World) -> None:
+    """Make a run `default` of six steps, whose verifier broke in the last one."""
+    await world.import_pool()
+    await world.put_run("default", verifier_guard=True)
+    await steps(world, 5, 6, 9)
+    await steps(world, 1, 0)
+
+
+async def logged(world: World, run: str) -> list[LoggedEntry]:
+    return await world.use.read_journal(POOL, run, None, 1000, [])
+
+
+async def assert_goes_on(world: World, run: str) -> None:
+    """Select, report, change, rewind, export, replay."""
+    step = (await world.describe(run)).step
+    await world.use.change_settings(POOL, run, {"target": 0.4, "tasks_per_step": None}, None)
+    selection = await world.select(2, run)
+    rows = await rows_of(world, selection)
+    assert (await world.report(*rows, run=run, selection_id=selection.id)).step == step + 1
+    assert (await world.rewind(step, run)).step == step
+    assert await exported(world, run)
+
+
+async def test_any_two_writes_at_once_leave_a_run_that_goes_on(services: tuple[World, World]):
+    rng = np.random.default_rng(5)
+    await with_an_alarm(services[0])
+    for run in (f"run-{number}" for number in range(20)):
+        await services[0].use.put_run(POOL, run, {}, ForkFrom("default"), None)
+        refusals = 0
+        for turn in range(10):
+            (first, one), (second, other) = a_write(rng), a_write(rng)
+            told = await asyncio.gather(one(services[0], run), other(services[1], run), return_exceptions=True)
+            refused = [each for each in told if isinstance(each, BaseException)]
+            known = all(isinstance(each, ConflictError | InvalidInputError | NotFoundError) for each in refused)
+            assert known, f"{first} beside {second}: {told}"
+            refusals += len(refused)
+            await services[turn % 2].report(outcome("t1", 9), run=run)  # what an entry that does not fold would refuse
+        assert sum(entry.skipped is not None for entry in await logged(services[0], run)) <= refusals
+        for world in services:
+            await assert_goes_on(world, run)
+        await services[0].assert_is_a_replay(run)
+
+
+async def test_settings_that_are_invalid_together_are_not_both_acknowledged(services: tuple[World, World]):
+    await with_an_alarm(services[0])
+    three, floor = {"mix": {"even": 1.0, "odd": 1.0, "rare": 1.0}}, {"mix_floor": 0.5}
+    for turn in range(20):
+        await services[0].use.put_run(POOL, f"run-{turn}", {}, None, None)
+        told = await asyncio.gather(
+            services[0].use.change_settings(POOL, f"run-{turn}", three, None),
+            services[1].use.change_settings(POOL, f"run-{turn}", floor, None),
+            return_exceptions=True,
+        )
+        assert sorted(isinstance(each, InvalidSettingsError) for each in told) == [False, True]
+        assert len(await logged(services[0], f"run-{turn}")) == 1
+        await assert_goes_on(services[1], f"run-{turn}")
+
+
+async def test_contrary_decisions_are_not_both_acknowledged(services: tuple[World, World]):
+    await with_an_alarm(services[0])
+    for turn in range(20):
+        await services[0].use.put_run(POOL, f"run-{turn}", {}, ForkFrom("default"), None)
+        told = await asyncio.gather(
+            services[0].use.decide_held(POOL, f"run-{turn}", GuardDecision("release"), None),
+            services[1].use.decide_held(POOL, f"run-{turn}", GuardDecision("drop"), None),
+            return_exceptions=True,
+        )
+        assert sorted(isinstance(each, BotsError) for each in told) == [False, True]
+
+
+async def test_a_decision_about_an_alarm_that_a_report_ends_meanwhile_is_refused_and_skipped(world: World):
+    await steps(world, 5, 6, 9)
+    await steps(world, 1, 0)
+
+    class Overtaken(Port):
+        async def append(self, run: RunRow, new_entry: NewEntry) -> AppendResult:
+            await steps(world, 1, 6, 9)
+            return await self.real.append(run, new_entry)
+
+    with pytest.raises(NothingToDecideError):
+        await world.beside(journal=Overtaken).use.decide_held(POOL, "default", GuardDecision("drop"), None)
+    assert (await logged(world, "default"))[0].skipped is not None
+    await assert_goes_on(world, "default")
+
+
+async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_skipping_it(
+    world: World, folder: Callable[[str], Path]
+):
+    await world.report(outcome("t1"))
+    row = await world.row()
+    for values in ({"mix": {"even": 1.0, "odd": 1.0, "rare": 1.0}}, {"mix_floor": 0.5}, {"prior": [3.0, 1.0]}):
+        await world.parts.journal.append(row, NewEntry(SettingsChange(values), 0))  # as an earlier version did
+    await world.parts.journal.append(row, NewEntry(GuardDecision("drop"), 0))
+    settings = (await world.state()).settings
+    assert (await world.report(outcome("t2"))).step == 2
+    settings = (await world.state()).settings
+    assert (len(settings.mix), settings.mix_floor, settings.prior) == (3, 0.0, (1.0, 1.0))
+    entries = await logged(world, "default")
+    assert [entry.skipped is not None for entry in entries] == [False, True, True, True, False, False]
+    await assert_goes_on(world, "default")
+    await world.assert_is_a_replay()
+    other = World.open(folder("other"))
+    await imported(other, await exported(world))
+    assert [entry.skipped for entry in await logged(other, "default")] == [
+        entry.skipped for entry in await logged(world, "default")
+    ]
+    await assert_goes_on(other, "default")
+    await other.close()
+
+
+async def test_a_rewind_is_checked_again_when_another_came_first(services: tuple[World, World]):
+    await with_an_alarm(services[0])
+    for turn in range(20):
+        await services[0].use.put_run(POOL, f"run-{turn}", {}, None, None)
+        for task in range(4):
+            await services[0].report(outcome(f"t{task}"), run=f"run-{turn}")
+        told = await asyncio.gather(
+            services[0].rewind(1, f"run-{turn}"), services[1].rewind(3, f"run-{turn}"), return_exceptions=True
+        )
+        assert not isinstance(told[0], BaseException)
+        entries = await logged(services[0], f"run-{turn}")
+        rewinds = [entry.to_step for entry in entries if entry.kind == "rewind"]
+        assert rewinds == ([1] if isinstance(told[1], NotFoundError) else [1, 3]), told  # the newest first
