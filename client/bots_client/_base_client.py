@@ -73,7 +73,7 @@ class BaseClient:
         while True:
             try:
                 with self._answer(exchange) as response:
-                    reply = Reply(response.status_code, response.headers, exchange.collect(response.iter_bytes()))
+                    reply = _collected(exchange, response)
             except httpx.RequestError as error:
                 wait_s = exchange.after_failure(error)
             else:
@@ -92,7 +92,7 @@ class BaseClient:
                         exchange.begin_to_deliver()
                         yield from response.iter_bytes()
                         return
-                    reply = Reply(response.status_code, response.headers, exchange.collect(response.iter_bytes()))
+                    reply = _collected(exchange, response)
             except httpx.RequestError as error:
                 wait_s = exchange.after_failure(error)
             else:
@@ -123,6 +123,7 @@ class BaseClient:
         """Make one attempt; yield the response before its body is read."""
         response = self._http.send(self._http.build_request(**exchange.request()), stream=True)
         try:
+            exchange.check_encoding(response.headers)
             yield response
         finally:
             response.close()
@@ -189,7 +190,7 @@ class BaseAsyncClient:
 
     async def _reply(self, exchange: Exchange[T]) -> Reply:
         async with self._answer(exchange) as response:
-            return Reply(response.status_code, response.headers, await response.aread())
+            return await _collected_async(exchange, response)
 
     async def _stream(self, call: Call[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield the response's body as it arrives."""
@@ -202,7 +203,7 @@ class BaseAsyncClient:
                         async for chunk in response.aiter_bytes():
                             yield chunk
                         return
-                    reply = Reply(response.status_code, response.headers, await response.aread())
+                    reply = await _collected_async(exchange, response)
             except httpx.RequestError as error:
                 wait_s = exchange.after_failure(error)
             else:
@@ -237,9 +238,28 @@ class BaseAsyncClient:
             request["content"] = _read_in_threads(request["content"])
         response = await self._http.send(self._http.build_request(**request), stream=True)
         try:
+            exchange.check_encoding(response.headers)
             yield response
         finally:
             await response.aclose()
+
+
+def _collected(exchange: Exchange[Any], response: httpx.Response) -> Reply:
+    """Return a response with its whole body."""
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        exchange.check_received(len(body))
+    return Reply(response.status_code, response.headers, bytes(body))
+
+
+async def _collected_async(exchange: Exchange[Any], response: httpx.Response) -> Reply:
+    """Return a response with its whole body."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        exchange.check_received(len(body))
+    return Reply(response.status_code, response.headers, bytes(body))
 
 
 async def _read_in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
 PAGE = 100  # items; the service's default, so that it never refuses it
+ANSWER_BYTES = 8 * 2**20  # the longest answer to a training job, whose receipts and runs have a few KiB
+LISTING_BYTES = 64 * 2**20  # the longest page, chart or comparison: a thousand leases of a thousand tasks have 40 MiB
 MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 
 # path segment -> name of the next segment
@@ -69,6 +71,7 @@ class Call(Generic[T]):
     parse: body of a successful response -> result; raises ValueError for an invalid body.
     deadline_s: for the whole call with its retries; None: the client's.
     retried: False for probes, which ask for the current state.
+    max_bytes: of an answer that is read as a whole; a longer one is a ServiceError.
     """
 
     method: str
@@ -79,6 +82,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float | None = None
     retried: bool = True
+    max_bytes: int = LISTING_BYTES
 
     @property
     def asked(self) -> str:

@@ -1,14 +1,14 @@
 """The client's exceptions, by cause.
 
     BotsClientError
-    ├── RequestError                 the request: refused by the service (4xx), or could not be encoded
+    ├── RequestError                 the request: refused by the service itself (4xx), or could not be encoded
     │   ├── InvalidRequestError      400, 413, 415, 422: the content is invalid; `errors` says where
     │   ├── AuthenticationError      401: the API key is missing or unknown
     │   ├── ForbiddenError           403: the key has no access
     │   ├── NotFoundError            404: no such dataset, run, step or route
     │   └── ConflictError            409: conflicts with the current state
     │       └── StaleEpochError      the run was rewound after the selection was made; nothing was recorded
-    ├── ServiceError                 the service: 5xx, overloaded (408, 429), or an invalid response
+    ├── ServiceError                 the service: 5xx, overloaded (408, 429), an invalid response, or a proxy's 4xx
     └── UnreachableError             the network: refused, unknown host, connection lost
         └── DeadlineExceededError    no complete response within the deadline; a write may or may not have been applied
 
@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-STALE_EPOCH = "urn:bots:problem:stale-epoch"
-BUSY = "urn:bots:problem:busy"  # another request is changing the same resource
+PROBLEM = "urn:bots:problem:"  # begins the type of each of the service's problems
+MEDIA_TYPE = "application/problem+json"
+STALE_EPOCH = f"{PROBLEM}stale-epoch"
+BUSY = f"{PROBLEM}busy"  # another request is changing the same resource
 PROXY_PAGE_LENGTH = 200  # characters; enough to recognise a proxy's HTML page
 
 
@@ -154,6 +156,9 @@ _BY_STATUS: dict[int, type[BotsClientError]] = {
 def error_of(problem: Problem, *, asked: str) -> BotsClientError:
     """Return the exception for an unsuccessful response.
 
+    Only a problem of the service itself says that the request is wrong. Any other 4xx, such as a proxy's page, may be
+    gone when the request is sent again.
+
     Args:
         problem: the service's problem details.
         asked: method and path, for the message.
@@ -163,6 +168,11 @@ def error_of(problem: Problem, *, asked: str) -> BotsClientError:
     if kind is ConflictError and problem.type == STALE_EPOCH:
         kind = StaleEpochError
     said = ": ".join(part for part in (problem.title, problem.detail) if part)
+    if issubclass(kind, RequestError) and not problem.type.startswith(PROBLEM):
+        kind, said = (
+            ServiceError,
+            f"{said}; this is no answer of the BOTS service: check url=, and the proxies before it",
+        )
     flaws = "".join(f"\n  {flaw}" for flaw in problem.errors)
     request = f", request {problem.request_id}" if problem.request_id else ""
     return kind(f"{status} {said} ({asked}{request}){flaws}", problem)
@@ -170,7 +180,8 @@ def error_of(problem: Problem, *, asked: str) -> BotsClientError:
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, retry_after_s: float | None) -> Problem:
     """Return the problem in an unsuccessful response from the service, a proxy or any other server."""
-    said = _object_in(body)
+    is_problem = headers.get("content-type", "").partition(";")[0].strip().lower() == MEDIA_TYPE
+    said = _object_in(body) if is_problem else {}
     type_, title, detail = (_text(said.get(name)) for name in ("type", "title", "detail"))
     if not said:
         detail = " ".join(body.decode("utf-8", "replace").split())[:PROXY_PAGE_LENGTH]

@@ -5,7 +5,7 @@ its clock as an argument.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -49,7 +49,8 @@ class Exchange(Generic[T]):
         self._require_time()
         self._attempts += 1
         call = self.call
-        headers = {"Accept": "application/json", **call.headers}
+        # Not compressed: a few bytes of gzip can become gigabytes, and the service compresses none of these answers.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **call.headers}
         content = self._chunks(call.body) if isinstance(call.body, Upload) else call.body
         if isinstance(call.body, Upload) and call.body.length is not None:
             headers["Content-Length"] = str(call.body.length)
@@ -62,9 +63,24 @@ class Exchange(Generic[T]):
             "extensions": {"timeout": TimeLeft(self.deadline)},
         }
 
-    def collect(self, chunks: Iterable[bytes]) -> bytes:
-        """Return a body that arrives in chunks; raise if the deadline passes first."""
-        return b"".join(self._in_time(chunks))
+    def check_encoding(self, headers: Mapping[str, str]) -> None:
+        """Raise ServiceError if the body is compressed although no request allows it."""
+        if (encoding := headers.get("content-encoding", "identity")) != "identity":
+            raise ServiceError(f"{self._url} answered {self.call.asked} with an invalid encoding: {encoding}")
+
+    def check_received(self, count: int) -> None:
+        """Check how many bytes of the body have arrived by now.
+
+        Raises:
+            DeadlineExceededError: the deadline has passed.
+            ServiceError: they are more than the call allows.
+        """
+        self._require_time()
+        if count > self.call.max_bytes:
+            raise ServiceError(
+                f"{self._url} answered {self.call.asked} with more than {self.call.max_bytes:,} bytes; is it the"
+                " BOTS service?"
+            )
 
     def begin_to_deliver(self) -> None:
         """Switch to streaming: no further attempts, and the deadline restarts with each chunk."""
@@ -107,8 +123,6 @@ class Exchange(Generic[T]):
         """
         if isinstance(error, httpx.LocalProtocolError):
             raise InvalidRequestError(f"{self.call.asked} can't be sent: {error}") from error
-        if isinstance(error, httpx.DecodingError):
-            raise ServiceError(f"{self._url} answered {self.call.asked} with an invalid encoding: {error}") from error
         failure = self._failure(error)
         failure.__cause__ = error
         if self._has_begun_to_answer:

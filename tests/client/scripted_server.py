@@ -137,6 +137,17 @@ def stay_silent(server: ScriptedServer, connection: socket.socket) -> None:
     server.stopping.wait()
 
 
+def pour(poured: list[int], status: int = 200) -> Act:
+    """Answer without end, as fast as the client reads, and note how many bytes went out."""
+
+    def act(server: ScriptedServer, connection: socket.socket) -> None:
+        connection.sendall(head(status, None))
+        while not server.stopping.is_set():
+            poured.append(connection.send(bytes(2**20)))
+
+    return act
+
+
 def trickle(server: ScriptedServer, connection: socket.socket) -> None:
     """Send a byte now and then, so that no single read ever times out."""
     connection.sendall(head(200, 1_000_000))

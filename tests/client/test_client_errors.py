@@ -1,7 +1,9 @@
 """Each failure becomes an error that tells whether client or service is at fault, with the service's words."""
 
+import gzip
 import pickle
 import sys
+import tracemalloc
 
 import pytest
 
@@ -21,10 +23,12 @@ from bots_client import (
     StaleEpochError,
     UnreachableError,
 )
+from bots_client._call import ANSWER_BYTES, LISTING_BYTES
 from tests.client.answers import RUN, SELECTION, VERSION
-from tests.client.scripted_server import answer, problem
+from tests.client.scripted_server import answer, pour, problem
 
 ONCE = Retries(attempts=1)
+SOCKET_BYTES = 16 * 2**20  # more than the two ends of a connection hold
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,23 @@ def test_the_status_tells_whose_fault_it_is(serve, connect, status, kind):
         connect(server, retries=ONCE).run("guru")
 
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "media_type", "content"),
+    [(status, "text/html", b"<html>nginx</html>") for status in (400, 401, 403, 404, 405, 409, 413, 415, 422)]
+    + [
+        (404, "application/json", {"detail": "Not Found"}),
+        (422, "application/problem+json", {"type": "about:blank", "title": "A gateway"}),
+    ],
+)
+def test_a_refusal_that_is_not_the_services_own_is_not_the_requests_fault(serve, connect, status, media_type, content):
+    server = serve(answer(content, status, {"Content-Type": media_type}))
+
+    with pytest.raises(ServiceError) as caught:
+        connect(server, retries=ONCE).run("guru")
+
+    assert caught.value.status == status
 
 
 def test_evidence_from_before_a_rewind_has_an_error_of_its_own(serve, connect):
@@ -158,11 +179,47 @@ def test_a_request_that_no_connection_can_carry_is_ours(serve, connect):
         connect(serve(answer(VERSION)), headers={"X Y": "a"}).version()
 
 
-def test_an_answer_in_a_broken_encoding_is_the_services_fault(serve, connect):
-    server = serve(answer(b"no gzip", headers={"Content-Encoding": "gzip"}))
+def test_a_compressed_answer_is_refused_before_it_is_unpacked(serve, connect):
+    server = serve(answer(gzip.compress(bytes(64 * 2**20)), headers={"Content-Encoding": "gzip"}))
+    bots = connect(server)
 
-    with pytest.raises(ServiceError, match="invalid encoding"):
-        connect(server).version()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ServiceError, match="invalid encoding"):
+            bots.version()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert server.received[0].headers["accept-encoding"] == "identity"
+    assert peak_bytes < 8 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("ask", "bound"),
+    [
+        (lambda bots: bots.select("guru", 2), ANSWER_BYTES),
+        (lambda bots: bots.report("guru", []), ANSWER_BYTES),
+        (lambda bots: bots.run("guru"), ANSWER_BYTES),
+        (lambda bots: bots.tasks("guru"), LISTING_BYTES),
+    ],
+    ids=["select", "report", "run", "a listing"],
+)
+@pytest.mark.parametrize("status", [200, 422])
+def test_an_answer_without_end_is_read_up_to_a_bound(serve, connect, ask, bound, status):
+    poured: list[int] = []
+    server = serve(pour(poured, status))
+
+    with pytest.raises(ServiceError, match="more than"):
+        ask(connect(server, retries=ONCE, deadline_s=60))
+
+    assert sum(poured) < bound + SOCKET_BYTES
+
+
+def test_a_stream_has_no_bound(serve, connect):
+    content = bytes(2 * LISTING_BYTES)
+
+    assert sum(map(len, connect(serve(answer(content))).tasks_arrow("guru"))) == len(content)
 
 
 def test_fields_that_the_service_adds_are_ignored(serve, connect):

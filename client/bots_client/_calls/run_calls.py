@@ -6,7 +6,7 @@ from typing import Any
 
 from bots_client._admin_models import Snapshot
 from bots_client._arguments import checked_number, checked_strings
-from bots_client._call import PAGE, Call, Pages, Stream, given, listed, path, written
+from bots_client._call import ANSWER_BYTES, PAGE, Call, Pages, Stream, given, listed, path, written
 from bots_client._comparison_models import ComparisonProgress
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
@@ -73,7 +73,7 @@ def update_run(dataset: str, run: str = "default", **settings: "Unpack[GivenSett
 
 def run(dataset: str, run: str = "default") -> Call[Run]:
     """Describe a run: settings, step, capability, totals."""
-    return Call("GET", path("datasets", dataset, "runs", run), into(Run))
+    return Call("GET", path("datasets", dataset, "runs", run), into(Run), max_bytes=ANSWER_BYTES)
 
 
 def runs(dataset: str, *, limit: int | None = None) -> Pages[Run]:

@@ -6,13 +6,15 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from bots_client._arguments import checked_number, checked_str, checked_strings, require_size, wrong_type
-from bots_client._call import Call, given, path, written
+from bots_client._call import ANSWER_BYTES, Call, given, path, written
 from bots_client._decode import into
 from bots_client._inputs import Outcome, quotas_of, wires_of_outcomes
 from bots_client._models import Receipt, Selection
 from bots_client._wishes import EffectiveGroups, RolloutsBudget, wire_of_budget, wire_of_groups
 
 T = TypeVar("T")
+
+TASK_BYTES = 1024  # of a selected task; most have about 120, and an id has at most 256 characters
 
 
 def select(  # noqa: PLR0913 - two that matter, the others by keyword
@@ -73,7 +75,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         **wire_of_groups(want_effective),
     )
     call = written("POST", path("select"), into(Selection), content, key=idempotency_key, deadline_s=deadline_s)
-    return _naming_the_run(call, dataset, run)
+    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES + TASK_BYTES * int(count or 0))
 
 
 def report(
@@ -112,13 +114,13 @@ def report(
         outcomes=wires_of_outcomes(outcomes),
     )
     call = written("POST", path("report"), into(Receipt), content, key=idempotency_key, deadline_s=deadline_s)
-    return _naming_the_run(call, dataset, run)
+    return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)
 
 
-def _naming_the_run(call: Call[T], dataset: str, run: str) -> Call[T]:
-    """Return the call with a header by which a balancer may keep the run at one replica, which has its state at hand.
+def _of_the_run(call: Call[T], dataset: str, run: str, *, max_bytes: int) -> Call[T]:
+    """Return the call with a bound for its answer, and a header by which a balancer may keep the run at one replica.
 
-    It is a hint that the service ignores: what is no name is refused for what stands in the body, not here.
+    The service ignores the header, so it may hold anything: a wrong name is refused for what the body says.
     """
     name = "/".join(quote(str(part), safe="", errors="replace") for part in (dataset, run))
-    return replace(call, headers={**call.headers, "Bots-Run": name})
+    return replace(call, headers={**call.headers, "Bots-Run": name}, max_bytes=max_bytes)

@@ -22,7 +22,7 @@ from bots_client import (
     UnreachableError,
 )
 from bots_client._resilience.spool import spool_of
-from tests.client.answers import RECEIPT, SELECTION
+from tests.client.answers import RECEIPT, RUN, SELECTION
 from tests.client.resilience.worlds import IDS, journalled, outcomes_of
 from tests.client.scripted_server import answer, drop, problem, stay_silent, trickle
 from tests.serving import NOWHERE
@@ -184,6 +184,21 @@ def test_a_report_waits_unless_its_content_was_refused_which_is_put_aside(connec
     assert spool.waiting() == waits
     assert [str(status) in str(kept.refused) for kept in spool.refused()] == [True] * (1 - waits)
     assert bots.health.refused == 1 - waits
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_a_report_waits_behind_a_proxys_refusal_and_is_sent_once_the_proxy_lets_it_through(connect, serve, status):
+    page = answer(b"<html>413 Request Entity Too Large</html>", status, {"Content-Type": "text/html"})
+    server = serve(page)
+    bots = connect(server, select_deadline_s=0.3, report_deadline_s=SOON_S)
+
+    assert bots.select("guru", 4, ids=IDS).is_local
+    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
+    assert (bots.health.is_away, bots.health.kept, bots.health.refused) == (True, 1, 0)
+    server.acts = (answer(RUN | RECEIPT),)
+
+    assert bots.flush(SOON_S) == 0
+    assert (bots.health.replayed, bots.health.refused) == (1, 0)
 
 
 def test_a_report_waits_while_another_request_changes_the_run(connect, serve):
