@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sqlite3
 import sys
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bots_client import __version__
-from bots_client._resilience.spool import Spool, spool_folder
+from bots_client._resilience.spool import Spool, about, spool_folder
 from bots_client._resilient_client import ResilientClient
 
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    files = sorted(folder.glob("*.db"))
+    files = [file for file in sorted(folder.glob("*.db")) if _is_readable(file)]
     if chosen.send:
         for file in files:
             _send(file, folder, chosen.deadline_s)
@@ -66,18 +67,23 @@ def _parser() -> argparse.ArgumentParser:
 
 def _send(file: Path, folder: Path, deadline_s: float) -> None:
     """Send the waiting reports in a file to the file's service."""
-    url, dataset, run = _opened(file).about()
+    url, dataset, run = about(file)
     with ResilientClient(url, spool=folder) as bots:
         bots.flush(deadline_s, runs=[(dataset, run)])
 
 
-def _opened(file: Path) -> Spool:
-    return Spool(file, url="", dataset="", run="", limit_bytes=0)
+def _is_readable(file: Path) -> bool:
+    try:
+        about(file)
+    except sqlite3.Error as error:
+        sys.stderr.write(f"{file} is damaged ({error}); the next job of its run moves it aside\n")
+        return False
+    return True
 
 
 def _line(file: Path) -> Line:
-    spool = _opened(file)
-    url, dataset, run = spool.about()
+    url, dataset, run = about(file)
+    spool = Spool(file, url=url, dataset=dataset, run=run, limit_bytes=0)
     first = spool.first()
     return Line(
         dataset=dataset,

@@ -98,6 +98,11 @@ class Connection:
         self._breaker.succeeded()
         return answer
 
+    def lose(self, count: int, reason: str) -> None:
+        """Count reports that can't be delivered any more, and log why."""
+        self.counters.add(lost=count)
+        self.log_once(reason)
+
     def log_once(self, error: Exception | str) -> None:
         """Log an error, unless it repeats the last one; keep it as `last_error`."""
         text = _without_request(error)

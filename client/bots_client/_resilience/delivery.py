@@ -35,7 +35,7 @@ OUTCOMES = ("body", "outcomes")  # location of an outcome's error, followed by t
 POLL_S = 0.02
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
-DISK_FAILURES = (sqlite3.Error, OSError, ValueError)  # ValueError: the file's content is damaged
+DISK_FAILURES = (sqlite3.Error, OSError)
 _RECEIPT, _RUN = into(Receipt), into(Run)
 
 
@@ -74,8 +74,7 @@ class Delivery:
         except DISK_FAILURES as error:
             receipt = self._sent(call, deadline)  # better out of order than not at all
             if receipt is None:
-                self._connection.counters.add(lost=1)
-                self._connection.log_once(f"a report is lost: it can't be written to {self.spool.file}: {error}")
+                self._connection.lose(1, f"a report is lost: it can't be written to {self.spool.file}: {error}")
             return receipt
         return self.deliver_kept(deadline).get(position)
 
@@ -209,8 +208,7 @@ class Delivery:
             position, dropped = self.spool.add(call, closes=closes)  # into a new file: the damaged one was moved
         self.waiting()
         if dropped:
-            self._connection.counters.add(lost=dropped)
-            self._connection.log_once(f"reports are lost: {self.spool.file} is full; raise spool_bytes=")
+            self._connection.lose(dropped, f"reports are lost: {self.spool.file} is full; raise spool_bytes=")
         return position
 
     def _refuse(self, kept: SpooledWrite, error: RequestError) -> None:

@@ -17,7 +17,7 @@ class Health:
     replaced: selected tasks that the trainer does not have; the client sampled others instead.
     reports: submitted reports; replayed: reports delivered from disk.
     refused: reports that the service refused for good (see `last_error`); they stay on disk for inspection.
-    lost: reports that could not be stored, because the disk failed or the spool was full.
+    lost: reports that were never delivered: the disk failed, is damaged or full, or more than spool_bytes waited.
     select_seconds, report_seconds: total time spent waiting.
     last_error: the last error; "" if there was none.
     """

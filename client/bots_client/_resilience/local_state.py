@@ -73,7 +73,8 @@ class ProcessState:
             if known is None:
                 limit_bytes = self._options.spool_bytes
                 url = self.connection.client.url
-                spool = spool_of(self._folder, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
+                lose = self.connection.lose
+                spool = spool_of(self._folder, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes, on_loss=lose)
                 known = LocalRun(self.connection, Delivery(self.connection, spool), dataset, run, self._seed)
                 self._runs[dataset, run] = known
             return known

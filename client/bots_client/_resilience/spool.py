@@ -13,19 +13,20 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bots_client._call import Call
+from bots_client._call import MAX_KEY_LENGTH, Call
 
 WAIT_S = 2.0  # for the file's lock, where giving up would lose a report
 SHORT_WAIT_S = 0.5  # for the file's lock elsewhere; a selection has no more time
 MAX_TURN_S = 10.0  # longest delay after a process is killed; two processes that send one report count it once
 MAX_NAME_LENGTH = 80  # characters of dataset and run in the file's name
-REWIND = "/rewind"  # end of a rewind's path; all other writes are reports
+REPORT, REWIND = "/report", "/rewind"  # a report's path, and the end of a rewind's
+HEADERS = {"Idempotency-Key", "Content-Type", "Bots-Run"}  # of a write
 
 # AUTOINCREMENT never reuses a position, so that a checkpoint can refer to one.
 SCHEMA = """
@@ -37,7 +38,15 @@ CREATE TABLE IF NOT EXISTS delivery (only INTEGER PRIMARY KEY CHECK (only = 1), 
 CREATE TABLE IF NOT EXISTS about (url TEXT NOT NULL, dataset TEXT NOT NULL, run TEXT NOT NULL);
 """
 
+WAITING = "SELECT position FROM reports WHERE refused IS NULL"
+OnLoss = Callable[[int, str], object]
+
 logger = logging.getLogger("bots_client")
+
+
+def log_loss(count: int, reason: str) -> None:  # noqa: ARG001 - an OnLoss
+    """Log that a damaged disk cost reports."""
+    logger.error("%s", reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class SpooledWrite:
 
     closes: whether it closes a training step.
     added_at: when it was stored, in seconds since 1970.
-    refused: why the service refused it for good; None while it waits.
+    refused: why it was set aside: the service refused it for good, or the disk damaged it. None while it waits.
     """
 
     position: int
@@ -62,6 +71,22 @@ class SpooledWrite:
         """Whether the write is a rewind."""
         return self.path.endswith(REWIND)
 
+    def damage(self, dataset: str, run: str) -> str | None:
+        """Return why the write is not what a job of this run once stored, and can't be sent; None if it can."""
+        if self.path != REPORT and not (self.path.startswith("/datasets/") and self.is_rewind):
+            return f"its path is {self.path[:80]!r}"
+        values = self.headers.values()
+        if not (self.headers.keys() <= HEADERS and all(value.isascii() and value.isprintable() for value in values)):
+            return f"its headers are {str(dict(self.headers))[:200]}"
+        if not 1 <= len(self.headers.get("Idempotency-Key", "")) <= MAX_KEY_LENGTH:
+            return "it has no Idempotency-Key"
+        content = _object_in(self.body)
+        if content is None:
+            return "its body is not a JSON object"
+        if not self.is_rewind and (content.get("dataset"), content.get("run")) != (dataset, run):
+            return f"it is of run {content.get('run')!r} of dataset {content.get('dataset')!r}"
+        return None
+
 
 class Spool:
     """The stored writes of one run, oldest first.
@@ -69,15 +94,20 @@ class Spool:
     Args:
         file: created with the first write.
         limit_bytes: maximum size of all stored bodies together.
+        on_loss: called with the number of reports that a damaged disk cost, and what happened.
 
     Raises:
         sqlite3.Error: by every method; the file can't be read or written.
     """
 
-    def __init__(self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int) -> None:
+    def __init__(
+        self, file: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss
+    ) -> None:
         self.file = file
         self._about = (url, dataset, run)
         self._limit_bytes = limit_bytes
+        self._on_loss = on_loss
+        self._known_waiting: int | None = None
         self._turn = threading.Lock()  # fair between threads; SQLite's own waiting is not
 
     def add(self, call: Call[Any], *, closes: bool) -> tuple[int, int]:
@@ -87,11 +117,18 @@ class Spool:
             return position, self._make_room(db)
 
     def first(self) -> SpooledWrite | None:
-        """Return the oldest waiting write; None if there is none."""
-        if not self.file.exists():
-            return None
-        with self._opened() as db:
-            return next(iter(self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")), None)
+        """Return the oldest waiting write that can be sent; None if there is none. Sets aside those that can't."""
+        while self.file.exists():
+            with self._opened() as db:
+                oldest = self._rows(db, "refused IS NULL ORDER BY position LIMIT 1")
+            if not oldest:
+                break
+            damage = oldest[0].damage(*self._about[1:])
+            if damage is None:
+                return oldest[0]
+            self.refuse(oldest[0].position, f"damaged on the disk: {damage}")
+            self._on_loss(1, f"a report is damaged and set aside in {self.file}; the others are sent: {damage}")
+        return None
 
     def refused(self) -> list[SpooledWrite]:
         """Return the writes that the service refused for good."""
@@ -112,7 +149,10 @@ class Spool:
         condition = "refused IS NULL AND position <= ? AND closes >= ?"
         with self._opened() as db:
             row = (2**62 if until is None else until, closing)
-            return int(db.execute(f"SELECT count(*) FROM reports WHERE {condition}", row).fetchone()[0])  # noqa: S608
+            count = int(db.execute(f"SELECT count(*) FROM reports WHERE {condition}", row).fetchone()[0])  # noqa: S608
+        if until is None and not closing:
+            self._known_waiting = count
+        return count
 
     def last_position(self) -> int:
         """Return the position of the last write ever stored; 0 if there was none."""
@@ -128,7 +168,7 @@ class Spool:
             db.execute("DELETE FROM reports WHERE position = ?", (position,))
 
     def refuse(self, position: int, reason: str) -> None:
-        """Set aside a write that the service refused for good, for inspection."""
+        """Set aside a write that can't be sent, or that the service refused for good, for inspection."""
         with self._opened() as db:
             db.execute("UPDATE reports SET refused = ? WHERE position = ?", (reason, position))
 
@@ -165,6 +205,8 @@ class Spool:
             db.execute(gone, (position, f"%{REWIND}"))
             changed = "UPDATE reports SET headers = ?, body = ? WHERE position = ?"
             for kept in self._rows(db, "refused IS NULL"):
+                if kept.damage(*self._about[1:]):
+                    continue  # delivery sets it aside
                 content = {name: value for name, value in json.loads(kept.body).items() if name != "selection_id"}
                 headers = json.dumps({**kept.headers, "Idempotency-Key": next(new_keys)})
                 db.execute(changed, (headers, json.dumps(content, separators=(",", ":")).encode(), kept.position))
@@ -187,16 +229,13 @@ class Spool:
         with self._opened() as db:
             db.execute("DELETE FROM delivery WHERE who = ?", (who,))
 
-    def about(self) -> tuple[str, str, str]:
-        """Return the url, dataset and run that the file belongs to."""
-        with self._opened() as db:
-            url, dataset, run = db.execute("SELECT url, dataset, run FROM about").fetchone()
-            return url, dataset, run
-
     def _rows(self, db: sqlite3.Connection, condition: str, *values: object) -> list[SpooledWrite]:
         columns = "position, path, headers, body, closes, added_at, refused"
         rows = db.execute(f"SELECT {columns} FROM reports WHERE {condition}", values)  # noqa: S608 - our own words
-        return [SpooledWrite(row[0], row[1], json.loads(row[2]), row[3], bool(row[4]), row[5], row[6]) for row in rows]
+        return [
+            SpooledWrite(position, str(path), _texts_in(headers), body, bool(closes), _seconds(added_at), refused)
+            for position, path, headers, body, closes, added_at, refused in rows
+        ]
 
     def _make_room(self, db: sqlite3.Connection) -> int:
         """Drop the oldest reports beyond the limit; return how many. The newest say most about the current model."""
@@ -232,12 +271,19 @@ class Spool:
                 db.close()  # also rolls back
 
     def _move_aside(self, error: Exception) -> None:
+        """Move a damaged file out of the way, and count its reports; at least one if nobody knows their number."""
         aside = self.file.rename(f"{self.file}.damaged-{time.time_ns()}")
-        logger.error("a damaged spool was moved to %s (%s); a new file is used", aside, error)
+        found, is_all = _waiting_in(aside)
+        count = found if is_all else max(found, 1 if self._known_waiting is None else self._known_waiting)
+        number = f"{count}" if is_all or self._known_waiting is not None else f"an unknown number of, at least {count},"
+        self._on_loss(
+            count, f"{number} waiting reports are lost: their file is damaged ({error}). It was moved to {aside}"
+        )
 
     def _begun(self, wait_s: float) -> sqlite3.Connection:
         """Open the file, creating it if needed, and begin a transaction."""
         db = sqlite3.connect(self.file, timeout=wait_s, isolation_level=None)
+        db.text_factory = _text  # sqlite3 would take damaged text for a locked file
         try:
             db.execute("PRAGMA synchronous = EXTRA")  # syncs the directory entry too
             db.execute("BEGIN IMMEDIATE")
@@ -258,11 +304,66 @@ def _insert(db: sqlite3.Connection, path: str, headers: Mapping[str, str], body:
     return int(db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0)  # noqa: S608
 
 
-def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int) -> Spool:
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "replace")
+
+
+def _object_in(stored: object) -> dict[str, Any] | None:
+    """Return a JSON object as it was stored; None if it is none."""
+    try:
+        found = json.loads(stored) if isinstance(stored, str | bytes) else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _texts_in(stored: object) -> dict[str, str]:
+    """Return a write's headers; none if they can't be read."""
+    found = _object_in(stored) or {}
+    return found if all(isinstance(value, str) for value in found.values()) else {}
+
+
+def _seconds(stored: object) -> float:
+    return float(stored) if isinstance(stored, int | float) else 0.0
+
+
+def about(file: Path) -> tuple[str, str, str]:
+    """Return the url, dataset and run that a file belongs to.
+
+    Raises:
+        sqlite3.Error: the file is damaged.
+    """
+    with closing(_for_reading(file)) as db:
+        row = db.execute("SELECT url, dataset, run FROM about").fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError("it does not say what it belongs to")
+    return row[0], row[1], row[2]
+
+
+def _for_reading(file: Path) -> sqlite3.Connection:
+    """Open a file as it is; nothing is created or moved."""
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=SHORT_WAIT_S)
+
+
+def _waiting_in(file: Path) -> tuple[int, bool]:
+    """Return how many waiting writes can still be found in a damaged file, and whether these are all."""
+    found: set[int] = set()
+    is_all = True
+    for order in ("ASC", "DESC"):  # from both ends to the damage
+        try:
+            with closing(_for_reading(file)) as db:
+                found.update(row[0] for row in db.execute(f"{WAITING} ORDER BY position {order}"))
+        except sqlite3.Error:
+            is_all = False
+    return len(found), is_all
+
+
+def spool_of(folder: Path, *, url: str, dataset: str, run: str, limit_bytes: int, on_loss: OnLoss = log_loss) -> Spool:
     """Return the spool of a run; its file's name is readable, and a hash makes it unique."""
     exact = hashlib.sha256(json.dumps([url, dataset, run]).encode()).hexdigest()[:16]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{dataset}.{run}")[:MAX_NAME_LENGTH]
-    return Spool(folder / f"{readable}-{exact}.db", url=url, dataset=dataset, run=run, limit_bytes=limit_bytes)
+    file = folder / f"{readable}-{exact}.db"
+    return Spool(file, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes, on_loss=on_loss)
 
 
 def spool_folder(given: str | os.PathLike[str] | None) -> Path:

@@ -39,6 +39,17 @@ def test_what_waits_is_listed_and_sent_once_the_service_is_back(connect, tmp_pat
         service.stop()
 
 
+def test_a_damaged_file_is_named_and_left_where_it_is(connect, tmp_path, capsys):
+    kept_while_away(connect, ServiceProcess(tmp_path / "service"), ["t0"])
+    (file,) = (tmp_path / "spool").glob("*.db")
+    file.write_bytes(b"no database at all" * 1000)
+
+    assert main(["spool", "--folder", str(tmp_path / "spool"), "--send"]) == 0
+
+    assert f"{file} is damaged" in capsys.readouterr().err
+    assert file.read_bytes().startswith(b"no database")
+
+
 def test_a_folder_without_any_says_so(tmp_path, capsys):
     assert main(["spool", "--folder", str(tmp_path)]) == 0
 
