@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, SupportsFloat, TypeVar
 
 from bots_client._arguments import wrong_type
+from bots_client._errors import RequestError
 from bots_client._models import Receipt, Selection
 from bots_client._selector import Selector
 from bots_client._wishes import EffectiveGroups, RolloutsBudget
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 class AsyncSelector:
-    """An asynchronous `Selector` with the same guarantees: calls keep their deadlines and raise only if asked to.
+    """An asynchronous `Selector` with the same guarantees: calls keep their deadlines, and only mistakes raise.
 
         async with AsyncSelector(Selector(ResilientClient(), "guru", ids=list(rows))) as selector:
             for _ in range(steps):
@@ -170,19 +171,21 @@ class AsyncSelector:
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            if undo is not None:
-                job.add_done_callback(lambda done: _hand_over(done, undo))
+            job.add_done_callback(lambda done: self._settle(done, undo))
             raise
+
+    def _settle(self, done: "Future[T]", undo: Callable[[T], None] | None) -> None:
+        """Undo a call that nobody waits for any more; keep its mistake for the next call."""
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, RequestError):
+            self.selector.client._mistake(error, self.selector.dataset, self.selector.run, later=True)
+        elif undo is not None and error is None and not done.cancelled():
+            undo(done.result())
 
     def _executor(self) -> ThreadPoolExecutor:
         if self._worker is None or self._worker[0] != os.getpid():  # after a fork the thread exists only in the parent
             self._worker = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="bots-selector")
         return self._worker[1]
-
-
-def _hand_over(done: "Future[T]", undo: Callable[[T], None]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        undo(done.result())
 
 
 def _checked(selector: Any) -> Selector:

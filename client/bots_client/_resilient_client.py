@@ -1,4 +1,4 @@
-"""`ResilientClient`: select and report from a training job, without ever blocking it for long or stopping it."""
+"""`ResilientClient`: select and report from a training job, which no outage blocks for long or stops."""
 
 import os
 import time
@@ -10,11 +10,12 @@ from bots_client._arguments import refuse_single_str
 from bots_client._call import Call
 from bots_client._calls import step_calls
 from bots_client._client import Client
-from bots_client._errors import BotsClientError, InvalidRequestError
+from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
 from bots_client._inputs import Outcome
 from bots_client._models import Lease, Receipt, Selection
 from bots_client._resilience.health import Health
 from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
+from bots_client._resilience.registration import Wanted
 from bots_client._resilience.spool import spool_folder
 from bots_client._resilience.uniform import count_without_service, with_equal_rollouts
 from bots_client._retry import Deadline
@@ -27,6 +28,10 @@ ClientT = TypeVar("ClientT", bound="ResilientClient")
 class ResilientClient:
     """A client for training jobs. Whatever happens to the service, calls keep their deadlines and training continues.
 
+    Mistakes of the calling program are raised as a RequestError that names the fix: an unknown dataset, run or task, a
+    wrong key, a reward outside the run's range. If the service was away at first, the next call after its return raises
+    them. A dataset that is deleted later, or a key that is revoked, is an outage, and logged once a minute.
+
         bots = ResilientClient()
         selection = bots.select("guru", 32, ids=list(rows))
         bots.report("guru", [Outcome.rewards(id, train(rows[id])) for id in selection.ids], selection=selection)
@@ -38,7 +43,8 @@ class ResilientClient:
     Args:
         url: http(s) URL of the service; None: BOTS_URL, or http://127.0.0.1:8000.
         api_key: None: BOTS_API_KEY, or no key. A pickle contains it.
-        on_error: "raise" raises every BotsClientError, samples nothing locally and keeps nothing on disk.
+        on_mistake: "warn" logs mistakes once a minute and continues as in an outage; what the service refused stays on
+            disk for inspection.
         select_deadline_s: longest duration of a selection.
         report_deadline_s: longest duration of a report.
         spool: folder for waiting reports; None: BOTS_SPOOL, or bots/ in XDG_STATE_HOME (~/.local/state).
@@ -58,7 +64,7 @@ class ResilientClient:
         url: str | None = None,
         *,
         api_key: str | None = None,
-        on_error: Literal["continue", "raise"] = "continue",
+        on_mistake: Literal["raise", "warn"] = "raise",
         select_deadline_s: float = 2.0,
         report_deadline_s: float = 5.0,
         spool: str | os.PathLike[str] | None = None,
@@ -67,9 +73,8 @@ class ResilientClient:
         headers: Mapping[str, str] | None = None,
         seed: int | None = None,
     ) -> None:
-        if on_error not in ("continue", "raise"):
-            raise ValueError(f'on_error must be "continue" or "raise", got {on_error!r}')
-        self._raises = on_error == "raise"
+        if on_mistake not in ("raise", "warn"):
+            raise ValueError(f'on_mistake must be "raise" or "warn", got {on_mistake!r}')
         self._select_deadline_s = select_deadline_s
         self._report_deadline_s = report_deadline_s
         self._folder = spool_folder(spool)
@@ -81,6 +86,7 @@ class ResilientClient:
             spool_bytes=spool_bytes,
             seed=seed,
             probe_deadline_s=report_deadline_s,
+            raises_mistakes=on_mistake == "raise",
         )
         self._process = ProcessState(self._options, self._folder)
 
@@ -147,6 +153,7 @@ class ResilientClient:
         max_mean: float | None = None,
         rollouts_budget: int | RolloutsBudget | None = None,
         want_effective: int | EffectiveGroups | None = None,
+        generators: bool = False,
         idempotency_key: str | None = None,
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
@@ -172,10 +179,17 @@ class ResilientClient:
             want_effective: select as many tasks as give so many effective groups with probability 0.9. An
                 `EffectiveGroups` has another probability, and a largest number of tasks. While the service is away,
                 twice as many tasks as wanted groups.
+            generators: whether the ids are those of generators, of which a selection may hold one several times; the
+                service's answers say it, too.
             idempotency_key: the same key returns the same tasks, unless the service is away.
+
+        Raises:
+            RequestError: a mistake, such as an unknown dataset, or more tasks than the trainer has.
         """
         refuse_single_str(ids=ids, exclude=exclude, first=first)
         local_run = self._state.run(dataset, run)
+        local_run.mistakes.raise_found()
+        local_run.generators |= generators
         call = step_calls.select(
             dataset,
             count,
@@ -192,10 +206,18 @@ class ResilientClient:
             idempotency_key=idempotency_key,
         )
         selection = self._selected(call, local_run, ids)
+        if selection is None:
+            local_run.mistakes.raise_found()
+        try:
+            local_run.check_count(count or 0, ids, exclude)
+        except InvalidRequestError as error:
+            self._mistake(error, dataset, run)
         if selection is not None:
             return selection
-        chosen = local_run.choose(count_without_service(count, want_effective), ids, exclude, first)
-        return with_equal_rollouts(chosen, rollouts_budget)
+        wanted = count_without_service(count, want_effective)
+        if count is None and not local_run.generators:
+            wanted = min(wanted, len(ids))
+        return with_equal_rollouts(local_run.choose(wanted, ids, exclude, first), rollouts_budget)
 
     def _selected(self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str]) -> Selection | None:
         """Return the service's selection; None while it is away."""
@@ -203,13 +225,9 @@ class ResilientClient:
         state.counters.add(selects=1)
         with state.counters.timed("select_seconds"):
             try:
-                if self._raises:
-                    return state.connection.ask(call, self._select_deadline_s)
                 return local_run.select(call, ids, Deadline(self._select_deadline_s, time.monotonic))
             except BotsClientError as error:
-                if self._raises:
-                    raise
-                state.connection.log_once(error)
+                state.connection.log(error)
                 return None
 
     def report(
@@ -234,6 +252,9 @@ class ResilientClient:
 
         Returns:
             None if the report waits on disk, or was refused for good; `health.last_error` says why.
+
+        Raises:
+            RequestError: a mistake, such as a reward outside the run's range. Outcomes without one are reported.
         """
         state = self._state
         local_run = state.run(dataset, run)
@@ -249,32 +270,47 @@ class ResilientClient:
                     idempotency_key=idempotency_key,
                 )
             except InvalidRequestError as error:
-                self._refuse(error)
+                state.counters.add(refused=1)
+                self._mistake(error, dataset, run)
                 return None
-            if self._raises:
-                return state.connection.ask(call, self._report_deadline_s)
             deadline = Deadline(self._report_deadline_s, time.monotonic)
-            return local_run.report(call, closes=bool(close_step), deadline=deadline)
+            receipt = local_run.report(call, closes=bool(close_step), deadline=deadline)
+        local_run.mistakes.raise_found()
+        return receipt
 
-    def register(self, dataset: str, ids: Sequence[str], *, run: str = "default") -> list[str]:
+    def register(
+        self,
+        dataset: str,
+        ids: Sequence[str],
+        *,
+        run: str = "default",
+        reward_range: tuple[float, float] | None = None,
+    ) -> list[str]:
         """Add a trainer's tasks to a dataset; return the ids of its other tasks, to exclude from selections.
 
         Creates the dataset and the run if they don't exist. Call it once, after the trainer has read and filtered its
-        data: it reads the whole dataset, about 3 s for 100,000 tasks. It does nothing while the service is away.
+        data: it reads the whole dataset, about 3 s for 100,000 tasks. If the service is away, it is done when the
+        service is back.
 
         Args:
             dataset: name of the dataset.
             ids: of all tasks that the trainer has.
             run: name of the run.
+            reward_range: lowest and highest possible reward, which the run gets; None: it keeps its own, which is
+                (0, 1) for a new one.
 
         Raises:
             ValueError: the dataset has none of these tasks, or more than 100,000 others.
+            RequestError: a mistake, such as a key without the permission.
         """
         try:
-            return self._state.run(dataset, run).register(ids)
+            return self._state.run(dataset, run).register(Wanted(ids, reward_range))
+        except RequestError as error:
+            if error.type != BUSY:
+                self._mistake(error, dataset, run)
         except BotsClientError as error:
-            self.raise_or_log(error)
-            return []
+            self._state.connection.log(error)
+        return []
 
     def save_checkpoint(self, dataset: str, run: str = "default") -> dict[str, Any]:
         """Send the waiting reports, then return the run's position as JSON values, for the trainer's checkpoint.
@@ -305,7 +341,7 @@ class ResilientClient:
     def uniform_effective_task_ratio(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> float | None:
         """Return the service's newest estimate of the effective task ratio of uniform sampling.
 
-        Training does not depend on it: it is requested once, and this never raises, even with on_error="raise".
+        Training does not depend on it: it is requested once, and this never raises.
 
         Args:
             dataset: name of the dataset.
@@ -322,7 +358,7 @@ class ResilientClient:
     def estimates(self, dataset: str, run: str = "default", *, spent_s: float = 0.0) -> Mapping[str, float]:
         """Return what a run's belief estimates about the model, by name; see `Run.estimates`.
 
-        Training does not depend on it: it is requested once, and this never raises, even with on_error="raise".
+        Training does not depend on it: it is requested once, and this never raises.
 
         Args:
             dataset: name of the dataset.
@@ -337,22 +373,39 @@ class ResilientClient:
             return state.run(dataset, run).estimates(self._report_deadline_s - spent_s)
 
     def try_call(self, call: Call[T], dataset: str, run: str) -> T | None:
-        """Send a call about a run within a report's deadline; return None if the service is away or fails."""
+        """Send a call about a run within a report's deadline; return None if the service is away or fails.
+
+        Raises:
+            RequestError: a mistake, such as an unknown dataset.
+        """
+        local_run = self._state.run(dataset, run)
+        answer = None
         try:
-            return self._state.run(dataset, run).ask(call, self._report_deadline_s)
+            answer = local_run.ask(call, self._report_deadline_s)
         except BotsClientError as error:
-            self.raise_or_log(error)
-            return None
+            self._state.connection.log(error)
+        local_run.mistakes.raise_found()
+        return answer
 
-    def raise_or_log(self, error: Exception) -> None:
-        """Raise the error with on_error="raise"; otherwise log it, unless it repeats the last one."""
-        if self._raises:
-            raise error
-        self._state.connection.log_once(error)
+    def _check_rewards(self, outcome: Outcome, dataset: str, run: str) -> None:
+        """Raise InvalidRequestError if a reward is outside the run's range, as far as that is known here."""
+        if self._options.raises_mistakes:  # otherwise the service refuses it, and it stays on disk for inspection
+            self._state.run(dataset, run).check_rewards(outcome, self._report_deadline_s)
 
-    def _refuse(self, error: InvalidRequestError) -> None:
-        self._state.counters.add(refused=1)
-        self.raise_or_log(error)
+    def _mistake(self, error: Exception, dataset: str, run: str, *, later: bool = False) -> None:
+        """Raise a mistake of the calling program, here or in the next selection; with on_mistake="warn", log it."""
+        mistakes = self._state.run(dataset, run).mistakes
+        mistakes.note(error)
+        if not later:
+            mistakes.raise_found()
+
+    def _log(self, text: str) -> None:
+        """Log an error, once a minute."""
+        self._state.connection.log(text)
+
+    def _raise_mistake(self, dataset: str, run: str) -> None:
+        """Raise the mistake that was found in the background since the last call, if there is one."""
+        self._state.run(dataset, run).mistakes.raise_found()
 
     @property
     def _state(self) -> ProcessState:

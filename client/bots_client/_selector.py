@@ -1,5 +1,6 @@
 """`Selector`: the interface for a training loop."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -7,7 +8,7 @@ from typing import Any, SupportsFloat
 
 from bots_client._arguments import checked_ids, checked_list, checked_str, checked_strings, require_size, wrong_type
 from bots_client._calls import run_calls
-from bots_client._errors import InvalidRequestError
+from bots_client._errors import InvalidRequestError, RequestError
 from bots_client._history_models import HistoryStep
 from bots_client._in_flight import InFlight
 from bots_client._inputs import Outcome, joined
@@ -15,12 +16,12 @@ from bots_client._models import Receipt, Run, Selection
 from bots_client._resilient_client import ResilientClient
 from bots_client._wishes import EffectiveGroups, RolloutsBudget, groups_of
 
-Share = Callable[[Callable[[], Selection]], Selection]
+Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
 FORMAT = 2  # version of `Selector.state_dict`
 
 
-def single_process(ask: Callable[[], Selection]) -> Selection:
+def single_process(ask: Callable[[], Any]) -> Any:
     """Call `ask`: in a job of one process there is nothing to share."""
     return ask()
 
@@ -36,6 +37,13 @@ class Selector:
 
     It can be shared between threads and pickled; a pickle does not contain unreported outcomes.
 
+    Mistakes, such as an unknown task, raise a RequestError, unless the client has on_mistake="warn". Where several
+    ranks share selections, `next` raises those of rank 0 on all ranks at once, and those of the others are logged.
+
+    Attributes:
+        generators: whether the ids are those of generators, of which a selection may hold one several times. Set it if
+            a job may start while the service is away, which says it otherwise.
+
     Args:
         client: None: `ResilientClient()`.
         dataset: name of the dataset.
@@ -47,11 +55,13 @@ class Selector:
         min_mean: tasks with a smaller expected success probability are selected only where too few others are free;
             None: no bound.
         max_mean: the same for tasks with a larger one.
+        reward_range: lowest and highest possible reward, such as (-1, 1) for DAPO and verl; `register` gives it to the
+            run. None: the run keeps its own, which is (0, 1) for a new one.
         rank: of this process in its job; None: the environment's RANK, or 0. Only rank 0 closes steps and rewinds.
         share: broadcasts rank 0's result to all ranks; the default is for a job of one process.
 
     Raises:
-        ValueError: ids is empty, has a repeated id, or has an id that is not a str.
+        ValueError: ids is empty, has a repeated id, or has an id that is not a str; or reward_range is not one.
     """
 
     def __init__(  # noqa: PLR0913 - three that matter, the others by keyword
@@ -66,6 +76,7 @@ class Selector:
         uniform_share: float | None = None,
         min_mean: float | None = None,
         max_mean: float | None = None,
+        reward_range: tuple[float, float] | None = None,
         rank: int | None = None,
         share: Share = single_process,
     ) -> None:
@@ -76,6 +87,8 @@ class Selector:
         self.dataset = dataset
         self.run = run
         self.ids = checked_ids(ids)
+        self.reward_range = _checked_range(reward_range)
+        self.generators = False
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._how: dict[str, Any] = {
             "tags": None if tags is None else checked_strings(tags, "tags"),
@@ -86,6 +99,7 @@ class Selector:
             "exclude": (),
         }
         self._share = share
+        self._known: frozenset[str] | None = None
         self._process = InFlight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
@@ -94,7 +108,7 @@ class Selector:
         self._estimated_at: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_process"}
+        return {name: value for name, value in vars(self).items() if name != "_process"} | {"_known": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -104,12 +118,15 @@ class Selector:
         """Add this trainer's tasks to the dataset, and exclude its other tasks here; call it once, at the start.
 
         Creates the dataset and the run if they don't exist. Logs what it created, added and excluded. If the service
-        is away, or the key has no permission, it logs this and training continues.
+        is away, the client does it once the service is back.
 
         Raises:
             ValueError: the dataset has none of these tasks, or more than 100,000 others.
+            RequestError: a mistake, such as a key without the permission.
         """
-        self._how["exclude"] = self.client.register(self.dataset, self.ids, run=self.run)
+        self._how["exclude"] = self.client.register(
+            self.dataset, self.ids, run=self.run, reward_range=self.reward_range
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -131,27 +148,37 @@ class Selector:
             rollouts_budget: number of rollouts of all tasks together; each task then has its number in `rollouts`.
             want_effective: select as many tasks as give so many effective groups with probability 0.9.
             key: Idempotency-Key; ranks that use the same key get the same tasks, unless the service is away.
+
+        Raises:
+            RequestError: a mistake, such as an unknown dataset, or more tasks than there are.
         """
         require_size(count, want_effective)
         wish = groups_of(want_effective)
         at_least = count or 0 if wish is None else wish.groups
 
-        def ask() -> Selection:
+        def ask() -> Selection | RequestError | ValueError:
             # With one key all ranks must send the same request, and only one of them knows the tasks in flight.
             first = self._in_flight.take_first(at_least) if key is None else ()
-            return self.client.select(
-                self.dataset,
-                count,
-                ids=self.ids,
-                run=self.run,
-                first=first,
-                rollouts_budget=rollouts_budget,
-                want_effective=want_effective,
-                idempotency_key=key,
-                **self._how,
-            )
+            try:
+                return self.client.select(
+                    self.dataset,
+                    count,
+                    ids=self.ids,
+                    run=self.run,
+                    first=first,
+                    rollouts_budget=rollouts_budget,
+                    want_effective=want_effective,
+                    generators=self.generators,
+                    idempotency_key=key,
+                    **self._how,
+                )
+            except (RequestError, ValueError) as error:  # shared too: the other ranks wait for rank 0
+                return error
 
-        selection = self._share(ask)
+        answer = self._share(ask)
+        if isinstance(answer, Exception):
+            raise answer
+        selection: Selection = answer
         self._selection = selection
         self._in_flight.begin(selection)
         return selection
@@ -177,6 +204,7 @@ class Selector:
         Args:
             task: id of the task.
             rewards: the trainer's reward of each rollout, in the run's reward range; with successes, any finite number.
+                With a NaN or an infinite one, the task is recorded as aborted, and this is logged.
             successes: number of rollouts that met the task's own criterion, from which the belief learns; None: it
                 learns from the rewards. Pass it if rewards are shaped, such as correctness 1 + format 0.2.
             effective: whether the group gives a gradient; None: if its rewards differ.
@@ -184,13 +212,21 @@ class Selector:
             seconds: how many accelerator seconds they took; None: not known.
             seed: of the task that a generator made: it tells the groups of one generator apart.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
+
+        Raises:
+            RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
         about = {"tokens": tokens, "seconds": seconds, "seed": seed}
         try:
             listed = checked_list(rewards, "rewards", "a list of numbers")
-            outcome = _outcome(task, listed, successes, effective, about)
+            if _are_finite(listed):
+                outcome = _outcome(task, listed, successes, effective, about)
+                self.client._check_rewards(outcome, self.dataset, self.run)
+            else:  # the program met something that it could not measure, which must not end a training
+                self.client._log(f"task {task!r}: a reward is not a finite number; the task is reported as aborted")
+                outcome = Outcome.aborted(task)
         except InvalidRequestError as error:
-            self.client.raise_or_log(error)
+            self._mistake(error)
             outcome = Outcome.aborted(task)
         self._note(outcome, selection)
 
@@ -209,6 +245,9 @@ class Selector:
             tokens: how many tokens were generated in vain; None: not known.
             seconds: how many accelerator seconds that took; None: not known.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
+
+        Raises:
+            RequestError: a mistake, such as an unknown task.
         """
         self._note(Outcome.aborted(task, tokens=tokens, seconds=seconds), selection)
 
@@ -217,18 +256,27 @@ class Selector:
 
         Returns:
             None if nothing was recorded, or the report waits for the service.
+
+        Raises:
+            RequestError: a mistake, such as a reward outside the run's range. All other outcomes are reported.
         """
         begun = time.monotonic()
         observed = self._in_flight.take_outcomes()
         teaches = any(not outcome.is_aborted for _, outcomes in observed for outcome in outcomes)
-        receipt = None
+        receipt, mistake = None, None
         for selection, outcomes in observed:
             closes = teaches and self.rank == 0 and selection == observed[-1][0]
-            receipt = self.client.report(
-                self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=closes
-            )
+            try:
+                receipt = self.client.report(
+                    self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=closes
+                )
+            except (RequestError, ValueError) as error:
+                receipt, mistake = None, error
         if observed:
             self._closed = receipt
+        if mistake is not None:
+            self._mistake(mistake)
+        self._raise_found()
         if receipt is not None and receipt.closed:
             self._refresh_estimates(begun)
         return receipt
@@ -240,7 +288,17 @@ class Selector:
 
         Returns:
             None if nothing was reported since the last step, or the service is away.
+
+        Raises:
+            RequestError: a mistake, such as an unknown run.
         """
+        try:
+            return self._close_step()
+        except (RequestError, ValueError) as error:
+            self._mistake(error)
+            return None
+
+    def _close_step(self) -> Receipt | None:
         begun = time.monotonic()
         run = self.client.try_call(run_calls.run(self.dataset, self.run), self.dataset, self.run)
         if run is None:
@@ -288,8 +346,7 @@ class Selector:
         """Restore a checkpoint: rank 0 rewinds the run; later selections and outcomes are dropped.
 
         `next` then returns first the tasks that were in flight when the checkpoint was saved, and those in flight now,
-        for example after a crash. If `step` or `checkpoint` differs from the saved one, nothing is rewound: this is
-        logged, or raised with on_error="raise".
+        for example after a crash. If `step` or `checkpoint` differs from the saved one, nothing is rewound.
 
         Args:
             state: the result of `state_dict`.
@@ -297,7 +354,8 @@ class Selector:
             checkpoint: the checkpoint from which it resumes, as passed to `state_dict`; None: not compared.
 
         Raises:
-            ValueError: the state belongs to another dataset or run, or has another format.
+            ValueError: the state belongs to another dataset, run, step or checkpoint, or has another format. With
+                on_mistake="warn", another step or checkpoint is only logged.
         """
         if (state.get("format"), state.get("dataset"), state.get("run")) != (FORMAT, self.dataset, self.run):
             raise ValueError(
@@ -305,21 +363,19 @@ class Selector:
                 f" {state.get('format')!r}; this selector has {self.dataset!r}, {self.run!r}, {FORMAT}"
             )
         self._process = InFlight()
-        if self.rank != 0 or state["saved"] is None:
-            return
         for name, now in (("step", step), ("checkpoint", checkpoint)):
             if None not in (now, state[name]) and now != state[name]:
-                self.client.raise_or_log(
-                    ValueError(
-                        f"the selector's state was saved with {name} {state[name]!r}, but the trainer resumes from"
-                        f" {name} {now!r}: the run is not rewound. Load the state of the same checkpoint"
-                    )
+                error = ValueError(
+                    f"the selector's state was saved with {name} {state[name]!r}, but the trainer resumes from"
+                    f" {name} {now!r}: the run is not rewound. Load the state of the same checkpoint"
                 )
+                self.client._mistake(error, self.dataset, self.run)
                 return
-        known = set(self.ids)
+        if self.rank != 0 or state["saved"] is None:
+            return
         leases = self.client.in_flight(self.dataset, self.run)  # the rewind clears them
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
-        self._process = InFlight(first=[task for task in first if task in known])
+        self._process = InFlight(first=[task for task in first if task in self._known_ids])
         self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 
     def handed_out(self, tasks: Collection[str]) -> None:
@@ -329,25 +385,27 @@ class Selector:
     def metrics(self) -> dict[str, float]:
         """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/".
 
-        Unknown values are left out, such as the effective task ratio while the service is away. The ability of the
-        model (with the tracker), in logits, and the values for uniform sampling are estimates from the run's belief;
-        rank 0 requests them after every tenth closed step.
+        The names are always the same. What is not known is NaN, such as the effective task ratio while the service is
+        away. The ability of the model (with the tracker), in logits, and the values for uniform sampling are estimates
+        from the run's belief; rank 0 requests them after every tenth closed step.
         """
-        values: dict[str, float | None] = {}
-        if self._selection is not None:
-            means = [task.mean for task in self._selection.tasks if task.mean is not None]
-            values["bots/selected_mean"] = sum(means) / len(means) if means else None
-        if self._closed is not None:
-            values["bots/effective_task_ratio"] = self._closed.effective_task_ratio
-            values["bots/capability"] = self._closed.capability
-            values["bots/ability"] = self._ability
-            values["bots/step"] = self._closed.step
-            for name, cost in (("tokens", self._closed.tokens), ("seconds", self._closed.seconds)):
-                values[f"bots/{name}_per_effective_task"] = None if cost is None else cost.per_effective
-            values["bots/uniform_effective_task_ratio"] = self._uniform
-            if self._uniform and self._closed.effective_task_ratio is not None:
-                values["bots/times_uniform"] = self._closed.effective_task_ratio / self._uniform
-        known = {name: float(value) for name, value in values.items() if value is not None}
+        closed = self._closed
+        means = [task.mean for task in self._selection.tasks if task.mean is not None] if self._selection else []
+        ratio = None if closed is None else closed.effective_task_ratio
+        uniform = None if closed is None else self._uniform
+        tokens, seconds = (None, None) if closed is None else (closed.tokens, closed.seconds)
+        values = {
+            "selected_mean": sum(means) / len(means) if means else None,
+            "effective_task_ratio": ratio,
+            "capability": None if closed is None else closed.capability,
+            "ability": None if closed is None else self._ability,
+            "step": None if closed is None else closed.step,
+            "tokens_per_effective_task": None if tokens is None else tokens.per_effective,
+            "seconds_per_effective_task": None if seconds is None else seconds.per_effective,
+            "uniform_effective_task_ratio": uniform,
+            "times_uniform": ratio / uniform if uniform and ratio is not None else None,
+        }
+        known = {f"bots/{name}": math.nan if value is None else float(value) for name, value in values.items()}
         return {**known, **self.client.health.as_metrics()}
 
     def _refresh_estimates(self, begun: float) -> None:
@@ -372,8 +430,31 @@ class Selector:
             self._process = self._process.after_fork()
         return self._process
 
+    @property
+    def _known_ids(self) -> frozenset[str]:
+        if self._known is None:
+            self._known = frozenset(self.ids)
+        return self._known
+
+    @property
+    def _raises_in_next(self) -> bool:
+        """Whether other ranks would wait for this one without end if it raised elsewhere."""
+        return self.is_shared and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+    def _raise_found(self) -> None:
+        """Raise a mistake that was found in the background."""
+        if not self._raises_in_next:
+            self.client._raise_mistake(self.dataset, self.run)
+
+    def _mistake(self, error: Exception) -> None:
+        self.client._mistake(error, self.dataset, self.run, later=self._raises_in_next)
+
     def _note(self, outcome: Outcome, selection: Selection | str | None) -> None:
+        if outcome.task not in self._known_ids:
+            self._mistake(InvalidRequestError(f"task {outcome.task!r} is not among the ids of this selector"))
+            return
         self._in_flight.add_outcome(outcome, selection.selection_id if isinstance(selection, Selection) else selection)
+        self._raise_found()
 
 
 def _outcome(
@@ -386,6 +467,23 @@ def _outcome(
     if successes is None:
         return Outcome.rewards(task, rewards, effective=effective, **about)
     return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective, **about)
+
+
+def _are_finite(rewards: Iterable[Any]) -> bool:
+    return all(math.isfinite(reward) for reward in rewards if isinstance(reward, SupportsFloat))
+
+
+def _checked_range(reward_range: Any) -> tuple[float, float] | None:
+    """Return a reward range, which a configuration file may give as a list."""
+    if reward_range is None:
+        return None
+    try:
+        low, high = map(float, reward_range)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not low < high:
+        raise ValueError(f"reward_range is {reward_range!r}; pass the lowest reward and the highest, such as (-1, 1)")
+    return low, high
 
 
 def _check_client(client: Any) -> None:

@@ -30,7 +30,10 @@ PATIENCE_S = 120.0  # for the service: a busy machine
 
 
 class NotingSelector(Selector):
-    """Remembers what was believed of each task when it was selected last: mean, and P(effective)."""
+    """Remembers what was believed of each task when it was selected last: mean, and P(effective).
+
+    It raises where others would choose tasks without the service: the course would be another one.
+    """
 
     def __init__(self, client: ResilientClient, dataset: str, run: str, *, ids: list[str]) -> None:
         super().__init__(client, dataset, run, ids=ids)
@@ -39,6 +42,8 @@ class NotingSelector(Selector):
     def next(self, count: int | None = None, *, key: str | None = None, **wishes: Any) -> Selection:
         """Select tasks."""
         selection = super().next(count, key=key, **wishes)
+        if selection.is_local:
+            raise RuntimeError(self.client.health.last_error)
         self.believed.update({task.id: (task.mean, task.effective) for task in selection.tasks})
         return selection
 
@@ -164,10 +169,8 @@ def rows_of(pool: list[Problem]) -> Dataset:
 
 
 def patient(url: str, spool: Path) -> ResilientClient:
-    """Return a client that waits for the service, and raises where others would choose tasks without it."""
-    return ResilientClient(
-        url, on_error="raise", select_deadline_s=PATIENCE_S, report_deadline_s=PATIENCE_S, spool=spool
-    )
+    """Return a client that waits for the service."""
+    return ResilientClient(url, select_deadline_s=PATIENCE_S, report_deadline_s=PATIENCE_S, spool=spool)
 
 
 def be_quiet() -> None:

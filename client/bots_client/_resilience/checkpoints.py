@@ -56,10 +56,10 @@ class Checkpoints:
             deadline: for all requests together.
         """
         if saved["step"] is None:
-            self._connection.log_once("the checkpoint has no position of the run: the run is not rewound")
+            self._connection.log("the checkpoint has no position of the run: the run is not rewound")
             return
         if (run := self._described(deadline)) is not None and run.seq < (saved["seq"] or 0):
-            self._connection.log_once(
+            self._connection.log(
                 f"run {self._run!r} of {self._dataset!r} is not the run of the checkpoint: its journal has {run.seq}"
                 f" entries, and had {saved['seq']} when the checkpoint was saved. Was the run deleted and created"
                 f" again, or its database restored? The run is not rewound"
@@ -79,7 +79,7 @@ class Checkpoints:
             try:
                 return self._connection.ask(run_calls.run(self._dataset, self._run), deadline.left_s())
             except BotsClientError as error:
-                self._connection.log_once(error)
+                self._connection.log(error)
         return None
 
     def _still_closing(self, kept_until: int) -> int:
@@ -105,9 +105,9 @@ class Checkpoints:
         except NotFoundError as error:
             if no_later < step:
                 return self._rewind(no_later, no_later, deadline)
-            self._connection.log_once(error)
+            self._connection.log(error)
         except RequestError as error:
-            self._connection.log_once(error)
+            self._connection.log(error)
         except BotsClientError:
             return call
         return None

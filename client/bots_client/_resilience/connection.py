@@ -1,6 +1,8 @@
 """A client that is used only while the service is available, within deadlines."""
 
 import logging
+import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,9 +19,28 @@ from bots_client._resilience.recovery_probe import RecoveryProbe
 
 T = TypeVar("T")
 
+AGAIN_S = 60.0
+MAX_TEXTS = 64  # to remember
 CLIENT_SHARE = 0.9  # of a deadline: the client's own timeout comes first, because its error says more than "too late"
 
 logger = logging.getLogger("bots_client")
+
+
+class Reminder:
+    """Says when a text is due in a log: at first, then once a minute, so that it is neither missed nor floods it."""
+
+    def __init__(self) -> None:
+        self._told_at: dict[str, float] = {}
+
+    def is_due(self, text: str) -> bool:
+        """Return whether the text was not due within the last minute."""
+        now = time.monotonic()
+        if now - self._told_at.get(text, -math.inf) < AGAIN_S:
+            return False
+        if len(self._told_at) >= MAX_TEXTS:
+            self._told_at.clear()
+        self._told_at[text] = now
+        return True
 
 
 class Connection:
@@ -47,7 +68,7 @@ class Connection:
         self._probe = probe
         self._on_change = on_change
         self._away_since = 0.0
-        self._last_logged = ""
+        self._reminder = Reminder()
 
     def is_available(self) -> bool:
         """Return whether calls are let through; if not, make sure that the service is probed."""
@@ -101,19 +122,19 @@ class Connection:
     def lose(self, count: int, reason: str) -> None:
         """Count reports that can't be delivered any more, and log why."""
         self.counters.add(lost=count)
-        self.log_once(reason)
+        self.log(reason)
 
-    def log_once(self, error: Exception | str) -> None:
-        """Log an error, unless it repeats the last one; keep it as `last_error`."""
-        text = _without_request(error)
-        if text != self._last_logged:
-            logger.error("%s", str(error))
-        self._last_logged = text
+    def log(self, error: Exception | str) -> None:
+        """Log an error, unless it was logged within the last minute; keep it as `last_error`."""
         self.counters.set(last_error=str(error))
+        if self._reminder.is_due(_kind(error)):
+            health = self.counters.health
+            counts = f" (so far {health.refused} reports were refused; {health.kept} wait)"
+            logger.error("%s%s", str(error), counts if health.refused or health.kept else "")
 
     def _note_failure(self, error: BotsClientError) -> None:
         self.counters.set(is_away=True, last_error=str(error))
-        self._last_logged = _without_request(error)  # the warning below says it
+        self._reminder.is_due(_kind(error))  # the warning below says it
         if self._breaker.failed(error.problem.retry_after_s):
             self._away_since = time.monotonic()
             logger.warning(
@@ -133,8 +154,8 @@ class Connection:
             logger.exception("on_change= failed")
 
 
-def _without_request(error: Exception | str) -> str:
-    """Return the error's text without the id of the request."""
+def _kind(error: Exception | str) -> str:
+    """Return the error's text without the id of the request, and without names in quotes such as that of a task."""
     if isinstance(error, BotsClientError) and error.status is not None:
         return f"{error.status} {error.type} {error.detail}"
-    return str(error)
+    return re.sub("'[^']*'", "", str(error))

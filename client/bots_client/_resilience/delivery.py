@@ -25,13 +25,13 @@ from bots_client._errors import (
 )
 from bots_client._models import Receipt, Run
 from bots_client._resilience.connection import Connection
+from bots_client._resilience.mistakes import OUTCOMES, Mistakes
 from bots_client._resilience.spool import Spool, SpooledWrite
 from bots_client._retry import Deadline
 
 KEY = "Idempotency-Key"
 GRACE_S = 1.0  # how late a delivery may be before another process takes it over
 EXCLUSIVE_S = 10.0  # longest wait of other processes while a checkpoint is saved or loaded
-OUTCOMES = ("body", "outcomes")  # location of an outcome's error, followed by the outcome's index
 POLL_S = 0.02
 MIN_SHARE = 0.1  # of a delivery's deadline: with less time left, no further report is sent
 REFUSALS = (InvalidRequestError, ConflictError)  # the content is wrong: sending it again can't succeed
@@ -45,14 +45,17 @@ class Delivery:
     Args:
         connection: to the service.
         spool: holds the writes that wait for the service.
+        mistakes: of this process's own reports; the spool also holds those of other processes and earlier jobs.
 
     last_step: the run's step in the last answer that this process received.
     """
 
-    def __init__(self, connection: Connection, spool: Spool) -> None:
+    def __init__(self, connection: Connection, spool: Spool, mistakes: Mistakes) -> None:
         self.spool = spool
         self.last_step: int | None = None
         self._connection = connection
+        self._mistakes = mistakes
+        self._own: set[int] = set()  # positions of waiting reports
         self._who = f"{os.getpid()}-{uuid4().hex}"
         self._one_at_a_time = threading.Lock()
 
@@ -155,9 +158,9 @@ class Delivery:
         if not self._connection.is_available():
             return None
         try:
-            receipt = self._connection.ask(call, deadline.left_s())
+            receipt = self._mistakes.ask(call, deadline.left_s())
         except BotsClientError as error:
-            self._connection.log_once(error)
+            self._connection.log(error)
             return None
         self.last_step = receipt.step
         return receipt
@@ -166,10 +169,11 @@ class Delivery:
         """Send the waiting writes until the deadline; return False if the service is away."""
         # A report sent with no time left would time out, and count as a failure of the service.
         while deadline.left_s() > deadline.seconds * MIN_SHARE and (kept := self.spool.first()) is not None:
+            ask = self._mistakes.ask if kept.position in self._own else self._connection.ask
             try:
-                answer = self._connection.ask(_call_of(kept), deadline.left_s())
+                answer = ask(_call_of(kept), deadline.left_s())
             except RequestError as error:
-                self._connection.log_once(error)
+                self._connection.log(error)
                 if not _is_final(error, kept):
                     return True
                 self._refuse(kept, error)
@@ -180,6 +184,7 @@ class Delivery:
                 if isinstance(answer, Receipt):
                     answers[kept.position] = answer
                 self.spool.remove(kept.position)
+                self._own.discard(kept.position)
                 self._connection.counters.add(replayed=1)
         return True
 
@@ -206,6 +211,7 @@ class Delivery:
             if type(error) is not sqlite3.DatabaseError:
                 raise
             position, dropped = self.spool.add(call, closes=closes)  # into a new file: the damaged one was moved
+        self._own.add(position)
         self.waiting()
         if dropped:
             self._connection.lose(dropped, f"reports are lost: {self.spool.file} is full; raise spool_bytes=")
@@ -225,7 +231,7 @@ class Delivery:
 
     def log_disk_error(self, error: Exception) -> None:
         """Log that the spool can't be read or changed."""
-        self._connection.log_once(f"can't read the waiting reports in {self.spool.file}: {error}")
+        self._connection.log(f"can't read the waiting reports in {self.spool.file}: {error}")
 
 
 def _is_final(error: RequestError, kept: SpooledWrite) -> bool:

@@ -4,7 +4,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,15 +13,17 @@ from bots_client._arguments import checked_str
 from bots_client._call import Call
 from bots_client._calls import run_calls
 from bots_client._client import Client
-from bots_client._errors import BotsClientError
+from bots_client._errors import BotsClientError, InvalidRequestError, RequestError
+from bots_client._inputs import Outcome
 from bots_client._models import Lease, Receipt, SelectedTask, Selection
 from bots_client._resilience.breaker import Breaker
 from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.health import Health, HealthCounters
+from bots_client._resilience.mistakes import Mistakes
 from bots_client._resilience.recovery_probe import RecoveryProbe
-from bots_client._resilience.registration import MAX_EXCLUDED, register
+from bots_client._resilience.registration import MAX_EXCLUDED, Wanted, register
 from bots_client._resilience.spool import spool_of
 from bots_client._resilience.uniform import LocalPool
 from bots_client._retry import Deadline
@@ -37,6 +39,7 @@ class ClientOptions:
     """Arguments of a `ResilientClient`; can be pickled.
 
     probe_deadline_s: for each probe whether the service is back.
+    raises_mistakes: whether mistakes of the calling program are raised.
     """
 
     url: str | None
@@ -46,6 +49,7 @@ class ClientOptions:
     spool_bytes: int
     seed: int | None
     probe_deadline_s: float
+    raises_mistakes: bool
 
 
 class ProcessState:
@@ -75,7 +79,9 @@ class ProcessState:
                 url = self.connection.client.url
                 lose = self.connection.lose
                 spool = spool_of(self._folder, url=url, dataset=dataset, run=run, limit_bytes=limit_bytes, on_loss=lose)
-                known = LocalRun(self.connection, Delivery(self.connection, spool), dataset, run, self._seed)
+                mistakes = Mistakes(self.connection, raises=self._options.raises_mistakes)
+                delivery = Delivery(self.connection, spool, mistakes)
+                known = LocalRun(self.connection, mistakes, delivery, dataset, run, self._seed)
                 self._runs[dataset, run] = known
             return known
 
@@ -96,23 +102,30 @@ class ProcessState:
         self.connection.client.close()
 
     def _probe_once(self) -> bool:
-        """Return whether the service is back; send the waiting writes first, so that training needn't."""
+        """Return whether the service is back; first do what waited for it, so that training needn't."""
         with self._lock:
             runs = list(self._runs.values())
         seconds = self._options.probe_deadline_s
         if not self.connection.reaches(*runs[-1].name, seconds):
             return False
-        if not all(run.delivery.catch_up(seconds) for run in runs):
+        if not all(run.catch_up(seconds) for run in runs):
             return False
         self.connection.found()
         return True
 
 
 class LocalRun:
-    """One run, as this process sees it."""
+    """One run, as this process sees it.
 
-    def __init__(self, connection: Connection, delivery: Delivery, dataset: str, run: str, seed: str) -> None:
+    generators: whether its tasks are known to be generators, of which a selection may hold one several times.
+    """
+
+    def __init__(
+        self, connection: Connection, mistakes: Mistakes, delivery: Delivery, dataset: str, run: str, seed: str
+    ) -> None:
+        self.mistakes = mistakes
         self.delivery = delivery
+        self.generators = False
         self._connection = connection
         self.name = (dataset, run)
         self._seed = f"{seed}/{dataset}/{run}"
@@ -120,9 +133,11 @@ class LocalRun:
         self._lock = threading.Lock()
         self._pool: LocalPool | None = None
         self._strange: dict[str, None] = {}
+        self._unregistered: Wanted | None = None
+        self._reward_range: tuple[float, float] | None = None
 
     def excluded(self, unwanted: Sequence[str]) -> tuple[str, ...]:
-        """Return the ids to exclude: the given ones, and selected ones that the trainer turned out not to have."""
+        """Return the ids to exclude: the given ones, and others that the trainer turned out not to have."""
         with self._lock:
             return (*unwanted, *self._strange)[:MAX_EXCLUDED]
 
@@ -138,7 +153,48 @@ class LocalRun:
                 return None
         if not self._connection.is_available():
             return None
-        return self._only_known(self._connection.ask(call, deadline.left_s()), ids)
+        selection = self.mistakes.ask(call, deadline.left_s())
+        self.generators |= any(task.seed is not None for task in selection.tasks)
+        return self._only_known(selection, ids)
+
+    def check_count(self, count: int, ids: Sequence[str], exclude: Sequence[str]) -> None:
+        """Check that the trainer has as many tasks as it wants, unless they are generators.
+
+        Raises:
+            InvalidRequestError: it does not.
+        """
+        if self.generators or count <= len(ids) - len(exclude):
+            return
+        left = len(set(ids).difference(exclude))
+        if count > left:
+            raise InvalidRequestError(f"{count} tasks are wanted, and the trainer's ids have only {left}: select fewer")
+
+    def check_rewards(self, outcome: Outcome, seconds: float) -> None:
+        """Check the rewards from which the belief is to learn, as far as the run's range is known.
+
+        Raises:
+            InvalidRequestError: a reward is outside.
+        """
+        rewards = () if "successes" in dict(outcome.evidence) else dict(outcome.evidence).get("rewards", ())
+        if self._outside(rewards) is None or not self._connection.is_available():
+            return
+        try:  # somebody may have changed the range since
+            self._reward_range = self._connection.ask(run_calls.run(*self.name), seconds).settings.reward_range
+        except BotsClientError:
+            return  # the service will say it
+        if (reward := self._outside(rewards)) is not None and self._reward_range is not None:
+            low, high = self._reward_range
+            raise InvalidRequestError(
+                f"reward {reward} of task {outcome.task!r} is outside the run's reward range [{low:g}, {high:g}]: pass"
+                f" Selector(reward_range=...), which is (-1, 1) for DAPO and verl, or report successes"
+            )
+
+    def _outside(self, rewards: Iterable[float]) -> float | None:
+        """Return a reward outside of the run's range; None if there is none, or the range is not known."""
+        if self._reward_range is None:
+            return None
+        low, high = self._reward_range
+        return next((reward for reward in rewards if not low <= reward <= high), None)
 
     def choose(self, count: int, ids: Sequence[str], exclude: Sequence[str], first: Sequence[str]) -> Selection:
         """Return a local selection: the `first` tasks, then a uniform sample."""
@@ -153,11 +209,42 @@ class LocalRun:
         """Deliver a report; return None if it waits in the spool, or was refused for good."""
         return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
-    def register(self, ids: Sequence[str]) -> list[str]:
-        """Add missing tasks to the dataset; return the ids of its other tasks."""
-        if not self._connection.is_available():
-            return []
-        return register(self._connection, *self.name, ids)
+    def register(self, wanted: Wanted) -> list[str]:
+        """Add missing tasks to the dataset; return the ids of its other tasks. If the service is away, do it later.
+
+        Raises:
+            ValueError, BotsClientError: it failed; after an outage it is done later.
+        """
+        self._unregistered = wanted
+        return self._register(wanted) if self._connection.is_available() else []
+
+    def catch_up(self, seconds: float) -> bool:
+        """Register and send all waiting writes, once the service is back; return whether it is there afterwards.
+
+        Args:
+            seconds: deadline of each pass over the spool.
+        """
+        if (wanted := self._unregistered) is not None:
+            try:
+                others = self._register(wanted)
+                with self._lock:
+                    self._strange.update(dict.fromkeys(others))
+            except (RequestError, ValueError) as error:
+                self.mistakes.note(error)
+            except BotsClientError:
+                return False
+        return self.delivery.catch_up(seconds)
+
+    def _register(self, wanted: Wanted) -> list[str]:
+        try:
+            registered = register(self._connection, *self.name, wanted)
+        except (RequestError, ValueError):
+            self._unregistered = None  # it would fail again
+            raise
+        self._unregistered = None
+        self.generators |= registered.generators
+        self._reward_range = registered.reward_range
+        return registered.others
 
     def ask(self, call: Call[T], seconds: float) -> T | None:
         """Send a call and return the answer; None if the service is away.
@@ -165,7 +252,7 @@ class LocalRun:
         Raises:
             BotsClientError: the call failed.
         """
-        return self._connection.ask(call, seconds) if self._connection.is_available() else None
+        return self.mistakes.ask(call, seconds) if self._connection.is_available() else None
 
     def in_flight(self, seconds: float) -> list[Lease]:
         """Return the run's leases, newest first; an empty list if the service is away or fails."""
@@ -174,7 +261,7 @@ class LocalRun:
         try:
             leases = self._connection.ask(run_calls.leases(*self.name, limit=MAX_LEASES, ids=MAX_LEASES), seconds)
         except BotsClientError as error:
-            self._connection.log_once(error)
+            self._connection.log(error)
             return []
         return list(reversed(leases.leases))
 
@@ -195,7 +282,7 @@ class LocalRun:
         try:
             return self._connection.ask(replace(call, retried=False), seconds)
         except BotsClientError as error:
-            self._connection.log_once(error)
+            self._connection.log(error)
             return None
 
     def save(self, deadline: Deadline) -> dict[str, Any]:
@@ -215,7 +302,7 @@ class LocalRun:
         if not unknown:
             return selection
         if is_new:
-            self._connection.log_once(
+            self._connection.log(
                 f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not in the"
                 f" trainer's ids; the client replaced them and excludes them from now on. Call Selector.register() at"
                 f" the start to exclude all of them"

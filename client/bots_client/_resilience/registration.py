@@ -3,10 +3,13 @@
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from bots_client._admin_models import Dataset
 from bots_client._calls import dataset_calls, run_calls
 from bots_client._errors import ConflictError, NotFoundError
 from bots_client._inputs import Task
+from bots_client._models import Run
 from bots_client._resilience.connection import Connection
 
 MAX_EXCLUDED = 100_000  # ids; the service's limit for one selection
@@ -17,8 +20,29 @@ UPLOAD_S = 600.0  # a million tasks take about 10 s
 logger = logging.getLogger("bots_client")
 
 
-def register(connection: Connection, dataset: str, run: str, ids: Sequence[str]) -> list[str]:
-    """Add a trainer's tasks to a dataset, and return the ids of the dataset's other tasks.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a trainer registers.
+
+    ids: of all its tasks.
+    reward_range: for the run; None: it keeps its own, which is [0, 1] for a new one.
+    """
+
+    ids: Sequence[str]
+    reward_range: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a trainer trains on: the ids of the dataset's other tasks, and settings of dataset and run."""
+
+    others: list[str]
+    generators: bool
+    reward_range: tuple[float, float]
+
+
+def register(connection: Connection, dataset: str, run: str, wanted: Wanted) -> Registered:
+    """Add a trainer's tasks to a dataset, and give the run its reward range.
 
     Creates the dataset and the run if they don't exist.
 
@@ -26,31 +50,42 @@ def register(connection: Connection, dataset: str, run: str, ids: Sequence[str])
         ValueError: the dataset has none of these tasks, or more others than a selection can exclude.
         BotsClientError: a call failed.
     """
-    others = [] if _create_if_missing(connection, dataset, ids) else _add_missing(connection, dataset, ids)
+    found, is_new = _found_or_created(connection, dataset, wanted.ids)
+    others = [] if is_new else _add_missing(connection, dataset, wanted.ids)
+    settings = _run(connection, dataset, run, wanted.reward_range).settings
+    return Registered(others, found.generators, settings.reward_range)
+
+
+def _run(connection: Connection, dataset: str, run: str, reward_range: tuple[float, float] | None) -> Run:
+    """Return the run with the wanted reward range; create it if it doesn't exist."""
     try:
-        connection.ask(run_calls.run(dataset, run), CALL_S)
+        found = connection.ask(run_calls.run(dataset, run), CALL_S)
     except NotFoundError:
         try:
-            connection.ask(run_calls.create_run(dataset, run), CALL_S)
+            found = connection.ask(run_calls.create_run(dataset, run), CALL_S)
         except ConflictError:  # another process of this job created it first
-            return others
-        logger.warning("created run %s of dataset %s with default settings: it did not exist", run, dataset)
-    return others
+            found = connection.ask(run_calls.run(dataset, run), CALL_S)
+        else:
+            logger.warning("created run %s of dataset %s with default settings: it did not exist", run, dataset)
+    before = found.settings.reward_range
+    if reward_range is None or before == reward_range:
+        return found
+    logger.warning("changed the reward range of run %s of dataset %s from %s to %s", run, dataset, before, reward_range)
+    return connection.ask(run_calls.update_run(dataset, run, reward_range=reward_range), CALL_S)
 
 
-def _create_if_missing(connection: Connection, dataset: str, ids: Sequence[str]) -> bool:
-    """Create the dataset if it doesn't exist; return whether it was created."""
+def _found_or_created(connection: Connection, dataset: str, ids: Sequence[str]) -> tuple[Dataset, bool]:
+    """Return the dataset, and whether it didn't exist and was created."""
     try:
-        connection.ask(dataset_calls.dataset(dataset), CALL_S)
+        return connection.ask(dataset_calls.dataset(dataset), CALL_S), False
     except NotFoundError:
         upload = dataset_calls.upload_dataset(dataset, lambda: _lines(ids), media_type="application/x-ndjson")
         try:
-            connection.ask(upload, UPLOAD_S)
-        except ConflictError:
-            return False
+            created = connection.ask(upload, UPLOAD_S)
+        except ConflictError:  # another process of this job created it first
+            return connection.ask(dataset_calls.dataset(dataset), CALL_S), False
         logger.warning("created dataset %s with the trainer's %d tasks: it did not exist", dataset, len(ids))
-        return True
-    return False
+        return created, True
 
 
 def _add_missing(connection: Connection, dataset: str, ids: Sequence[str]) -> list[str]:

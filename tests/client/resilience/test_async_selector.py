@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bots_client import AsyncSelector, Selector, UnreachableError
+from bots_client import AsyncSelector, NotFoundError, Selector
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import NOWHERE
 
@@ -113,11 +113,15 @@ async def test_a_service_that_is_away_costs_its_deadline_and_raises_nothing(conn
     assert time.monotonic() - begun < 30  # 1 s on an idle machine; the client of a person would try for longer
 
 
-async def test_errors_are_raised_if_they_are_asked_for(connect):
-    client = connect(NOWHERE, on_error="raise", select_deadline_s=0.2)
+async def test_a_mistake_is_raised_even_if_the_call_that_met_it_was_cancelled(connect, service, gate):
+    async with AsyncSelector(Selector(connect(service), "no-such-dataset", ids=IDS, share=gate)) as selector:
+        lost = asyncio.create_task(selector.next(4))
+        await reached(gate)
+        await cancelled(lost)
+        gate.open.set()
 
-    with pytest.raises(UnreachableError):
-        await AsyncSelector(Selector(client, "guru", ids=IDS)).next(4)
+        with pytest.raises(NotFoundError):
+            await selector.step()
 
 
 async def test_what_a_cancelled_selection_chose_is_handed_out_first(gated, gate):

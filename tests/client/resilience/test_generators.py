@@ -29,12 +29,12 @@ def test_seeds_come_from_the_service_and_for_replaced_tasks_from_the_client(conn
 
 
 def test_replaced_tasks_of_a_plain_dataset_have_no_seeds(connect, service, dataset):
-    selection = connect(service).select(dataset, 5, ids=["t1", "other"])
+    selection = connect(service).select(dataset, 5, ids=["t1", *(f"other-{n}" for n in range(4))])
     assert {task.seed for task in selection.tasks} == {None}
 
 
 def test_a_client_without_a_service_makes_seeds_that_its_own_seed_fixes(connect):
-    told = [connect("http://127.0.0.1:9", seed=1).select("sums", 7, ids=LEVELS) for _ in range(2)]
+    told = [connect("http://127.0.0.1:9", seed=1).select("sums", 7, ids=LEVELS, generators=True) for _ in range(2)]
     assert told[0].tasks == told[1].tasks
     assert told[0].is_local
     seeds = [task.seed for task in told[0].tasks]

@@ -13,14 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bots_client import (
-    BotsClientError,
-    Health,
-    InvalidRequestError,
-    Outcome,
-    ResilientClient,
-    UnreachableError,
-)
+from bots_client import Health, InvalidRequestError, Outcome, ResilientClient
+from bots_client._resilience import connection
 from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, RUN, SELECTION
 from tests.client.resilience.worlds import IDS, journalled, outcomes_of
@@ -166,8 +160,8 @@ def test_a_service_that_is_away_is_not_asked_at_each_step(connect, serve):
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422, 500])
-def test_no_answer_of_the_service_raises_into_training(connect, serve, status):
-    bots = connect(serve(problem(status)), select_deadline_s=0.3, report_deadline_s=0.3)
+def test_with_on_mistake_warn_no_answer_of_the_service_raises_into_training(connect, serve, status):
+    bots = connect(serve(problem(status)), on_mistake="warn", select_deadline_s=0.3, report_deadline_s=0.3)
 
     assert bots.select("guru", 4, ids=IDS).is_local
     assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
@@ -176,7 +170,7 @@ def test_no_answer_of_the_service_raises_into_training(connect, serve, status):
 
 @pytest.mark.parametrize(("status", "waits"), [(401, 1), (403, 1), (404, 1), (503, 1), (409, 0), (422, 0)])
 def test_a_report_waits_unless_its_content_was_refused_which_is_put_aside(connect, serve, status, waits):
-    bots = connect(serve(problem(status)), report_deadline_s=0.3)
+    bots = connect(serve(problem(status)), on_mistake="warn", report_deadline_s=0.3)
 
     bots.report("guru", [Outcome.counts("t1", 1, 2)])
 
@@ -209,13 +203,13 @@ def test_a_report_waits_while_another_request_changes_the_run(connect, serve):
     assert (bots.health.kept, bots.health.refused) == (1, 0)
 
 
-def test_an_outcome_that_cannot_be_true_raises_nothing_and_is_counted(connect, service, dataset, caplog):
+def test_an_outcome_that_cannot_be_sent_raises_and_is_counted(connect, service, dataset):
     bots = connect(service)
 
-    assert bots.report(dataset, [Outcome("t1", (("successes", float("nan")),))]) is None
+    with pytest.raises(InvalidRequestError):
+        bots.report(dataset, [Outcome("t1", (("successes", float("nan")),))])
 
     assert bots.health.refused == 1
-    assert "can't be encoded as JSON" in caplog.text
     assert journalled(bots, dataset) == []
 
 
@@ -224,9 +218,11 @@ def test_one_outcome_that_cannot_be_true_does_not_cost_the_others(connect, servi
     selection = bots.select(dataset, 4, ids=IDS)
     flawed = [Outcome.counts(selection.ids[0], 9, 4), Outcome.counts("no such task", 1, 4)]
 
-    receipt = bots.report(dataset, flawed + outcomes_of(selection)[1:], selection=selection, close_step=True)
+    with pytest.raises(InvalidRequestError, match="no task 'no such task'"):
+        bots.report(dataset, flawed + outcomes_of(selection)[1:], selection=selection, close_step=True)
 
-    assert (receipt.step, receipt.reported) == (1, 3)
+    run = bots.direct.run(dataset)
+    assert (run.step, run.totals.reported) == (1, 3)
     assert journalled(bots, dataset) == ["report"]
     spool = spool_of(bots.spool, url=bots.direct.url, dataset=dataset, run="default", limit_bytes=1)
     refused = [
@@ -252,32 +248,9 @@ def test_tasks_that_the_trainer_does_not_have_are_replaced(connect, service, dat
     assert "are not in the trainer's ids" in caplog.text
 
 
-def test_more_tasks_than_there_are_is_no_reason_to_stop(connect, service, dataset):
-    selection = connect(service).select(dataset, 50, ids=IDS)
-
-    assert len(selection.ids) == 50
-    assert set(selection.ids) == set(IDS)
-
-
-def test_with_on_error_raise_everything_is_raised_and_nothing_kept(connect, serve):
-    refusing, missing = (
-        connect(one, on_error="raise", select_deadline_s=0.3) for one in (serve(problem(422)), NOWHERE)
-    )
-
-    with pytest.raises(InvalidRequestError):
-        refusing.select("guru", 4, ids=IDS)
-    with pytest.raises(UnreachableError):
-        missing.select("guru", 4, ids=IDS)
-    with pytest.raises(BotsClientError):
-        refusing.report("guru", [Outcome.counts("t1", 1, 2)])
-    with pytest.raises(InvalidRequestError):
-        refusing.report("guru", [Outcome("t1", (("successes", float("nan")),))])
-    assert not list(refusing.spool.iterdir())
-
-
-def test_a_wrong_on_error_is_said_at_once(tmp_path):
-    with pytest.raises(ValueError, match="continue"):
-        ResilientClient(on_error="ignore", spool=tmp_path)  # type: ignore[arg-type]
+def test_a_wrong_on_mistake_is_said_at_once(tmp_path):
+    with pytest.raises(ValueError, match="warn"):
+        ResilientClient(on_mistake="ignore", spool=tmp_path)  # type: ignore[arg-type]
 
 
 def test_going_away_and_coming_back_are_told_once_each(connect, serve, caplog):
@@ -303,14 +276,17 @@ def test_a_callback_that_fails_stops_nothing(connect):
     assert connect(NOWHERE, select_deadline_s=0.1, on_change=fail).select("guru", 2, ids=IDS).is_local
 
 
-def test_an_error_is_logged_once_while_it_is_the_same(connect, serve, caplog):
+def test_an_error_that_goes_on_is_logged_again_and_not_each_time(connect, serve, caplog, monkeypatch):
     acts = [problem(404, headers={"X-Request-Id": f"r{n}"}) for n in range(5)]
-    bots = connect(serve(*acts, problem(403)), select_deadline_s=0.3)
+    bots = connect(serve(*acts, problem(403)), on_mistake="warn", select_deadline_s=5.0)
 
     for _ in range(8):
         bots.select("guru", 2, ids=IDS)
+    monkeypatch.setattr(connection, "AGAIN_S", 0.0)
+    bots.select("guru", 2, ids=IDS)
 
-    assert [record.message[:3] for record in caplog.records if record.levelno == logging.ERROR] == ["404", "403"]
+    assert [record.message[:3] for record in caplog.records if record.levelno == logging.ERROR][:2] == ["404", "403"]
+    assert "403" in {record.message[:3] for record in caplog.records[2:]}
 
 
 def test_health_can_be_logged_as_numbers(connect):

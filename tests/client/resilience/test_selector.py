@@ -1,6 +1,7 @@
 """What a trainer says at each step."""
 
 import json
+import math
 import pickle
 import threading
 import time
@@ -8,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from bots_client import Outcome, Selector, Task
+from bots_client import InvalidRequestError, Outcome, Selector, Task
 from bots_client._resilience.spool import spool_of
 from tests.client.resilience.worlds import IDS, journalled
 from tests.serving import ServiceProcess, free_port
@@ -118,8 +119,8 @@ def test_what_is_shared_is_what_the_rank_gets(connect, service, dataset):
 def test_what_selections_may_hold_is_passed_on(connect, service, dataset):
     selector = Selector(connect(service), dataset, ids=IDS, tags=["no such tag"])
 
-    assert selector.next(2).is_local
-    assert "no such tag" in selector.client.health.last_error
+    with pytest.raises(InvalidRequestError, match="no such tag"):
+        selector.next(2)
 
 
 def test_bounds_of_the_expected_success_probability_are_passed_on(selector, connect, service):
@@ -143,7 +144,8 @@ def test_ids_that_cannot_be_right_are_said_at_once(connect, ids, message):
 
 
 def test_metrics_tell_of_the_last_selection_and_step(selector):
-    assert "bots/step" not in selector.metrics()
+    before = selector.metrics()
+    assert math.isnan(before["bots/step"])
 
     selection = selector.next(4)
     for task in selection.ids:
@@ -155,7 +157,8 @@ def test_metrics_tell_of_the_last_selection_and_step(selector):
     assert metrics["bots/effective_task_ratio"] == receipt.effective_task_ratio == 1.0
     assert metrics["bots/step"] == 1
     assert metrics["bots/selects"] == 1
-    assert "bots/capability" not in metrics
+    assert math.isnan(metrics["bots/capability"])
+    assert metrics.keys() == before.keys()
 
 
 def test_it_can_be_sent_to_workers(selector):
@@ -379,7 +382,7 @@ def test_a_run_that_closes_its_steps_is_left_to_it_and_its_last_step_told(select
     chosen = selector.next(3)
     outcomes = [Outcome.rewards(task, [1, place % 2]) for place, task in enumerate(chosen.ids)]
     assert selector.close_step() is None
-    assert "bots/step" not in selector.metrics()
+    assert math.isnan(selector.metrics()["bots/step"])
     for outcome in outcomes:
         connect(service).report(selector.dataset, [outcome], selection=chosen)
 
