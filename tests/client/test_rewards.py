@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from bots_client import Client, ResilientClient, Selector, Task
+from bots_client import Client, InvalidRequestError, ResilientClient, Selector, Task
 from bots_client.integrations import rewards
 from bots_client.integrations.rewards import flush, observe_groups, reports_groups, reports_rollouts
 
@@ -179,6 +179,27 @@ def test_what_cannot_be_reported_is_logged_once_and_changes_nothing(
     assert state(client, dataset).seq == 0
     [record] = caplog.records
     assert re.search(complaint, record.message)
+
+
+@pytest.mark.parametrize("kind", ["groups", "rollouts"])
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_mistake_raises_from_the_next_call_unless_the_client_only_warns(url, dataset, tmp_path, kind, raises):
+    with ResilientClient(url, spool=tmp_path, on_mistake="raise" if raises else "warn") as client:
+        selector = Selector(client, dataset, ids=IDS, rank=0)
+        reporting = reports_groups(selector) if kind == "groups" else reports_rollouts(client, dataset)
+        score = reporting(lambda task_id: [-1.0] * len(task_id) if kind == "groups" else -1.0)
+        given = {"task_id": ["task-0"] if kind == "groups" else "task-0"}
+        score(**given)
+        assert flush()
+
+        if raises:
+            with pytest.raises(InvalidRequestError, match="is outside"):
+                score(**given)
+        else:
+            score(**given)
+        assert flush()
+
+        assert client.health.refused == 2
 
 
 def test_a_function_returns_before_its_report_has_arrived(selector, tmp_path):

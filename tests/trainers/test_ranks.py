@@ -44,6 +44,10 @@ def test_a_failure_of_rank_zero_reaches_all_ranks(job):
     assert told == "RuntimeError: rank 0 failed: KeyError: 'no answer for rank 0'"
 
 
+def test_a_mistake_of_rank_zero_raises_on_all_ranks(job):
+    assert [seen["heard"][2] for seen in job[0]] == ["NotFoundError"] * 2
+
+
 @pytest.mark.parametrize(("part", "steps"), [("scored", STEPS), ("scored_again", STEPS - 1)])
 def test_ranks_train_on_the_parts_of_the_same_groups(job, part, steps):
     first, second = (seen[part] for seen in job[0])
@@ -55,7 +59,7 @@ def test_ranks_train_on_the_parts_of_the_same_groups(job, part, steps):
 
 def test_only_rank_zero_asks_and_reports(job):
     first, second = job[0]
-    assert (first["asked"], first["sent"]) == (STEPS + 1, STEPS)
+    assert (first["asked"], first["sent"]) == (1 + STEPS + 1, STEPS)
     assert (second["asked"], second["sent"]) == (0, 0)
 
 

@@ -9,7 +9,7 @@ import torch.distributed
 from datasets import Dataset
 from trl import GRPOConfig
 
-from bots_client import ResilientClient, Selector
+from bots_client import RequestError, ResilientClient, Selector
 from bots_client.integrations.rewards import flush, reports_groups
 from bots_client.integrations.torch import from_rank_zero, to_rank_zero
 from bots_client.integrations.trl import SelectedGRPOTrainer
@@ -25,6 +25,7 @@ def main(url: str, folder: Path) -> None:
     torch.distributed.init_process_group("gloo")
     heard = [from_rank_zero(lambda: f"from rank {rank}"), failure_heard(rank)]
     client = ResilientClient(url, spool=folder / "spool")
+    heard.append(mistake_heard(client))
     scored: list[str] = []
 
     def begins_well(completions: list[str], wanted: list[str], task_id: list[str], **_columns: object) -> list[float]:
@@ -88,6 +89,15 @@ def failure_heard(rank: int) -> str:
         return from_rank_zero(ask)
     except (KeyError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
+
+
+def mistake_heard(client: ResilientClient) -> str:
+    """Return what a rank hears where rank 0 selects from a dataset that does not exist."""
+    try:
+        Selector(client, "no-such-dataset", ids=tiny.IDS, share=from_rank_zero).next(2)
+    except RequestError as error:
+        return type(error).__name__
+    return "nothing"
 
 
 if __name__ == "__main__":

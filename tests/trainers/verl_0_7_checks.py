@@ -94,9 +94,21 @@ def test_the_belief_learns_the_accuracy_and_the_scores_say_whether_a_group_teach
     trainer = trainer()
     batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=2)
     batch.non_tensor_batch["acc"] = np.array([False] * len(batch))
+    batch.non_tensor_batch["score"] = np.array([-1.0] * len(batch))  # the reward function returned a mapping
     trainer.train_dataloader.sampler.update(batch=batch)
     totals = bots.run(*RUN).totals
     assert (totals.successes, totals.effective) == (0, 8)
+
+
+def test_an_accuracy_that_is_a_number_of_the_reward_function_lies_in_the_runs_range(trainer, bots):
+    trainer = trainer({"data.bots.run": "dapo", "data.bots.reward_range": [-1, 1]})
+    batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1)
+    scores = batch.batch["token_level_scores"]
+    batch.non_tensor_batch["acc"] = 2 * scores.sum(-1).numpy() - 1  # as verl's reward managers copy it
+    scores[:, 0] = -0.5  # a penalty for length, the same for all
+    trainer.train_dataloader.sampler.update(batch=batch)
+    run = bots.run(RUN[0], "dapo")
+    assert (run.totals.rollouts, run.totals.successes, run.totals.effective) == (8 * ROLLOUTS, 8, 8)
 
 
 def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
+from bots_client import InvalidRequestError
+
 T = TypeVar("T")
 
 logger = logging.getLogger("bots_client")
@@ -20,7 +22,7 @@ class BackgroundQueue(Generic[T]):
     empty.
 
     Args:
-        deal_with: called with the items in order; its exceptions are logged.
+        deal_with: called with the items in order; its exceptions are logged, and mistakes kept for `raise_mistake`.
         gather_s: how long the first item of a batch waits for others.
     """
 
@@ -35,6 +37,7 @@ class BackgroundQueue(Generic[T]):
         self._hurry = threading.Event()
         self._things: list[T] = []
         self._thread: threading.Thread | None = None  # exists only while there are items
+        self._mistake: InvalidRequestError | None = None
 
     def add(self, thing: T) -> None:
         """Add an item."""
@@ -54,6 +57,12 @@ class BackgroundQueue(Generic[T]):
         self._hurry.clear()
         return in_time
 
+    def raise_mistake(self) -> None:
+        """Raise the last mistake of a batch, such as a reward outside the run's range, if there is one."""
+        error, self._mistake = self._mistake, None
+        if error is not None:
+            raise error
+
     def _run(self) -> None:
         while True:
             self._hurry.wait(self._gather_s)
@@ -61,8 +70,10 @@ class BackgroundQueue(Generic[T]):
                 things, self._things = self._things, []
             try:
                 self._deal_with(things)
-            except Exception:  # keep the thread alive for the next items
+            except Exception as error:  # keep the thread alive for the next items
                 logger.exception("the rewards of %d calls are not reported", len(things))
+                if isinstance(error, InvalidRequestError):
+                    self._mistake = error
             with self._changed:
                 if not self._things:
                     self._thread = None

@@ -1,7 +1,8 @@
 """Decorators for reward functions: they report rewards to the service from the place where a trainer computes them.
 
 A decorated function returns exactly what it returned before, as fast as before: reports are sent on a separate thread,
-and failures are logged. The decorators need no trainer, so they work with all of them.
+and failures are logged. Only a mistake raises, such as a reward outside the run's range, from the next call. The
+decorators need no trainer, so they work with all of them.
 """
 
 import functools
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from bots_client import Outcome, ResilientClient, Selector
+from bots_client._resilience.connection import Reminder
 from bots_client.integrations._background import BackgroundQueue, flush
 
 __all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
@@ -69,7 +71,7 @@ def reports_groups(
             if rollouts:
                 queue.add(rollouts)
 
-    return lambda function: looked_at(function, take)
+    return lambda function: looked_at(function, take, queue)
 
 
 def reports_rollouts(
@@ -111,7 +113,7 @@ def reports_rollouts(
         origin, task = row.get(selection_key) or "", str(_required(row, task_key))
         rollouts.add(origin, task, *score_and_success(result, score_key, success_key))
 
-    return lambda function: looked_at(function, take)
+    return lambda function: looked_at(function, take, rollouts.queue)
 
 
 class Rollouts(Generic[Origin]):
@@ -123,7 +125,7 @@ class Rollouts(Generic[Origin]):
 
     def __init__(self, report: Callable[[Origin, list[Outcome]], object]) -> None:
         self._report = report
-        self._queue = BackgroundQueue(self._report_all, GATHER_S)
+        self.queue = BackgroundQueue(self._report_all, GATHER_S)
 
     def add(self, origin: Origin, task: str, reward: object, success: object = None) -> None:
         """Add the reward of one rollout; None and NaN are not evidence.
@@ -140,7 +142,7 @@ class Rollouts(Generic[Origin]):
         earned, solved = _number(reward), _number(success)
         if not math.isnan(earned):
             _outcome_of(task, [(earned, solved)])
-            self._queue.add((origin, task, earned, solved))
+            self.queue.add((origin, task, earned, solved))
 
     def _report_all(self, rollouts: list[tuple[Origin, str, float, float]]) -> None:
         by_origin: dict[Origin, dict[tuple[str, bool], list[tuple[float, float]]]] = {}
@@ -203,22 +205,27 @@ def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int
             open_tasks[0] = 0
 
 
-def looked_at(function: Callable[P, R], take: Callable[[object, Mapping[str, Any]], None]) -> Callable[P, R]:
+def looked_at(
+    function: Callable[P, R], take: Callable[[object, Mapping[str, Any]], None], queue: BackgroundQueue[Any]
+) -> Callable[P, R]:
     """Return the function wrapped so that `take` sees its results and its arguments by name.
 
-    Failures of `take` are logged once.
+    Args:
+        function: the trainer's.
+        take: its failures are logged, the same one once a minute.
+        queue: whose mistakes the function raises.
     """
     name = getattr(function, "__name__", type(function).__name__)
     parameters = list(inspect.signature(function).parameters)
-    said = [""]
+    said = Reminder()
 
     def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
         try:
             take(result, {**dict(zip(parameters, positional, strict=False)), **named})
         except Exception as error:  # a reward function must not fail because of reporting
-            if said[0] != str(error):
+            if said.is_due(str(error)):
                 logger.warning("rewards of %s are not reported: %s", name, error)
-            said[0] = str(error)
+        queue.raise_mistake()
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
 

@@ -266,6 +266,7 @@ class GeneratedTasks(IterableDataset[dict[str, Any]]):
         count: int,
         length: int | None = None,
     ) -> None:
+        selector.generators = True  # a selection may hold one several times, also while the service is away
         self._selector, self._make = selector, make
         self._count, self._length = count, length
 

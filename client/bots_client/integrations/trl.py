@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from trl import GRPOTrainer
 
-from bots_client import Selector
+from bots_client import RequestError, Selector
 from bots_client.integrations._background import flush
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
@@ -139,9 +139,20 @@ class SelectsTasks(_Trainer):
                 "several processes must train on the same tasks; pass share=from_rank_zero to the Selector"
             )
         self._criteria = self._places_of(success)
-        if self.accelerator.is_main_process:
-            selector.register()
+        self._register()
         self.add_callback(self._selector_callback)
+
+    def _register(self) -> None:
+        """Register on the main process, and raise what it raises on all: the others would wait for it without end."""
+        failure: list[Exception | None] = [None]
+        if self.accelerator.is_main_process:
+            try:
+                self._selector.register()
+            except (RequestError, ValueError) as error:
+                failure = [error]
+        broadcast_object_list(failure)
+        if failure[0] is not None:
+            raise failure[0]
 
     def _places_of(self, success: Sequence[str] | None) -> list[int]:
         """Return the indices of the reward functions that measure success."""

@@ -163,7 +163,7 @@ def reporting(score: Callable[P, R]) -> Callable[P, R]:
     Args:
         score: a function for verl's `reward.custom_reward_function`; may be a coroutine function.
     """
-    return looked_at(score, _take)
+    return looked_at(score, _take, _rollouts.queue)
 
 
 compute_score = reporting(default_compute_score)

@@ -15,6 +15,7 @@ from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 from bots_client import InvalidRequestError
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
+SMALLEST = 1e-6  # difference of token scores, which are float32, that gives a gradient
 COLUMNS = {"data_source", "extra_info", "reward_model"}  # verl returns only these with the rollouts
 
 
@@ -53,9 +54,10 @@ class BotsSampler(AbstractCurriculumSampler):
                 yield self._rows[task]
 
     def update(self, batch: DataProto) -> None:
-        """Report the groups of a batch; the belief learns from "acc" if the reward function returned it.
+        """Report the groups of a batch; the belief learns from "acc" if the reward function returned it, in [0, 1].
 
-        Otherwise it learns from verl's optimised values, the summed token scores. A group is effective if these differ.
+        Of a function that returns a number, "acc" is that number, in the run's reward range. Without "acc" the belief
+        learns from verl's optimised values, the summed token scores. A group is effective if these differ.
         """
         columns = {name: batch.non_tensor_batch[name] for name in COLUMNS & batch.non_tensor_batch.keys()}
         groups: defaultdict[str, list[int]] = defaultdict(list)
@@ -66,10 +68,18 @@ class BotsSampler(AbstractCurriculumSampler):
                 continue
             groups[task].append(place)
         scores: list[float] = batch.batch["token_level_scores"].sum(-1).tolist()
-        solved = batch.non_tensor_batch.get("acc")
+        found = batch.non_tensor_batch.get("acc")
+        is_number = found is not None and "score" not in batch.non_tensor_batch  # of a mapping, verl keeps all entries
         for task, places in groups.items():
-            successes = None if solved is None else sum(float(solved[place]) for place in places)
-            self.selector.observe(task, [scores[place] for place in places], successes=successes)
+            optimised = [scores[place] for place in places]
+            if found is None:
+                self.selector.observe(task, optimised)
+                continue
+            values = [float(found[place]) for place in places]
+            if is_number:
+                self.selector.observe(task, values, effective=max(optimised) - min(optimised) > SMALLEST)
+            else:
+                self.selector.observe(task, optimised, successes=sum(values))
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:

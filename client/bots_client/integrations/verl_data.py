@@ -24,6 +24,7 @@ class Wanted:
     tags: only tasks with one of these tags.
     uniform_share: share of tasks selected uniformly at random, in [0, 1].
     min_mean, max_mean: bounds of a task's expected success probability, kept while enough tasks are free.
+    reward_range: lowest and highest possible reward, such as [-1, 1]; the run gets it. None: it keeps its own.
     rollouts_per_prompt: verl's rollout.n once more: the prompts of a selection share so many rollouts each on average.
         None: each prompt has rollout.n. Only verl 0.9 can do it.
     min_rollouts, max_rollouts: of each prompt, with rollouts_per_prompt; None: 2, and four times the mean.
@@ -39,6 +40,7 @@ class Wanted:
     uniform_share: float | None = None
     min_mean: float | None = None
     max_mean: float | None = None
+    reward_range: tuple[float, float] | None = None
     rollouts_per_prompt: int | None = None
     min_rollouts: int | None = None
     max_rollouts: int | None = None
@@ -70,6 +72,7 @@ class Wanted:
             uniform_share=self.uniform_share,
             min_mean=self.min_mean,
             max_mean=self.max_mean,
+            reward_range=self.reward_range,
             rank=0,
         )
         selector.register()
@@ -129,12 +132,13 @@ def log_metrics_of(selector: Selector) -> None:
 
     verl has no hook for a step's metrics, so this wraps its logger's method.
     """
-    log = Tracking.log
+    log = getattr(Tracking.log, "without_selector", Tracking.log)  # of verl alone, if there was a selector before
 
     @functools.wraps(log)
     def log_more(self: Tracking, data: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         if STEP in data:
             data = {**data, **selector.metrics()}
-        getattr(log, "__wrapped__", log)(self, data, *args, **kwargs)  # unwrap an earlier selector's wrapper
+        log(self, data, *args, **kwargs)
 
+    log_more.without_selector = log  # type: ignore[attr-defined]
     Tracking.log = log_more
