@@ -101,6 +101,11 @@ runs = Table(
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
     Column("predictions", Text, nullable=False, server_default=text("'[]'")),  # JSON: names and digests
+    # Reports that were refused as invalid: how many, and of the last one the run's head then, its time, and why.
+    Column("refused_reports", Integer, nullable=False, server_default=text("0")),
+    Column("refused_seq", BigInteger),
+    Column("refused_at", Double),
+    Column("refused_reason", Text),
     UniqueConstraint("dataset_id", "name"),
     sqlite_autoincrement=True,
 )
@@ -198,6 +203,18 @@ outlooks = Table(
     Column("distribution", LargeBinary, nullable=False),  # little-endian floats of four bytes, one a bin
     Column("coverage", Text, nullable=False),  # JSON of Coverage
     Column("created_at", Double, nullable=False),
+)
+
+# What the journal up to entry `seq` says against a run, with the dataset at that version. It can be made again.
+judgements = Table(
+    "judgements",
+    metadata,
+    _of_run(primary_key=True),
+    Column("epoch", Integer, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("dataset_version", Integer, nullable=False),
+    Column("findings", Text, nullable=False),  # JSON of RunFindings
+    Column("made_at", Double, nullable=False),
 )
 
 answers = Table(
