@@ -47,6 +47,7 @@ SHORT_FILES = {
     "service/bots_service/doctor/*.py": "one examination of the doctor",
     "client/bots_client/_client.py": "the two names that users import; their methods are generated",
     "client/bots_client/integrations/*.py": "one trainer's adapter, or what several of them share",
+    "service/bots_service/core/rounding.py": "the one rounding of what people read, in the CLI and in verdicts",
     "service/bots_service/api/responses.py": "every route writes its answers with it",
 }
 

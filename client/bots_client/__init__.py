@@ -83,7 +83,16 @@ from bots_client._resilience.health import Health
 from bots_client._resilient_client import ResilientClient
 from bots_client._retry import Retries
 from bots_client._selector import Selector
-from bots_client._summary_models import Gain, Overview, OverviewTotals, RunSummary, RunVerdict, TagComparison, TagSums
+from bots_client._summary_models import (
+    Gain,
+    Overview,
+    OverviewTotals,
+    RefusedReports,
+    RunSummary,
+    RunVerdict,
+    TagComparison,
+    TagSums,
+)
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
 from bots_client._wishes import EffectiveGroups, RolloutsBudget
@@ -141,6 +150,7 @@ __all__ = [
     "Pruning",
     "RateLimit",
     "Receipt",
+    "RefusedReports",
     "RequestError",
     "ResilientClient",
     "Resting",

@@ -43,8 +43,8 @@ class Gain:
 class RunVerdict:
     """What to think of a run.
 
-    kind: healthy, starting, or what is wrong: stalled, verifier_suspect, narrow, miscalibrated, pool_exhausted or
-        learning_slowly.
+    kind: healthy, starting, or what is wrong: reports_refused, verifier_suspect, stalled, narrow, miscalibrated,
+        pool_exhausted or learning_slowly.
     reason: one sentence, with the numbers.
     advice: what to do.
     """
@@ -52,6 +52,18 @@ class RunVerdict:
     kind: str
     reason: str = ""
     advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedReports:
+    """Reports of a run that the service refused as invalid: the run learned nothing from them.
+
+    count: how many; last_at: when the last one was; reason: of the last one.
+    """
+
+    count: int
+    last_at: datetime
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +80,9 @@ class RunSummary:
     tokens, seconds: what all rollouts cost; None if no outcome said it.
     recent_tokens, recent_seconds: the same over the last 50 steps.
     leased: number of tasks in flight; None in an overview.
-    verdict: a judgement with advice; None in an overview.
+    verdict: a judgement with advice; None if the run is not judged yet. In an overview it may be some seconds old.
+    attention: whether somebody should look at the run.
+    refused: reports that the service refused as invalid; None without any.
     """
 
     dataset: str
@@ -93,18 +107,24 @@ class RunSummary:
     recent_seconds: Cost | None = None
     leased: int | None = None
     verdict: RunVerdict | None = None
+    attention: bool = False
+    refused: RefusedReports | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewTotals:
     """Sums over all runs that the key reaches.
 
-    datasets, runs: how many there are; new, running, stalled, idle: how many of the runs are.
+    datasets, runs: how many there are.
+    attention: how many of the runs that are judged need attention; unjudged: how many are not judged yet.
+    new, running, stalled, idle: how many of the runs are.
     reported, effective, rollouts: of all their closed steps.
     """
 
     datasets: int = 0
     runs: int = 0
+    attention: int = 0
+    unjudged: int = 0
     new: int = 0
     running: int = 0
     stalled: int = 0

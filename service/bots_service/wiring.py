@@ -86,6 +86,7 @@ async def open_use_cases(
                 opened.observe_runs.in_background,
                 opened.prune.in_background,
                 opened.compare_beliefs.in_background,
+                opened.summarize_runs.in_background,
             ):
                 await background.enter_async_context(work())
             yield opened

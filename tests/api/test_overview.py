@@ -40,7 +40,7 @@ def outcomes(effective: int, of: int = 4) -> list[dict[str, Any]]:
 
 async def test_an_empty_service_has_an_empty_overview(http):
     found = await overview(http)
-    statuses = {"new": 0, "running": 0, "stalled": 0, "idle": 0}
+    statuses = {"attention": 0, "unjudged": 0, "new": 0, "running": 0, "stalled": 0, "idle": 0}
     totals = {"datasets": 0, "runs": 0, **statuses, "reported": 0, "effective": 0, "rollouts": 0.0}
     assert found == {"runs": [], "matching": 0, "totals": totals, "next_cursor": None}
 
@@ -190,6 +190,8 @@ async def test_runs_are_searched_filtered_and_counted(http):
     assert found["totals"] == {
         "datasets": 3,
         "runs": 4,
+        "attention": 0,
+        "unjudged": 0,
         "new": 2,
         "running": 2,
         "stalled": 0,

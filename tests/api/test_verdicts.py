@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.api.pools import RUN, make_dataset, report, select, solved
-from tests.api.test_overview import summary
+from tests.api.test_overview import overview, summary
 
 
 async def plain_dataset(
@@ -131,6 +131,49 @@ async def test_a_run_with_few_effective_tasks_learns_slowly(http):
         "learning_slowly",
         "Only 16.7 % of the tasks of the last 50 steps were effective.",
     )
+
+
+async def four_runs(http: httpx.AsyncClient) -> None:
+    """Play a uniform run, a healthy one, a short one, and a narrow one, each with a larger gain than that before."""
+    await plain_dataset(http)
+    for run, strategy, steps, effective, of in (
+        ("even", "uniform", 12, 2, 60),
+        ("wide", "pass", 12, 3, 60),
+        ("early", "pass", 3, 4, 60),
+        ("few", "thompson", 12, 6, 6),
+    ):
+        (await http.put(f"/datasets/guru/runs/{run}", json={"strategy": strategy})).raise_for_status()
+        for step in range(steps):
+            tasks = [(step * 6 + place) % of for place in range(6)]
+            outcomes = (solved(task, 8 if place < effective else 16 * (place % 2)) for place, task in enumerate(tasks))
+            await report(http, *outcomes, run=run)
+
+
+async def names(http: httpx.AsyncClient, **query: Any) -> list[str]:
+    return [run["run"] for run in (await overview(http, **query))["runs"]]
+
+
+async def test_sorted_by_the_gain_healthy_runs_come_first_whichever_way(http):
+    await four_runs(http)
+    runs = {run["run"]: run for run in (await overview(http))["runs"]}
+    kinds = {name: run["verdict"]["kind"] for name, run in runs.items()}
+    assert kinds == {"even": "healthy", "wide": "healthy", "early": "starting", "few": "narrow", "default": "starting"}
+    assert runs["few"]["gain"]["factor"] > runs["early"]["gain"]["factor"] > runs["wide"]["gain"]["factor"] > 1
+    assert await names(http, sort="-vs_uniform") == ["wide", "few", "early", "default", "even"]
+    assert await names(http, sort="vs_uniform") == ["wide", "early", "few", "default", "even"]
+
+
+async def test_runs_that_need_attention_come_first_and_are_counted_and_filtered(http):
+    await four_runs(http)
+    (await http.put("/datasets/guru/runs/lost", json={})).raise_for_status()
+    refused = {"dataset": "guru", "run": "lost", "outcomes": [{"task": "task-1", "rewards": [-1, 1]}]}
+    assert (await http.post("/report", json=refused)).status_code == 422
+    found = await overview(http, sort="-attention")  # the most urgent first, then by the last step
+    assert [run["run"] for run in found["runs"]] == ["lost", "few", "early", "wide", "even", "default"]
+    assert [run["attention"] for run in found["runs"]] == [True, True, False, False, False, False]
+    assert (found["totals"]["attention"], found["totals"]["unjudged"]) == (2, 0)
+    assert await names(http, attention=True, sort="name") == ["few", "lost"]
+    assert await names(http, sort="attention") == ["even", "wide", "early", "few", "lost", "default"]
 
 
 # --- tags ------------------------------------------------------------------------------------------------------------

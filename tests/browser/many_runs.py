@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from sqlalchemy import Connection, create_engine, delete, insert, select
 
-from bots_service.storage.sql.tables import datasets, journal, receipts, runs
+from bots_service.storage.sql.tables import datasets, journal, judgements, receipts, runs
 from tests.serving import ServiceProcess
 
 AT_WORK_S = 3600.0
@@ -68,6 +68,8 @@ def multiply(connection: Connection) -> None:
         for place, number in pairs()
     ]
     connection.execute(insert(runs), copies)
+    judged = {"epoch": 0, "seq": STEPS, "dataset_version": 1, "findings": "{}", "made_at": now}
+    connection.execute(insert(judgements), [{"run_id": run, **judged} for run in ids.values()])
     for rows, table, changes in ((entries, journal, journal_changes), (kept, receipts, receipt_changes)):
         connection.execute(
             insert(table),

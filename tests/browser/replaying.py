@@ -11,7 +11,7 @@ from bots_service.demo.replay import Plan, name_of, replayed
 
 PAUSE_S = 0.05  # between two steps, so that the page can be seen to follow
 DATASET = name_of(recorded_run())
-BOTS, UNIFORM, TRACKER, PASS = "bots", "uniform", "tracker", "pass"  # the runs
+BOTS, UNIFORM, TRACKER, PASS = "bots-thompson", "uniform", "tracker-thompson", "tracker-pass"  # the runs
 
 
 @contextmanager

@@ -94,13 +94,19 @@ def points(value: float) -> str:
     return f"{MINUS if value < 0 else '+'}{abs(value):.1f}"
 
 
-def test_the_headline_is_the_best_measured_gain_in_words(visit: Visit, trained: ServiceProcess):
-    gains = [run["gain"] for run in summaries(trained).values() if run["gain"] and run["gain"]["factor"] is not None]
-    best = max(gains, key=lambda gain: gain["factor"])
-    words = visit.page.locator(".result").inner_text()
-    assert f"+{round(100 * (best['factor'] - 1))}{PERCENT} effective tasks for the same" in words
-    assert f"{round(best['rollouts_spent']):,} rollouts" in words
-    assert f"compared with {UNIFORM}, which samples uniformly, over {STEPS} steps" in words
+def test_the_headline_is_the_best_measured_gain_of_a_healthy_run(visit: Visit, trained: ServiceProcess):
+    runs = [run for run in summaries(trained).values() if run["gain"] and run["gain"]["factor"] is not None]
+    kinds = {run["run"]: run["verdict"]["kind"] for run in runs}
+    assert kinds[TRACKER] == "narrow"
+    best = max((run for run in runs if kinds[run["run"]] == "healthy"), key=lambda run: run["gain"]["factor"])
+    result = visit.page.locator(".result")
+    gain, change = best["gain"], f"+{round(100 * (best['gain']['factor'] - 1))}{PERCENT} effective tasks"
+    spent = f"{round(gain['rollouts_spent']):,}"
+    expect(result.locator(".headline")).to_have_text(f"{change} for the same {spent} rollouts")
+    expect(result).to_contain_text(
+        f"{best['run']} compared with {UNIFORM}, which samples uniformly, over {STEPS} steps"
+    )
+    expect(result.locator(".caution")).to_contain_text(TRACKER)  # whose gain is larger
 
 
 def test_without_a_uniform_run_no_gain_is_claimed_to_be_measured(browser: Browser, crowded: ServiceProcess):
@@ -110,7 +116,7 @@ def test_without_a_uniform_run_no_gain_is_claimed_to_be_measured(browser: Browse
         assert "for the same" not in words
 
 
-def test_the_headline_of_a_run_that_returns_to_few_tasks_says_so(browser: Browser, trained: ServiceProcess):
+def test_the_gain_of_a_run_that_is_not_healthy_is_grey_and_says_why(browser: Browser, trained: ServiceProcess):
     # Of 20 tasks one, all of them, and all of them at random; effective in all steps, in 3 of 4, and in 1 of 4.
     runs = {"default": (1, 4, {}), "wide": (20, 3, {}), "even": (20, 1, {"strategy": "uniform"})}
     with httpx.Client(base_url=trained.url) as http:
@@ -124,14 +130,19 @@ def test_the_headline_of_a_run_that_returns_to_few_tasks_says_so(browser: Browse
         with visiting(browser, trained.url) as visit:
             page = visit.open("datasets/few")
             result = page.locator(".result")
-            expect(result).to_contain_text("+300 % effective tasks")
-            expect(result).to_contain_text("Few tasks take most visits of default")
+            expect(result.locator(".headline")).to_contain_text(f"+200{PERCENT} effective tasks")
+            expect(result.locator(".headline.doubtful")).to_have_count(0)
+            expect(result.locator(".caution")).to_contain_text(f"default found +300{PERCENT}")
             link = result.get_by_role("link", name="What to do about default")
             expect(link).to_have_attribute("href", "#/datasets/few/runs/default")
             assert not visit.barriers()
-            page.get_by_role("checkbox", name="default", exact=True).uncheck()
-            expect(result).to_contain_text("+200 % effective tasks")
-            expect(result).not_to_contain_text("Few tasks")
+            page.get_by_role("checkbox", name="wide", exact=True).uncheck()
+            expect(result.locator(".headline.doubtful")).to_contain_text(f"+300{PERCENT} effective tasks")
+            reason = summaries(trained, "few")["default"]["verdict"]["reason"].replace(" %", PERCENT)
+            expect(result.locator(".caution")).to_contain_text(reason)
+            assert not visit.barriers()
+            page.get_by_role("checkbox", name="even", exact=True).uncheck()
+            expect(result.locator(".headline")).to_have_count(0)  # what it is measured against is not compared
         http.delete("/datasets/few").raise_for_status()
 
 
@@ -203,25 +214,27 @@ def test_none_and_all_and_the_filter_choose_many_at_once(visit: Visit):
     page = visit.page
     page.get_by_role("button", name="None").click()
     page.get_by_text("Choose runs to compare them.").wait_for()
+    expect(page.locator(".result")).to_have_text("No run selected.")
+    expect(visit.chart("Effective task ratio").locator("figcaption")).to_have_text("No run selected.")
     page.reload()
     page.get_by_text("Choose runs to compare them.").wait_for()
-    page.get_by_label("Filter runs").fill("TRACK")
+    page.get_by_label("Filter runs").fill("KER-THOM")
     expect(page.locator(".choice-row")).to_have_count(1)
     page.get_by_role("button", name="All", exact=True).click()
     expect(table(page).locator("tbody tr")).to_have_count(1)
     assert compared(page) == [TRACKER]
-    assert "search=TRACK" in page.url
+    assert "search=KER-THOM" in page.url
 
 
 def test_at_most_eight_runs_are_compared_and_the_page_says_so(browser: Browser, crowded: ServiceProcess):
     with visiting(browser, crowded.url) as visit:
         page = visit.open("datasets/pool")
         expect(table(page).locator("tbody tr")).to_have_count(MOST)
-        page.get_by_text("8 runs are compared, and no more fit.").wait_for()
+        page.get_by_text(f"Comparing {MOST} of {MOST}.").wait_for()
         assert page.locator(".choice-row input:disabled").count() == 12 + len(["default"]) - MOST
         for _ in range(2):  # then the view is settled: nothing but the button changes it
             page.wait_for_event("response", lambda answer: "/overview" in answer.url)
-        page.get_by_role("button", name="All", exact=True).click()
+        page.get_by_role("button", name=f"First {MOST}", exact=True).click()
         page.get_by_text(f"Only {MOST} runs can be compared at a time.").wait_for()
         assert len(compared(page)) == MOST
         lines = [line_of(page, run) for run in compared(page)]
@@ -230,6 +243,35 @@ def test_at_most_eight_runs_are_compared_and_the_page_says_so(browser: Browser, 
         expect(table(page).locator("tbody tr")).to_have_count(MOST - 1)
         assert page.locator(".choice-row input:disabled").count() == 0
         assert not visit.barriers()
+
+
+def test_none_and_all_change_neither_the_baseline_nor_a_colour(browser: Browser, crowded: ServiceProcess):
+    with httpx.Client(base_url=crowded.url) as http:
+        http.put("/datasets/pool/runs/even", json={"strategy": "uniform"}).raise_for_status()
+        outcomes = [{"task": "t1", "successes": 1, "trials": 8}, {"task": "t2", "successes": 0, "trials": 8}]
+        http.post("/report", json={"dataset": "pool", "run": "even", "outcomes": outcomes}).raise_for_status()
+        for number in range(12):  # so that the one that samples uniformly is no longer among the first
+            again = {"dataset": "pool", "run": f"run-{number:02}", "outcomes": outcomes}
+            http.post("/report", json=again).raise_for_status()
+        with visiting(browser, crowded.url) as visit:
+            page = visit.open("datasets/pool")
+            rows, tag = (
+                table(page).locator("tbody tr"),
+                table(page).locator("tr", has=page.locator(".tag")).locator("a"),
+            )
+            expect(rows).to_have_count(MOST)
+            expect(tag).to_have_text("even")
+            before = {run: line_of(page, run) for run in compared(page)}
+            page.get_by_role("button", name="None").click()
+            expect(rows).to_have_count(0)
+            page.get_by_role("button", name=f"First {MOST}", exact=True).click()
+            expect(rows).to_have_count(MOST)
+            expect(tag).to_have_text("even")
+            assert {run: line_of(page, run) for run in compared(page)} == before
+            page.get_by_role("checkbox", name="even", exact=True).uncheck()
+            expect(tag).not_to_have_text("even")
+            page.get_by_text(f"The baseline is {tag.inner_text()} now.").wait_for()
+        http.delete("/datasets/pool/runs/even").raise_for_status()
 
 
 def test_an_address_with_too_many_runs_shows_the_first_ones_and_says_so(browser: Browser, crowded: ServiceProcess):

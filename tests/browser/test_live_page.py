@@ -172,10 +172,10 @@ def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(bro
             for _ in range(20):  # as many as a pass over the pool has
                 http.post("/report", json={"dataset": "narrow", "outcomes": outcomes}).raise_for_status()
             verdict = page.get_by_role("note", name="Verdict")
-            verdict.get_by_text("Selection narrow").wait_for()
+            verdict.get_by_text("Narrow", exact=True).wait_for()
             told = http.get(f"{run}/summary").json()["verdict"]
             said = [line for line in verdict.inner_text().split("\n") if line]
-            assert said == ["Selection narrow", *(told[part].replace(" %", PERCENT) for part in ("reason", "advice"))]
+            assert said == ["Narrow", *(told[part].replace(" %", PERCENT) for part in ("reason", "advice"))]
             assert PERCENT in said[1]
             assert not visit.barriers()
         http.delete("/datasets/narrow").raise_for_status()

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from bots_client import Client, Outcome, Task
+from bots_client import Client, InvalidRequestError, Outcome, Task
 from bots_service.cli.tasks import SegmentName
 from bots_service.cli.top import Order, StatusFilter
 from bots_service.cli.top_table import ROWS_BESIDES, RunTable, screen
@@ -28,13 +28,15 @@ def trained(tmp_path_factory):
         for run, strategy, solved in (("even", "uniform", (0, 1)), ("chosen", "pass", (1, 1))):
             client.create_run("guru", run, strategy=strategy)
             client.report("guru", [Outcome.counts(f"t{place}", each, 2) for place, each in enumerate(solved)], run=run)
+        with pytest.raises(InvalidRequestError):
+            client.report("guru", [Outcome.rewards("t0", [-1.0, 1.0])])
         yield service
 
 
 @pytest.fixture
 def overview(trained):
     with Client(trained.url) as client:
-        return client.overview()
+        return client.overview(sort="-attention")
 
 
 def rows_of(text):
@@ -46,12 +48,12 @@ def test_once_shows_each_run_with_its_gain_over_the_uniform_one(trained, overvie
     shown = rows_of(CommandLine(trained.url, tmp_path).ok("top", "--once"))
     chosen, even = ("guru/chosen", "guru/even")
     factor = (2 / 2) / (1 / 2)
-    assert shown[chosen][:2] == ["running", "1.000"]
-    assert shown[chosen][3:6] == [f"{factor:.2f}x", "1", "4"]
-    assert shown[even][:2] == ["running", "0.500"]
-    assert shown[even][3] == "baseline"
-    assert "┃" in shown[chosen][2]
-    assert shown["guru/default"][:2] == ["new", "-"]
+    assert shown[chosen][:3] == ["running", "starting", "1.000"]
+    assert shown[chosen][4:7] == [f"{factor:.2f}x", "1", "4"]
+    assert shown[even][:3] == ["running", "starting", "0.500"]
+    assert shown[even][4] == "baseline"
+    assert "┃" in shown[chosen][3]
+    assert shown["guru/default"][:3] == ["new", "reports refused", "-"]
     assert [run for run in shown if run.startswith("guru/")] == [f"guru/{run.run}" for run in overview.runs]
 
 
@@ -62,13 +64,16 @@ def test_json_is_the_overview_of_the_api(trained, overview, tmp_path):
     assert [run["gain"] and run["gain"]["factor"] for run in found["runs"]] == [
         run.gain and run.gain.factor for run in overview.runs
     ]
+    assert [run["verdict"]["kind"] for run in found["runs"]] == ["reports_refused", "starting", "starting"]
+    assert [run["refused"] and run["refused"]["count"] for run in found["runs"]] == [1, None, None]
+    assert [run["run"] for run in bots("top", "--attention", "--json").json["runs"]] == ["default"]
     assert [run["run"] for run in bots("top", "--search", "RU/E", "--json").json["runs"]] == ["even"]
     assert [run["run"] for run in bots("top", "--status", "new", "--json").json["runs"]] == ["default"]
     assert bots("top", "--dataset", "other", "--json").json["runs"] == []
     by_ratio = bots("top", "--sort", "-effective_task_ratio", "--limit", 2, "--json").json["runs"]
     assert [run["run"] for run in by_ratio] == ["chosen", "even"]
     assert "no run matches" in bots.ok("top", "--search", "nowhere")
-    assert "not one of name, created" in bots("top", "--sort", "-colour").assert_one_line(2)
+    assert "not one of attention, name" in bots("top", "--sort", "-colour").assert_one_line(2)
 
 
 def test_the_options_have_the_values_that_the_api_accepts():
@@ -80,10 +85,10 @@ def test_the_options_have_the_values_that_the_api_accepts():
 @pytest.mark.parametrize(
     ("width", "cells"),
     [
-        (40, ["running", "1.000", "2.00x"]),
-        (60, ["running", "1.000", "━━━━━━━┃━━━━━━", "2.00x", "0 s"]),
-        (80, ["running", "1.000", "━━━━━━━┃━━━━━━", "2.00x", "1", "4", "0 s"]),
-        (120, ["running", "1.000", "━━━━━━━┃━━━━━━", "2.00x", "1", "4", "0 s"]),
+        (40, ["starting", "1.000"]),
+        (60, ["running", "starting", "1.000", "2.00x"]),
+        (80, ["running", "starting", "1.000", "━━━━━━━┃━━━━━━", "2.00x", "0 s"]),
+        (120, ["running", "starting", "1.000", "━━━━━━━┃━━━━━━", "2.00x", "1", "4", "0 s"]),
     ],
 )
 def test_a_narrow_table_leaves_out_columns_by_their_rank(overview, width, cells):
@@ -107,7 +112,8 @@ def test_a_long_name_loses_its_beginning(overview):
     name = "a-dataset-with-a-long-name"
     text = rendered(RunTable([replace(run, dataset=name) for run in overview.runs], now=0.0), 40)
     assert widest_line(text) <= 40
-    assert {f"…{f'{name}/{run.run}'[-13:]}" for run in overview.runs} <= rows_of(text).keys()
+    shown = [cells.removeprefix("…") for cells in rows_of(text) if cells.startswith("…")]
+    assert all(f"{name}/{run.run}".endswith(end) for run, end in zip(overview.runs, shown, strict=True))
 
 
 def test_live_it_shows_new_steps_survives_a_restart_and_quits_on_q(tmp_path):

@@ -10,10 +10,10 @@ from bots_service.cli.replay_display import LivePanel, closing_table, headline, 
 from bots_service.demo.replay import ROLLOUTS, Course, Plan, ReplayedRun
 
 STEPS = 100
-EFFECTIVE = {"uniform": 4, "BOTS": 7, "tracker": 8}
+EFFECTIVE = {"uniform": 4, "tracker-thompson": 8, "tracker-pass": 7}
 
 
-def replay_after(done, problems=890, factors=(None, 1.75, 2.0)):
+def replay_after(done, problems=890, factors=(None, 2.0, 1.75)):
     met = {f"problem-{number}" for number in range(55)}
     courses = {label: Course(label, [8] * done, [found] * done, [0.5], met) for label, found in EFFECTIVE.items()}
     spent = done * 8 * ROLLOUTS
@@ -53,8 +53,8 @@ def test_the_live_panel_fits_the_terminal_at_every_step(width):
         assert f"step {done} of {STEPS}" in text
         assert "all 890 problems" in text
         assert "1.75x vs uniform" in text
-        # All of the tracker's are effective: a full mark for every part of the run that is done.
-        assert text.count("█") >= done * min(50, width - 14) // STEPS
+        # All of one run's are effective: a full mark for every part of the run that is done.
+        assert text.count("█") >= done * min(50, min(width, 80) - 22) // STEPS
 
 
 def test_the_closing_table_has_a_row_for_each_run_of_each_replay():
@@ -65,18 +65,23 @@ def test_the_closing_table_has_a_row_for_each_run_of_each_replay():
     assert "678 with both references" in text
     rows = [line.split() for line in text.splitlines()]
     assert rows.count(["uniform", "0.500", "0.500", "baseline", "-", "55", "0.500"]) == 2
-    assert rows.count(["BOTS", "0.875", "0.875", "1.75x", f"{rollouts * 3 // 4:,}", "55", "0.500"]) == 2
-    assert rows.count(["tracker", "1.000", "1.000", "2.00x", f"{rollouts:,}", "55", "0.500"]) == 2
+    assert rows.count(["tracker-thompson", "1.000", "1.000", "2.00x", f"{rollouts:,}", "55", "0.500"]) == 2
+    assert rows.count(["tracker-pass", "0.875", "0.875", "1.75x", f"{rollouts * 3 // 4:,}", "55", "0.500"]) == 2
 
 
-def test_the_headline_says_how_many_more_or_fewer_effective_tasks_each_run_found():
-    compared = f"for the same {STEPS * 8 * ROLLOUTS:,} rollouts, compared with uniform sampling"
-    assert headline(replay_after(STEPS)) == f"Effective tasks {compared}: BOTS +75%, tracker +100%."
-    fewer = headline(replay_after(STEPS, factors=(None, 0.9, 2.0)))
-    assert fewer == f"Effective tasks {compared}: BOTS -10%, tracker +100%."
+def test_the_headline_is_the_gain_of_the_default_and_says_why_a_larger_one_is_no_better():
+    found = headline(replay_after(STEPS))
+    assert found.startswith("tracker-pass")
+    assert "+75% effective tasks" in found.partition(".")[0]
+    assert f"{STEPS * 8 * ROLLOUTS:,} rollouts" in found
+    assert "tracker-thompson (+100%)" in found
+    assert "no better training" in found
+    fewer = headline(replay_after(STEPS, factors=(None, 0.8, 0.9)))
+    assert "-10% effective tasks" in fewer
+    assert "thompson" not in fewer
     assert "no effective task" in headline(replay_after(STEPS, factors=(None, None, None)))
 
 
 def test_a_log_gets_a_line():
     line = progress_line(replay_after(37))
-    assert line == "all 890 problems, step 37 of 100: uniform 0.500, BOTS 0.875, tracker 1.000"
+    assert line == "all 890 problems, step 37 of 100: uniform 0.500, tracker-thompson 1.000, tracker-pass 0.875"

@@ -97,11 +97,15 @@ SUMMARY: dict[str, Any] = {
         "uniform_ratio": 0.4,
         "uniform_effective_task_ratio": 0.375,
     },
-    "verdict": {"kind": "healthy", "reason": "50% of the tasks were effective.", "advice": "There is nothing to do."},
+    "verdict": {"kind": "healthy", "reason": "50% of the tasks were effective.", "advice": "No action is needed."},
+    "attention": True,
+    "refused": {"count": 2, "last_at": "2026-01-02T03:04:05Z", "reason": "reward -1.0 at 0 is outside [0, 1]"},
 }
 OVERVIEW_TOTALS: dict[str, Any] = {
     "datasets": 1,
     "runs": 2,
+    "attention": 1,
+    "unjudged": 1,
     "running": 1,
     "stalled": 1,
     "reported": 9,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from bots_client import Gain, Overview, OverviewTotals, RunSummary, RunVerdict, TagComparison, TagSums
+from bots_client import Gain, Overview, OverviewTotals, RefusedReports, RunSummary, RunVerdict, TagComparison, TagSums
 from tests.client.answers import OVERVIEW_TOTALS, SUMMARY, TAG
 from tests.client.scripted_server import answer
 
@@ -15,6 +15,7 @@ RUN = RunSummary(
         "trend": (None, 0.25, 0.5),
         "gain": Gain(**SUMMARY["gain"]),
         "verdict": RunVerdict(**SUMMARY["verdict"]),
+        "refused": RefusedReports(**{**SUMMARY["refused"], "last_at": NOON}),
     }
 )
 

@@ -1,7 +1,8 @@
 """The bounds of each verdict, on plain numbers, and the order of the verdicts."""
 
 from dataclasses import replace
-from math import isclose, pi, sqrt
+from fractions import Fraction
+from math import floor, isclose, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,25 @@ from hypothesis import strategies as st
 
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.receipt import BINS, Calibration
+from bots_service.core.rounding import half_up
 from bots_service.core.summary.course import StepSums
+from bots_service.core.summary.facts import RunFacts
 from bots_service.core.summary.tags import GroupCounts
 from bots_service.core.summary.verdict import (
+    ATTENTION_S,
     COLLAPSED,
     EXHAUSTED,
     LARGE_ERROR,
     MOST_BEFORE,
     STARTING,
     UNLIKELY,
-    RunFacts,
+    RefusedReports,
     RunProgress,
+    RunVerdict,
     calibration_error,
     fallen,
+    findings_of,
+    urgency,
     verdict_on,
 )
 
@@ -43,6 +50,15 @@ FACTS = RunFacts(
 PROGRESS = RunProgress(steps=80, stalled_s=None, usual_gap_s=10.0, recent=StepSums(1600, 960, 12_800.0), uniform=0.4)
 
 
+REFUSED = RefusedReports(count=12, last_at=1e9, seq=0, reason="reward -1.0 is outside [0, 1]")
+
+
+def judged(progress: RunProgress, facts: RunFacts) -> RunVerdict:
+    found = verdict_on(progress, findings_of(facts))
+    assert found is not None
+    return found
+
+
 def in_bin(place: int, rollouts: float, predicted: float, solved: float) -> Calibration:
     columns = np.zeros((3, BINS))
     columns[:, place] = rollouts, rollouts * predicted, rollouts * solved
@@ -57,6 +73,7 @@ FALLEN = groups(*[(8, 2, 1)] * 20, *[(8, 8, 0)] * 3)
 URGENT: list[
     tuple[str, dict[str, Any], dict[str, Any]]
 ] = [  # by urgency: each fits together with all that come after it
+    ("reports_refused", {"refused": REFUSED}, {}),
     ("verifier_suspect", {}, {"groups": {None: FALLEN}}),
     ("stalled", {"stalled_s": 1000.0}, {}),
     ("narrow", {}, {"narrow": ("Few tasks take most visits.", "Use pass.")}),
@@ -72,15 +89,42 @@ def test_the_most_urgent_of_the_verdicts_that_fit_is_given(place):
     for _, going, known in URGENT[place:]:
         progress, facts = replace(progress, **going), replace(facts, **known)
     wanted = URGENT[place][0] if place < len(URGENT) else "healthy"
-    assert verdict_on(progress, facts).kind == wanted
+    assert judged(progress, facts).kind == wanted
 
 
 def test_a_run_of_few_steps_is_starting_whatever_else_its_numbers_say_except_what_is_certain():
     early = replace(PROGRESS, steps=STARTING - 1)
     for kind, going, known in URGENT:
-        found = verdict_on(replace(early, **going), replace(FACTS, **known)).kind
-        assert found == (kind if kind in ("verifier_suspect", "stalled") else "starting")
-    assert verdict_on(replace(early, steps=STARTING), FACTS).kind == "healthy"
+        found = judged(replace(early, **going), replace(FACTS, **known)).kind
+        assert found == (kind if kind in ("reports_refused", "verifier_suspect", "stalled") else "starting")
+    assert judged(replace(early, steps=STARTING), FACTS).kind == "healthy"
+
+
+def test_a_run_that_is_not_judged_has_no_verdict_unless_its_reports_are_refused():
+    assert verdict_on(PROGRESS, None) is None
+    assert verdict_on(replace(PROGRESS, stalled_s=1000.0), None) is None  # its verifier may be suspect, too
+    found = verdict_on(replace(PROGRESS, refused=REFUSED, steps=0), None)
+    assert found is not None
+    assert found.kind == "reports_refused"
+    assert found.reason.startswith("12 reports were refused")
+    assert REFUSED.reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [("reports_refused", 2), ("verifier_suspect", 2), ("stalled", 2), ("narrow", 1), ("healthy", 0), ("starting", 0)],
+)
+def test_a_run_needs_attention_where_something_is_wrong_and_it_moved_lately(kind, wanted):
+    verdict = RunVerdict(kind, "Why.", "What to do.")
+    assert urgency(verdict, 60.0) == urgency(verdict, ATTENTION_S) == wanted
+    assert urgency(verdict, ATTENTION_S + 1) == urgency(verdict, None) == urgency(None, 60.0) == 0
+
+
+@given(st.integers(0, 100_000), st.integers(0, 3))
+def test_a_half_is_rounded_up_as_in_a_browser(halves, digits):
+    value = (halves + 0.5) / 2**5  # exact in binary, so that some of them are exact halves in decimal
+    shown = Fraction(half_up(value, digits)) * 10**digits
+    assert shown == floor(Fraction(value) * 10**digits + Fraction(1, 2))
 
 
 # --- the verifier ----------------------------------------------------------------------------------------------------
@@ -117,15 +161,15 @@ def test_a_suspect_verifier_is_named_with_its_tag_and_the_step_to_go_back_to(col
     steady = groups(*[(8, 2, 1)] * 20, *[(8, 2, 1)] * 3)
     columns = [[8] * 23, [2] * 23, [1] * 23]
     columns[column][20:] = [8] * 3
-    found = verdict_on(PROGRESS, replace(FACTS, groups={None: steady, "code": GroupCounts(*np.array(columns))}))
+    found = judged(PROGRESS, replace(FACTS, groups={None: steady, "code": GroupCounts(*np.array(columns))}))
     assert found.kind == "verifier_suspect"
     share = (2 if column == 1 else 1) / 8
     assert found.reason == (
         f"All rollouts of tasks with the tag 'code' in the last 3 steps {word}: 24 groups; before,"
-        f" {100 * share:.0f} % of the groups did."
+        f" {100 * float(half_up(share, 2)):.0f} % of the groups did."
     )
     assert "rewind the run to step 77" in found.advice
-    whole = verdict_on(PROGRESS, replace(FACTS, groups={None: FALLEN}))
+    whole = judged(PROGRESS, replace(FACTS, groups={None: FALLEN}))
     assert whole.reason.startswith("All rollouts in the last 3 steps failed: 24 groups")
 
 
@@ -133,7 +177,7 @@ ALARM = VerifierAlarm(None, "failed", 71, 80, 24, 1e-12, ongoing=True, held=0)
 
 
 def test_an_alarm_comes_first_and_says_how_to_go_back():
-    found = verdict_on(PROGRESS, replace(FACTS, alarms=(ALARM,), groups={None: FALLEN}))
+    found = judged(PROGRESS, replace(FACTS, alarms=(ALARM,), groups={None: FALLEN}))
     assert found.kind == "verifier_suspect"
     assert found.reason.startswith("All rollouts failed since step 71: 24 groups; by what the belief knew")
     assert found.advice.startswith("Check the verifier, and")
@@ -142,7 +186,7 @@ def test_an_alarm_comes_first_and_says_how_to_go_back():
 
 def test_what_the_guard_holds_is_to_be_released_or_dropped():
     over = replace(ALARM, tag="code", outcome="succeeded", ongoing=False, held=24)
-    found = verdict_on(PROGRESS, replace(FACTS, alarms=(over,)))
+    found = judged(PROGRESS, replace(FACTS, alarms=(over,)))
     assert found.reason.startswith("All rollouts of tasks with the tag 'code' succeeded from step 71 to 80: 24 groups")
     assert "Check the verifier of these tasks" in found.advice
     assert "release them if the rewards are right" in found.advice
@@ -153,9 +197,9 @@ def test_what_the_guard_holds_is_to_be_released_or_dropped():
 
 
 def test_a_stalled_run_says_for_how_long():
-    found = verdict_on(replace(PROGRESS, stalled_s=1000.0), FACTS)
+    found = judged(replace(PROGRESS, stalled_s=1000.0), FACTS)
     assert found.reason == "The last step closed 17 min ago; usually one closes every 10 s."
-    later = verdict_on(replace(PROGRESS, stalled_s=3 * 3600.0, usual_gap_s=1200.0), FACTS)
+    later = judged(replace(PROGRESS, stalled_s=3 * 3600.0, usual_gap_s=1200.0), FACTS)
     assert later.reason == "The last step closed 3 h ago; usually one closes every 20 min."
 
 
@@ -181,43 +225,43 @@ def test_the_chance_error_is_that_of_simulated_predictions_that_are_right():
 
 def test_predictions_are_called_wrong_if_they_are_off_by_much_and_not_by_chance():
     few = in_bin(5, 8 * 4, 0.55, 0.3)  # 4 groups: chance explains it
-    assert verdict_on(PROGRESS, replace(FACTS, calibration=few)).kind == "healthy"
+    assert judged(PROGRESS, replace(FACTS, calibration=few)).kind == "healthy"
     slightly = in_bin(5, 80_000, 0.55, 0.55 - LARGE_ERROR + 0.01)
-    assert verdict_on(PROGRESS, replace(FACTS, calibration=slightly)).kind == "healthy"
+    assert judged(PROGRESS, replace(FACTS, calibration=slightly)).kind == "healthy"
     much = in_bin(5, 80_000, 0.55, 0.55 - LARGE_ERROR - 0.01)
-    assert verdict_on(PROGRESS, replace(FACTS, calibration=much)).kind == "miscalibrated"
+    assert judged(PROGRESS, replace(FACTS, calibration=much)).kind == "miscalibrated"
     assert calibration_error(NOTHING, 8.0) == (None, 0.0)
 
 
 def test_an_exhausted_pool_says_on_which_side():
     for easy, hard, advice in ((0.9, 0.05, "harder"), (0.05, 0.9, "easier")):
         facts = replace(FACTS, expected=EXHAUSTED, easy=easy, hard=hard)
-        found = verdict_on(PROGRESS, facts)
+        found = judged(PROGRESS, facts)
         assert (found.kind, found.reason) == (
             "pool_exhausted",
             f"About 10 % of the pool's tasks would be effective: {100 * easy:.0f} % are solved nearly always,"
             f" {100 * hard:.0f} % nearly never.",
         )
         assert advice in found.advice
-    assert verdict_on(PROGRESS, replace(FACTS, expected=EXHAUSTED + 0.01)).kind == "healthy"
-    assert verdict_on(PROGRESS, replace(FACTS, expected=None)).kind == "healthy"
+    assert judged(PROGRESS, replace(FACTS, expected=EXHAUSTED + 0.01)).kind == "healthy"
+    assert judged(PROGRESS, replace(FACTS, expected=None)).kind == "healthy"
 
 
 def test_few_effective_tasks_or_clearly_fewer_than_uniform_sampling_are_slow_learning():
     collapsed = replace(PROGRESS, recent=StepSums(1600, int(1600 * COLLAPSED) - 1, 12_800.0))
-    assert verdict_on(collapsed, FACTS).kind == "learning_slowly"
-    assert verdict_on(replace(collapsed, steps=49), FACTS).kind == "healthy"
+    assert judged(collapsed, FACTS).kind == "learning_slowly"
+    assert judged(replace(collapsed, steps=49), FACTS).kind == "healthy"
     slack = 3 * sqrt((0.5 * 0.5 + 0.6 * 0.6) / 1600)
     for ratio, kind in ((0.6 - slack - 0.02, "learning_slowly"), (0.6 - slack + 0.02, "healthy")):
         progress = replace(PROGRESS, recent=StepSums(1600, round(1600 * ratio), 12_800.0), uniform=0.6)
-        assert verdict_on(progress, FACTS).kind == kind
-    assert verdict_on(collapsed, replace(FACTS, hints=("Use the tracker.",))).advice == "Use the tracker."
+        assert judged(progress, FACTS).kind == kind
+    assert judged(collapsed, replace(FACTS, hints=("Use the tracker.",))).advice == "Use the tracker."
 
 
 def test_a_healthy_run_says_what_it_has_and_what_uniform_sampling_has():
-    found = verdict_on(PROGRESS, FACTS)
+    found = judged(PROGRESS, FACTS)
     assert found.reason == "60.0 % of the tasks of the last 50 steps were effective; uniform sampling has 40.0 %."
-    alone = verdict_on(replace(PROGRESS, uniform=None, steps=20), replace(FACTS, hints=("Use pass.",)))
+    alone = judged(replace(PROGRESS, uniform=None, steps=20), replace(FACTS, hints=("Use pass.",)))
     assert (alone.reason, alone.advice) == ("60.0 % of the tasks of the last 20 steps were effective.", "Use pass.")
-    nothing = verdict_on(replace(PROGRESS, recent=StepSums()), FACTS)
+    nothing = judged(replace(PROGRESS, recent=StepSums()), FACTS)
     assert (nothing.kind, nothing.reason) == ("healthy", "The last steps reported no task.")

@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 
 COLUMNS = ("effective task ratio", "last 50 steps", "vs uniform", "rollouts saved", "tasks met", "log loss")
-ROW = re.compile(r"(uniform|BOTS|tracker|pass)((?:\s\s+\S+){6})\s*")
+ROW = re.compile(r"(uniform|bots-thompson|tracker-thompson|tracker-pass)((?:\s\s+\S+){6})\s*")
 TITLE = re.compile(r"all \d+ problems|\d+ with both references")
-HEADLINE = re.compile(r"Effective tasks for the same ([\d,]+) rollouts, compared with uniform sampling: (.+)\.")
+HEADLINE = re.compile(r"tracker-pass, .+ found ([+-]\d+)% effective tasks for the same ([\d,]+) rollouts")
+LARGER = re.compile(r"(\S+-thompson) \(([+-]\d+)%\)")
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class ClosingTable:
     """What `bots demo` says at its end.
 
     replays: for each title of a replay, for each run's label, its cells by the names in COLUMNS.
-    percents: for each run's label, how many more effective tasks it found, of the first replay; negative: fewer.
+    percents: how many more effective tasks the default found in the first replay, and each run that found more than
+        that, by their labels; negative: fewer.
     rollouts: with how many.
     """
 
@@ -33,5 +35,5 @@ def closing_table_in(said: str) -> ClosingTable:
             replays[list(replays)[-1]][row[1]] = dict(zip(COLUMNS, row[2].split(), strict=True))
     found = HEADLINE.search(said)
     assert found, said
-    percents = {label: int(said.rstrip("%")) for label, said in map(str.split, found[2].split(", "))}
-    return ClosingTable(replays, percents, found[1])
+    percents = {"tracker-pass": int(found[1])} | {label: int(change) for label, change in LARGER.findall(said)}
+    return ClosingTable(replays, percents, found[2])

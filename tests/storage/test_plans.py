@@ -10,14 +10,25 @@ from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.receipt import Tally
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.gain import StepRange
-from bots_service.ports.courses import RunHead, SeqRange, WantedCourse, WantedSums
+from bots_service.core.summary.verdict import RunFindings
+from bots_service.ports.courses import Judgement, RunHead, SeqRange, WantedCourse, WantedSums
 from bots_service.ports.records import NewEntry, RunRow, SnapshotRow
 from bots_service.storage.sql.codecs import encode_body
 from bots_service.storage.sql.database import Database, Job, Result
 from bots_service.storage.sql.datasets import facts_text
 from bots_service.storage.sql.outlooks import SqlSizes
 from bots_service.storage.sql.runs import settings_text
-from bots_service.storage.sql.tables import IS_MARK, answers, datasets, journal, outlooks, receipts, runs, snapshots
+from bots_service.storage.sql.tables import (
+    IS_MARK,
+    answers,
+    datasets,
+    journal,
+    judgements,
+    outlooks,
+    receipts,
+    runs,
+    snapshots,
+)
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -73,6 +84,9 @@ def fill(connection: Connection) -> None:
             for number in range(RUNS_OF_EACH)
         ],
     )
+    judged = {"epoch": 0, "seq": ENTRIES, "dataset_version": 1, "findings": "{}", "made_at": 0.0}
+    made_runs = connection.scalars(select(runs.c.id)).all()
+    connection.execute(insert(judgements), [{"run_id": run, **judged} for run in made_runs])
     busy = connection.scalars(select(runs.c.id).where(runs.c.name == "run-7").order_by(runs.c.id)).all()
     rows = [{"run_id": run, "seq": seq, "epoch": 0} for run in busy for seq in range(1, ENTRIES + 1)]
     entry = {"kind": "report", "profiles": 3, "body": encode_body(made.report(tasks=32)), "created_at": 0.0}
@@ -118,6 +132,9 @@ async def ask_everything(stores: Stores, run: RunRow) -> None:
     await journal.append(run, NewEntry(SettingsChange({"seed": 1}), 3))
     await stores.courses.heads("pool-30")
     await stores.courses.rows([run.id])
+    await stores.courses.notes([run.id])
+    await stores.courses.keep_judgement(run, Judgement(1, ENTRIES + 1, 1, RunFindings()))
+    await stores.runs.note_refused_report(run, "why")
     await stores.courses.present([head])
     await stores.courses.read([WantedCourse(run.id, some, some)] * 5)
     await stores.courses.sums([WantedSums(run.id, some, StepRange(3, ENTRIES))] * 5)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from bots_service.core.outlook import outlook
+from bots_service.core.outlook import outlook, rollouts_of
 from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.usecases import observe_runs as look_at_run
 from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.observe_runs import IDLE_EVERY_S, MEASURED_EVERY_S, SPACING, is_due, rollouts_of
+from bots_service.usecases.observe_runs import IDLE_EVERY_S, MEASURED_EVERY_S, SPACING, is_due
 from tests.usecases.world import POOL, Later, World, outcome
 
 

@@ -13,7 +13,7 @@ from bots_service.engine.run_gains import CompareWithUniform
 from bots_service.errors import StorageUnavailableError, UnknownRunError
 from bots_service.ports.courses import WantedCourse
 from bots_service.storage.sql.runs import settings_text
-from bots_service.storage.sql.tables import journal, receipts, runs
+from bots_service.storage.sql.tables import journal, judgements, receipts, runs
 from bots_service.usecases.authenticate import Caller
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.summarize_runs import OverviewPage, OverviewQuery, SummarizeRuns, SummedRun
@@ -67,7 +67,7 @@ class Summarizing:
             clock=self.clock,
             now=self.now,
         )
-        self.use = SummarizeRuns(world.parts.datasets, self.courses, world.parts.leases, self.now)
+        self.use = SummarizeRuns(world.parts.datasets, self.courses, world.parts.leases, world.parts.judging, self.now)
         self.now.time, self.cannot_repair = 1e10, False
 
     async def repair(self, dataset: str, run: str) -> None:
@@ -79,8 +79,12 @@ class Summarizing:
     async def overview(self, **query: Any) -> OverviewPage:
         return await self.use(EVERYONE, OverviewQuery(**{"sort": "name", **query}))
 
-    async def one(self, run: str = "default") -> SummedRun:
+    async def listed(self, run: str = "default") -> SummedRun:
         (found,) = [one for one in (await self.overview(limit=1000)).runs if one.known.row.name == run]
+        return found
+
+    async def one(self, run: str = "default") -> SummedRun:
+        found = await self.listed(run)
         alone = await self.use.one(POOL, run)
         assert (alone.known.head, alone.gain, alone.status) == (found.known.head, found.gain, found.status)
         return found
@@ -168,7 +172,7 @@ async def test_an_outlook_that_comes_after_its_step_is_found_for_a_while(watched
 async def test_a_receipt_that_a_crash_left_out_is_shown_once_it_is_repaired(world: World, summarizing: Summarizing):
     await close(world, 4)
     world.sql("DELETE FROM receipts WHERE seq = 3")
-    found = await summarizing.one()
+    found = await summarizing.listed()
     assert (found.known.newest.course.steps, summarizing.repaired) == (3, [])
     summarizing.clock.time += SETTLES_S
     await summarizing.overview()
@@ -209,7 +213,7 @@ async def test_a_long_run_is_read_in_parts(world: World, summarizing: Summarizin
         connection.execute(runs.update().values(head=steps))
 
     await world.database.write(fill)
-    found = await summarizing.one()
+    found = await summarizing.listed()
     assert (found.known.step, found.known.newest.course.sums.effective) == (steps, steps)
     assert summarizing.watch.calls["read"] == 3
     assert set(found.known.newest.course.trend) == {0.5}
@@ -321,10 +325,12 @@ async def test_runs_that_stand_still_are_not_read_again_however_many(world: Worl
         tally = {"reported": 2, "effective": 1, "all_solved": 1, "none_solved": 0, "rollouts": 8.0, "successes": 1.0}
         rows = [{"run_id": run, "seq": seq, "step": seq, **kept, **tally} for run in ids for seq in seqs]
         connection.execute(insert(receipts), rows)
+        judged = {"epoch": 0, "seq": steps, "dataset_version": 1, "findings": "{}", "made_at": 0.0}
+        connection.execute(insert(judgements), [{"run_id": run, **judged} for run in ids])
 
     await world.database.write(fill)
     page = await summarizing.overview(limit=50)
-    assert (page.matching, page.totals.reported) == (count + 1, 2 * steps * count)
+    assert (page.matching, page.totals.reported, page.totals.unjudged) == (count + 1, 2 * steps * count, 0)
     assert summarizing.watch.entries == steps * count
     summarizing.watch.calls.clear()
     for _ in range(3):
@@ -342,6 +348,8 @@ async def test_pages_in_any_order_hold_each_run_once_those_without_a_value_last(
         await close(world, steps, name)
     names = ["default", "few", "many", "none"]
     ordered = {
+        "attention": ["few", "many", "default", "none"],  # nothing is wrong with any: by their last step
+        "-attention": ["many", "few", "default", "none"],
         "name": names,
         "-name": names[::-1],
         "step": ["default", "none", "few", "many"],

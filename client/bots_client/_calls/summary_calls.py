@@ -10,6 +10,7 @@ def overview(
     search: str | None = None,
     dataset: str | None = None,
     status: str | None = None,
+    attention: bool | None = None,
     sort: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
@@ -20,12 +21,16 @@ def overview(
         search: only runs whose "dataset/run" contains this text, ignoring case.
         dataset: only runs of this dataset.
         status: only runs with this status: new, running, stalled or idle.
-        sort: name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step" descends; None:
-            "-last_step".
+        attention: True: only runs that need attention.
+        sort: attention, name, created, last_step, step, effective_task_ratio, vs_uniform or rollouts; "-step"
+            descends; None: "-last_step". By "-attention", runs that need attention come first, then the others by
+            their last step. By vs_uniform, healthy runs come first, whichever way.
         limit: maximum number of runs, 1 to 1,000; None: 50.
         cursor: `next_cursor` of the page before.
     """
-    asked = given(search=search, dataset=dataset, status=status, sort=sort, limit=limit, cursor=cursor)
+    asked = given(
+        search=search, dataset=dataset, status=status, attention=attention, sort=sort, limit=limit, cursor=cursor
+    )
     return Call("GET", path("overview"), into(Overview), tuple((name, str(value)) for name, value in asked.items()))
 
 

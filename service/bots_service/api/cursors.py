@@ -35,10 +35,10 @@ class AfterTask(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AfterRun(Struct, frozen=True, forbid_unknown_fields=True):
-    """The next page of runs in this order begins after the run with this value; `missing`: it has none."""
+    """The next page of runs in this order begins after the run with this value, in this group of runs."""
 
     sort: str
-    missing: bool
+    group: Annotated[int, Meta(ge=0, le=2)]
     value: float
     dataset: Annotated[str, whole(NAME)]
     run: Annotated[str, whole(NAME)]

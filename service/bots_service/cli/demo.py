@@ -40,7 +40,7 @@ def demo(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Don't open the page in a browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a real GRPO run and compare uniform sampling, BOTS, and the tracker with two strategies.
+    """Replay a real GRPO run and compare ways to select tasks: uniform sampling, two beliefs, two strategies.
 
     It runs twice: with all 890 problems, then with the 678 that have pass rates of both reference models.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from bots_service.cli.failures import CommandError
+from bots_service.core.rounding import half_up
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -160,7 +161,7 @@ def sheet(rows: Mapping[str, str]) -> Sheet:
 
 def number(value: float | None, digits: int = 3) -> str:
     """Format a number with fixed decimals; "-" for None."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None else half_up(value, digits)
 
 
 def count(value: float | None) -> str:

@@ -11,18 +11,17 @@ from rich.text import Text
 
 from bots_client import RunSummary
 from bots_service.cli.output import TextTable, count, number, sparkline, table
-from bots_service.demo.replay import PREDICTED_EVERY, RECENT, ROLLOUTS, Course, ReplayedRun
+from bots_service.demo.replay import DEFAULT, PREDICTED_EVERY, RECENT, ROLLOUTS, Course, ReplayedRun
 
 SPARKS = 50  # characters at most: 10 steps each in a whole run
 WIDEST = 80  # columns: of a small terminal
-COLORS = {"uniform": "yellow", "BOTS": "cyan", "tracker": "green", "pass": "magenta"}
+COLORS = {"uniform": "yellow", "bots-thompson": "cyan", "tracker-thompson": "magenta", "tracker-pass": "green"}
+LABEL = max(map(len, COLORS))
 COLUMNS = f"run  >effective task ratio  >last {RECENT} steps  >vs uniform  >rollouts saved  >tasks met  >log loss"
 EXPLANATION = (
     f"Tasks met: different problems that the run selected. Log loss: of the success rates predicted for all problems, "
     f"before every {PREDICTED_EVERY}th step.",
-    "uniform and BOTS have the belief of BOTS, tracker and pass that of the tracker. BOTS and tracker select by the "
-    "strategy thompson, pass by the strategy pass. The best effective task ratio is not yet the best training: "
-    "docs/tracker.md tells why pass is the tracker's default.",
+    "The names of the runs are their belief and their strategy. Uniform sampling looks at no belief.",
 )
 
 
@@ -58,7 +57,7 @@ def ratios(replay: ReplayedRun, width: int) -> Table:
     grid.add_row(Text("ETR", style="bold"), "", "so far", f"last {RECENT}", style="dim")
     for label, summary in replay.summaries.items():
         so_far = overall(summary)
-        bar = Bar(1.0, 0.0, so_far or 0.0, width=width - 31, color=COLORS[label], bgcolor="default")
+        bar = Bar(1.0, 0.0, so_far or 0.0, width=width - LABEL - 19, color=COLORS[label], bgcolor="default")
         grid.add_row(label, bar, number(so_far), number(summary.effective_task_ratio))
     return grid
 
@@ -67,7 +66,7 @@ def trends(replay: ReplayedRun, width: int) -> Table:
     """Return the effective task ratios along the steps."""
     grid = Table.grid(padding=(0, 2))
     for label, course in replay.courses.items():
-        marks = sparkline(parts_of(course, replay.plan.steps, min(SPARKS, width - 10)))
+        marks = sparkline(parts_of(course, replay.plan.steps, min(SPARKS, width - LABEL - 2)))
         grid.add_row(label, Text(marks, style=COLORS[label]))
     return grid
 
@@ -124,14 +123,23 @@ def row_of(replay: ReplayedRun, label: str) -> tuple[str, ...]:
 
 
 def headline(replay: ReplayedRun) -> str:
-    """Return the result in one sentence: the gain of each run, as the page's headline says that of the best one."""
+    """Return the gain of the default, and why a larger one is no better training."""
     gains = {label: summary.gain for label, summary in replay.summaries.items()}
-    known = {label: gain for label, gain in gains.items() if gain is not None and gain.factor is not None}
-    if not known:
+    changes = {label: gain.factor - 1 for label, gain in gains.items() if gain is not None and gain.factor is not None}
+    default = gains.get(DEFAULT)
+    if default is None or DEFAULT not in changes:
         return "Uniform sampling found no effective task."
-    found = ", ".join(f"{label} {(gain.factor or 0.0) - 1:+.0%}" for label, gain in known.items())
-    spent = max(gain.rollouts_spent for gain in known.values())
-    return f"Effective tasks for the same {count(spent)} rollouts, compared with uniform sampling: {found}."
+    said = (
+        f"{DEFAULT}, which new runs get, found {changes[DEFAULT]:+.0%} effective tasks for the same"
+        f" {count(default.rollouts_spent)} rollouts, compared with uniform sampling."
+    )
+    larger = [f"{label} ({change:+.0%})" for label, change in changes.items() if change > changes[DEFAULT]]
+    if not larger:
+        return said
+    return (
+        f"{said} {' and '.join(larger)} found more, but that is no better training: thompson returns to the same few"
+        " tasks near 50% success, and a model that trains on few tasks may unlearn the others (docs/tracker.md)."
+    )
 
 
 def progress_line(replay: ReplayedRun) -> str:

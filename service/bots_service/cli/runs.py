@@ -1,5 +1,6 @@
 """`bots runs`: beliefs about a dataset, each for one model in training."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,7 @@ from bots_service.core.guard import Decision
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Cost, MixShare, Resting, Run, VerifierAlarm
+    from bots_client import Client, Cost, MixShare, Resting, Run, RunSummary, VerifierAlarm
     from bots_client import Fork as Parent
 
 
@@ -39,9 +40,11 @@ def list_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
     """List the runs of a dataset."""
     with connected(url) as client:
         found = list(client.runs(dataset))
+        verdicts = {one.run: one.verdict for one in summaries_of(client, dataset)}
     rows = (
         (
             one.run,
+            "-" if (verdict := verdicts.get(one.run)) is None else verdict.kind.replace("_", " "),
             one.settings.belief,
             one.settings.strategy,
             count(one.step),
@@ -51,8 +54,18 @@ def list_(dataset: Dataset, url: Url = None, as_json: AsJson = False) -> None:
         )
         for one in found
     )
-    columns = "run  belief  strategy  >step  >ETR, all steps  >estimate  >leased"
-    show({"runs": found}, lambda: table(columns, rows), as_json=as_json)
+    columns = "run  verdict  belief  strategy  >step  >ETR, all steps  >estimate  >leased"
+    document = {"runs": [{**plain(one), "verdict": plain(verdicts.get(one.run))} for one in found]}
+    show(document, lambda: table(columns, rows), as_json=as_json)
+
+
+def summaries_of(client: "Client", dataset: str) -> Iterator["RunSummary"]:
+    """Yield the summaries of a dataset's runs."""
+    cursor, is_done = None, False
+    while not is_done:
+        page = client.overview(dataset=dataset, sort="name", limit=1000, cursor=cursor)
+        yield from page.runs
+        cursor, is_done = page.next_cursor, page.next_cursor is None
 
 
 @app.command("show")

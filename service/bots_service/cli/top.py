@@ -33,6 +33,7 @@ class StatusFilter(StrEnum):
 class Order(StrEnum):
     """What runs are sorted by; "-" in front turns it round."""
 
+    ATTENTION = "attention"
     NAME = "name"
     CREATED = "created"
     LAST_STEP = "last_step"
@@ -62,10 +63,11 @@ def top(
         str | None, typer.Option(help="Only runs of this dataset.", metavar="NAME", autocompletion=dataset_names)
     ] = None,
     status: Annotated[StatusFilter | None, typer.Option(help="Only runs with this status.")] = None,
+    attention: Annotated[bool, typer.Option("--attention", help="Only runs that need attention.")] = False,
     sort: Annotated[
         str,
         typer.Option(help=f"Sort by {', '.join(Order)}; a leading - sorts descending.", metavar="ORDER", parser=order),
-    ] = "-last_step",
+    ] = "-attention",
     limit: Annotated[
         int | None, typer.Option(help="Maximum number of runs.", min=1, max=1000, show_default="as many as fit")
     ] = None,
@@ -74,10 +76,10 @@ def top(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch all runs, live: status, effective task ratio (ETR), gain over uniform sampling.
+    """Watch all runs, live: status, verdict, effective task ratio (ETR), gain over uniform sampling.
 
-    The ETR is over the last 50 steps, and the tick on its bar is what uniform sampling reaches in them. The gain is
-    over all steps. Without a terminal, it prints the runs once.
+    Runs that need attention come first. The ETR is over the last 50 steps, and the tick on its bar is what uniform
+    sampling reaches in them. The gain is over all steps. Without a terminal, it prints the runs once.
 
     Press q or Ctrl-C to quit.
     """
@@ -85,7 +87,9 @@ def top(
     from bots_service.demo.own_service import ended_by_signals
 
     with connected(url) as client:
-        ask = partial(client.overview, search=search, dataset=dataset, status=status, sort=sort)
+        ask = partial(
+            client.overview, search=search, dataset=dataset, status=status, attention=attention or None, sort=sort
+        )
         if once or as_json or not sys.stdout.isatty():
             found = ask(limit=limit or SHOWN)
             show(found, lambda: page_text(found, now=time.time()), as_json=as_json)

@@ -36,23 +36,34 @@ def columns_at(now: float) -> list[Column]:
         now: seconds since 1970.
     """
     return [
-        Column("status", lambda run: Text(run.status, STYLES.get(run.status, "")), 1, "left"),
+        Column("status", lambda run: Text(run.status, STYLES.get(run.status, "")), 4, "left"),
+        Column("verdict", verdict, 1, "left"),
         Column("ETR, last 50", lambda run: Text(number(run.effective_task_ratio)), 2),
-        Column("uniform ┃", bar, 5, "left"),
-        Column("vs uniform, all", lambda run: Text(versus_uniform(run)), 3),
-        Column("step", lambda run: Text(count(run.step)), 6),
-        Column("rollouts", lambda run: Text(count(run.rollouts)), 7),
-        Column("last step", lambda run: Text(age(run.last_step_at, now)), 4),
+        Column("uniform ┃", bar, 6, "left"),
+        Column("vs uniform, all", versus_uniform, 3),
+        Column("step", lambda run: Text(count(run.step)), 7),
+        Column("rollouts", lambda run: Text(count(run.rollouts)), 8),
+        Column("last step", lambda run: Text(age(run.last_step_at, now)), 5),
     ]
 
 
-def versus_uniform(run: RunSummary) -> str:
-    """Format the gain: "1.45x" measured, "~1.45x" estimated, "-" where there is none."""
+def verdict(run: RunSummary) -> Text:
+    """Return the verdict in words, red where the run needs attention; "-" where it is not judged yet."""
+    if run.verdict is None:
+        return Text("-")
+    style = "bold red" if run.attention else "green" if run.verdict.kind == "healthy" else "dim"
+    return Text(run.verdict.kind.replace("_", " "), style)
+
+
+def versus_uniform(run: RunSummary) -> Text:
+    """Return the gain: "1.45x" measured, "~1.45x" estimated, "-" where there is none. Dim unless the run is healthy."""
     if run.strategy == "uniform":
-        return "baseline"
+        return Text("baseline")
     if run.gain is None or run.gain.factor is None:
-        return "-"
-    return f"{'' if run.gain.source == 'measured' else '~'}{run.gain.factor:.2f}x"
+        return Text("-")
+    is_healthy = run.verdict is not None and run.verdict.kind == "healthy"
+    mark = "" if run.gain.source == "measured" else "~"
+    return Text(f"{mark}{number(run.gain.factor, 2)}x", "" if is_healthy else "dim")
 
 
 def bar(run: RunSummary) -> Text:
@@ -117,10 +128,14 @@ def width_of(cells: Sequence[Text], column: Column) -> int:
 def summed(totals: OverviewTotals) -> str:
     """Describe all runs together."""
     ratio = number(totals.effective / totals.reported if totals.reported else None)
+    attention = f", {count(totals.attention)} need attention" if totals.attention != 1 else ", 1 needs attention"
+    unjudged = f" ({count(totals.unjudged)} not judged yet)" if totals.unjudged else ""
     stalled = f", {count(totals.stalled)} stalled" if totals.stalled else ""
     runs = f"{counted(totals.runs, 'run')} of {counted(totals.datasets, 'dataset')}"
     rollouts = counted(totals.rollouts, "rollout")
-    return f"{runs}: {count(totals.running)} running{stalled}; {rollouts}, ETR of all steps {ratio}"
+    return (
+        f"{runs}: {count(totals.running)} running{stalled}{attention}{unjudged}; {rollouts}, ETR of all steps {ratio}"
+    )
 
 
 def page_text(found: Overview, *, now: float) -> RenderableType:

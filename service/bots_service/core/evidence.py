@@ -71,7 +71,10 @@ def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -
         raise ValueError("no rewards")
     for place, reward in enumerate(rewards):
         if not low <= reward <= high:  # false for NaN
-            raise ValueError(f"reward {reward} at {place} is outside [{low:g}, {high:g}]")
+            raise ValueError(
+                f"reward {reward} at {place} is outside [{low:g}, {high:g}]; set the run's reward_range to the rewards"
+                " that your verifier gives"
+            )
     successes = math.fsum((reward - low) / (high - low) for reward in rewards)
     return successes, math.fsum((high - reward) / (high - low) for reward in rewards)
 

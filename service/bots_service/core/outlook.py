@@ -52,6 +52,11 @@ def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
     return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(means, tasks), _shares(means, tasks))
 
 
+def rollouts_of(state: RunState) -> float:
+    """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
+    return state.totals.rollouts_per_task or state.group_size
+
+
 def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
     """Return the least value at or below which lies each share of QUANTILES of the weight."""
     order = np.argsort(values)

@@ -1,6 +1,6 @@
 """Receipts: the results of folding entries. They follow from the journal, so that they can be computed again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -103,6 +103,13 @@ class Calibration:
     rollouts: tuple[float, ...]
     predicted: tuple[float, ...]
     solved: tuple[float, ...]
+
+
+def added(several: Sequence[Calibration]) -> Calibration:
+    """Return the sums of several."""
+    rows = [(one.rollouts, one.predicted, one.solved) for one in several]
+    sums = np.array(rows).sum(axis=0) if rows else np.zeros((3, BINS))
+    return Calibration(*(tuple(each) for each in sums.tolist()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ ROLLOUTS = 16  # per task and step, as in the paper
 PREDICTED_EVERY = 10  # steps: reading the predictions for the whole pool takes as long as a step
 LEAST_PREDICTION = 1e-3  # and at most 1 less that, as one certain mistake would outweigh everything else
 
-# The runs by their labels. The run with uniform sampling keeps the belief of BOTS, and doesn't look at it.
+# The runs by their names: belief and strategy. Uniform sampling looks at no belief.
 RUNS: dict[str, GivenSettings] = {
     "uniform": {"belief": "bots", "strategy": "uniform"},
-    "BOTS": {"belief": "bots", "strategy": "thompson"},
-    "tracker": {"belief": "tracker", "strategy": "thompson"},
-    "pass": {"belief": "tracker", "strategy": "pass"},
+    "bots-thompson": {"belief": "bots", "strategy": "thompson"},
+    "tracker-thompson": {"belief": "tracker", "strategy": "thompson"},
+    "tracker-pass": {"belief": "tracker", "strategy": "pass"},
 }
+DEFAULT = "tracker-pass"  # what a new run has
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def replayed(client: Client, recording: Recording, plan: Plan) -> Iterator[Repla
         dataset=name_of(recording),
         problems=len(recording),
         referenced=len(recording.with_both_references()),
-        courses={label: Course(f"{label.lower()}{plan.suffix}") for label in RUNS},
+        courses={label: Course(f"{label}{plan.suffix}") for label in RUNS},
     )
     client.create_dataset(
         replay.dataset,

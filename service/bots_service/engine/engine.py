@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.comparing import Comparing
+from bots_service.engine.judging import JudgeRuns
 from bots_service.engine.live_runs import LiveRuns
 from bots_service.engine.open_runs import OpenDatasets, OpenRuns
 from bots_service.engine.replay import Replay, SaveSnapshot
@@ -61,6 +62,15 @@ class Engine:
             self.courses, self.live, self.repair_receipts, CompareWithUniform(self.courses), now=clock
         )
         self.step_evidence = ReadStepEvidence(self.journal, self.courses)
+        self.judging = JudgeRuns(
+            self.datasets,
+            self.open_datasets,
+            self.open_runs,
+            self.catch_up,
+            self.journal,
+            self.step_evidence,
+            self.courses,
+        )
         self.notify_replicas = NotifyReplicas(self.runs, self.states)
         self.follow_replicas = FollowReplicas(
             self.journal, self.catch_up, self.open_runs, self.at_work, is_needed=hot.is_shared

@@ -15,9 +15,10 @@ import structlog
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.summary.course import RunCourse, StepSums
 from bots_service.core.summary.gain import Gain, StepRange
+from bots_service.core.summary.verdict import RunFindings, RunProgress, RunVerdict, verdict_on
 from bots_service.engine.live_runs import LiveRuns
 from bots_service.errors import BotsError
-from bots_service.ports.courses import CoursePart, Courses, RunHead, SeqRange, WantedCourse
+from bots_service.ports.courses import NO_NOTES, CoursePart, Courses, RunHead, RunNotes, SeqRange, WantedCourse
 from bots_service.ports.records import RunRow
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,7 @@ class CourseUpTo:
         return CourseUpTo(up_to, course, part.changed.get("strategy", self.strategy))
 
 
+NO_FINDINGS = RunFindings()  # of a run whose journal is empty
 SumsKey = tuple[int, str, int, StepRange]  # a run's id, uid and epoch, and some of the steps that it closed
 
 
@@ -54,6 +56,7 @@ class KnownCourse:
     newest: all that is stored of its course.
     whole: its course up to the first entry that has no receipt yet; with all receipts the same as `newest`.
     since: when the run was first seen at this head, in seconds that only grow.
+    notes: what is stored of the run beside its journal.
     gain: over uniform sampling; None for a run that samples uniformly.
     compared: sums that its gain needs and no course has; they stay as they are, for closed steps never change.
     """
@@ -64,8 +67,10 @@ class KnownCourse:
     newest: CourseUpTo
     whole: CourseUpTo
     since: float
+    notes: RunNotes = NO_NOTES
     gain: Gain | None = None
     compared: dict[SumsKey, StepSums] = field(default_factory=dict)
+    _verdict: list[RunVerdict | None] = field(init=False, default_factory=list, compare=False, repr=False)
 
     @property
     def step(self) -> int:
@@ -76,6 +81,49 @@ class KnownCourse:
     def steps(self) -> StepRange:
         """The steps that it has closed itself."""
         return StepRange(self.row.origin_step + 1, self.step)
+
+    @property
+    def findings(self) -> RunFindings | None:
+        """What its journal says against it, by its last judgement; None where there is none since the last rewind."""
+        if self.head.head == 0:
+            return NO_FINDINGS
+        judgement = self.notes.judgement
+        return None if judgement is None or judgement.epoch != self.head.epoch else judgement.findings
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether its last judgement is still right. An empty journal needs none."""
+        judgement = self.notes.judgement
+        return self.head.head == 0 or (judgement is not None and judgement.is_of(self.head))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all receipts up to its head are stored."""
+        return self.whole.seq == self.head.head
+
+    def verdict(self, stalled_s: float | None) -> RunVerdict | None:
+        """Return what to think of it, None if it was not judged yet. Worked out once, unless it is stalled.
+
+        Args:
+            stalled_s: seconds since its last step, if its status is stalled; otherwise None.
+        """
+        if stalled_s is not None:
+            return verdict_on(self._progress(stalled_s), self.findings)
+        if not self._verdict:
+            self._verdict.append(verdict_on(self._progress(None), self.findings))
+        return self._verdict[0]
+
+    def _progress(self, stalled_s: float | None) -> RunProgress:
+        course, refused = self.newest.course, self.notes.refused
+        is_refused_still = refused is not None and refused.seq == self.head.head  # nothing was accepted since
+        return RunProgress(
+            steps=course.steps,
+            stalled_s=stalled_s,
+            usual_gap_s=course.usual_gap_s,
+            recent=course.recent,
+            uniform=None if self.gain is None else self.gain.uniform_effective_task_ratio,
+            refused=refused if is_refused_still else None,
+        )
 
     def wanted(self, entries: int) -> tuple[int, WantedCourse]:
         """Return what to read next, at most so many entries, and up to which entry that is."""
@@ -157,6 +205,7 @@ class RunCourses:
         self._changed.update(head.dataset for head in outdated)
         await self._live.settled(head.run_id for head in outdated)
         await self._read(outdated)
+        await self._read_notes(outdated)
         await self._repair_one(outdated)
         here = [head for head in heads if head.run_id in self._known]  # others were deleted meanwhile
         changed = defaultdict(list)
@@ -203,7 +252,7 @@ class RunCourses:
             before = known[head.run_id]
             if before is not None and _continues(before, head):
                 *parts, last = before.present
-                since = before.since if before.head == head else now
+                since = before.since if before.head.head == head.head else now
                 grown = (*parts, SeqRange(last.after, head.head))
                 begun.append(replace(before, head=head, present=grown, newest=before.whole, since=since))
             elif head.run_id in rows and rows[head.run_id].uid == head.uid:
@@ -212,11 +261,17 @@ class RunCourses:
                 begun.append(KnownCourse(head, row, present[head.run_id], nothing, nothing, now))
         return begun
 
+    async def _read_notes(self, heads: list[RunHead]) -> None:
+        noted = [head.run_id for head in heads if head.refused_reports or head.judged_at is not None]
+        for run_id, notes in (await self._courses.notes(noted) if noted else {}).items():
+            if run_id in self._known:
+                self._known[run_id] = replace(self._known[run_id], notes=notes)
+
     async def _repair_one(self, heads: list[RunHead]) -> None:
         """Store the receipts of one of these runs that a crash left out: it opens the run, so not of all at once."""
         for head in heads:
             known = self._known.get(head.run_id)
-            if known is None or known.whole.seq == head.head or self._clock() - known.since < SETTLES_S:
+            if known is None or known.is_whole or self._clock() - known.since < SETTLES_S:
                 continue
             self._known[head.run_id] = replace(known, since=self._clock())
             try:

@@ -211,6 +211,14 @@ class Runs(Protocol):
         """
         ...
 
+    async def note_refused_report(self, row: RunRow, reason: str) -> None:
+        """Count a report of the run that was refused as invalid, and why.
+
+        Raises:
+            UnknownRunError: it was deleted or replaced.
+        """
+        ...
+
     async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
         ...

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from bots_service.core.summary.course import NO_ESTIMATES, NO_STEPS, CourseSteps, StepSums, UniformEstimates
 from bots_service.core.summary.gain import StepRange
+from bots_service.core.summary.verdict import RefusedReports, RunFindings
 from bots_service.ports.records import RunRow
 
 
@@ -16,13 +17,46 @@ class SeqRange(NamedTuple):
 
 
 class RunHead(NamedTuple):
-    """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid."""
+    """Where a run stands in SQL: the last seq, and how often it was rewound. A replaced run has a new uid.
+
+    dataset_version: of its dataset.
+    refused_reports: how many were refused as invalid; judged_at: when it was last judged. When one of them changes, its
+        notes have.
+    """
 
     run_id: int
     uid: str
     dataset: str
     head: int
     epoch: int
+    dataset_version: int = 0
+    refused_reports: int = 0
+    judged_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a run's journal up to entry `seq` says against it, with its dataset at a version."""
+
+    epoch: int
+    seq: int
+    dataset_version: int
+    findings: RunFindings
+
+    def is_of(self, head: RunHead) -> bool:
+        """Return whether neither the journal nor the dataset has changed since."""
+        return (self.epoch, self.seq, self.dataset_version) == (head.epoch, head.head, head.dataset_version)
+
+
+@dataclass(frozen=True, slots=True)
+class RunNotes:
+    """What is stored of a run beside its journal: its last judgement, and the reports that were refused."""
+
+    judgement: Judgement | None = None
+    refused: RefusedReports | None = None
+
+
+NO_NOTES = RunNotes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +109,14 @@ class Courses(Protocol):
 
     async def rows(self, run_ids: list[int]) -> dict[int, RunRow]:
         """Return these runs by id, without deleted ones."""
+        ...
+
+    async def notes(self, run_ids: list[int]) -> dict[int, RunNotes]:
+        """Return what is noted of these runs, by id, without deleted ones."""
+        ...
+
+    async def keep_judgement(self, run: RunRow, judgement: Judgement) -> None:
+        """Keep a judgement in place of an older one; a newer one stays. Of a run that is gone, nothing is kept."""
         ...
 
     async def present(self, heads: list[RunHead]) -> dict[int, tuple[SeqRange, ...]]:

@@ -12,7 +12,6 @@ from bots_service.usecases.export_backup import ExportBackup
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.import_evidence import ImportEvidence
-from bots_service.usecases.judge_run import JudgeRun
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
@@ -30,6 +29,7 @@ from bots_service.usecases.read_tags import ReadTags
 from bots_service.usecases.read_task_history import ReadTaskHistory
 from bots_service.usecases.read_tasks import ReadTasks
 from bots_service.usecases.readiness import Readiness
+from bots_service.usecases.refused_reports import CountRefusedReport
 from bots_service.usecases.report_outcomes import ReportOutcomes
 from bots_service.usecases.retire_tasks import RestoreTasks, RetireTasks
 from bots_service.usecases.select_tasks import SelectTasks
@@ -58,6 +58,7 @@ class UseCases:
     def _make_training(self, e: Engine) -> None:
         self.select_tasks = SelectTasks(e.open_runs, e.catch_up, e.leases, e.live, e.metrics)
         self.report_outcomes = ReportOutcomes(e.open_runs, e.journal, e.catch_up, e.leases, e.metrics)
+        self.count_refused_report = CountRefusedReport(e.open_runs, e.runs)
 
         self.import_evidence = ImportEvidence(e.open_runs, e.journal, e.catch_up)
 
@@ -90,8 +91,7 @@ class UseCases:
         self.read_outlooks = ReadOutlooks(e.open_runs, e.catch_up, e.outlooks)
         self.read_calibration = ReadCalibration(e.open_runs, e.catch_up, e.journal)
         self.read_journal = ReadJournal(e.open_runs, e.catch_up, e.journal)
-        self.summarize_runs = SummarizeRuns(e.datasets, e.run_courses, e.leases)
-        self.judge_run = JudgeRun(e.open_runs, e.catch_up, e.journal, e.leases, e.step_evidence, self.summarize_runs)
+        self.summarize_runs = SummarizeRuns(e.datasets, e.run_courses, e.leases, e.judging)
         self.read_tags = ReadTags(e.open_runs, e.catch_up, e.step_evidence)
         self.compare_beliefs = CompareBeliefs(e.open_runs, e.catch_up, e.comparing)
         self.read_leases = ReadLeases(e.open_runs, e.catch_up, e.leases)
@@ -105,7 +105,9 @@ class UseCases:
     def _make_upkeep(self, e: Engine, keep_journal_days: float | None) -> None:
         self.readiness = Readiness(e.health)
         self.follow_replicas = e.follow_replicas
-        self.look_at_run = LookAtRun(e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.sizes, e.at_work)
+        self.look_at_run = LookAtRun(
+            e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.sizes, e.at_work, e.judging
+        )
         self.observe_runs = ObserveRuns(self.look_at_run, e.at_work)
         self.export_backup = ExportBackup(e.exports, e.datasets, e.snapshots)
         self.import_backup = ImportBackup(e.imports, e.datasets, e.open_runs, e.states, e.leases, e.notify_replicas)

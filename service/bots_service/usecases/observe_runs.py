@@ -10,12 +10,13 @@ from time import monotonic
 import structlog
 
 from bots_service.core.coverage import coverage
-from bots_service.core.outlook import QUANTILES, Outlook, outlook
+from bots_service.core.outlook import QUANTILES, Outlook, outlook, rollouts_of
 from bots_service.core.pool import Pool
 from bots_service.core.resting import resting
 from bots_service.core.state import RunState
 from bots_service.engine.background import repeating
 from bots_service.engine.catch_up import CatchUp
+from bots_service.engine.judging import JudgeRuns
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.errors import BotsError, UnknownDatasetError, UnknownRunError
 from bots_service.metrics.run_series import RunsAtWork, RunSeries
@@ -38,6 +39,7 @@ class RunObservation:
     looked, measured: when it was last looked at, and its size.
     shown: uid, epoch and seq of the state whose outlook is shown.
     kept: uid, epoch and step of the state whose outlook was kept last.
+    judged: uid, epoch and seq of the state after which the run was judged.
     """
 
     series: RunSeries
@@ -45,6 +47,7 @@ class RunObservation:
     measured: float = -math.inf
     shown: tuple[str, int, int] | None = None
     kept: tuple[str, int, int] | None = None
+    judged: tuple[str, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class LookAtRun:
     outlooks: Outlooks
     sizes: Sizes
     at_work: RunsAtWork
+    judging: JudgeRuns
 
     async def __call__(self, dataset: str, name: str, seen: RunObservation, *, now: float) -> None:
         """Look at a run and note what was seen; one that is deleted meanwhile shows nothing.
@@ -92,6 +96,10 @@ class LookAtRun:
             series.held_groups.set(len(state.guard.held))
             await self._expect(run, state, seen)
             seen.shown = version
+        elif seen.judged != version and head.seq == state.seq:
+            # It stands still. Lists need this even after a restart, when its state is gone.
+            seen.judged = version
+            await self.judging.judge(dataset, name)
         if now - seen.measured >= MEASURED_EVERY_S:
             sizes = await self.sizes.measure(run.row)
             if self._is_shown(run, seen):
@@ -158,11 +166,6 @@ def show_sizes(series: RunSeries, found: RunSizes) -> None:
         (series.last_snapshot_timestamp_seconds, found.last_snapshot_at),
     ):
         gauge.set(math.nan if at is None else at)
-
-
-def rollouts_of(state: RunState) -> float:
-    """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
-    return state.totals.rollouts_per_task or state.group_size
 
 
 EVERY_S = 1.0

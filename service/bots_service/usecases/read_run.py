@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bots_service.core.arrays import is_first
-from bots_service.core.receipt import BINS, Calibration
+from bots_service.core.receipt import Calibration, added
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.ports.history import Outlooks, StoredOutlook
@@ -92,13 +92,6 @@ class ReadCalibration:
             return len(shown), added(shown)
 
         return await self.open_runs.using(dataset, run, read)
-
-
-def added(several: list[Calibration]) -> Calibration:
-    """Return the sums of several."""
-    rows = [(one.rollouts, one.predicted, one.solved) for one in several]
-    sums = np.array(rows).sum(axis=0) if rows else np.zeros((3, BINS))
-    return Calibration(*(tuple(each) for each in sums.tolist()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,20 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bots_service.core.costs import NO_COST_SUMS, CostSums
 from bots_service.core.entries import Body, Rewind, SettingsChange
 from bots_service.core.receipt import Tally
+from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.cost import sums_of_row
 from bots_service.core.summary.course import TIMED, StepSums
 from bots_service.core.summary.gain import StepRange
-from bots_service.ports.courses import CoursePart, RunHead, SeqRange, WantedCourse, WantedSums
+from bots_service.core.summary.verdict import RunFindings, RunVerdict
+from bots_service.errors import UnknownRunError
+from bots_service.ports.courses import NO_NOTES, CoursePart, Judgement, RunHead, SeqRange, WantedCourse, WantedSums
 from bots_service.ports.records import NewEntry, RunRow
 from tests.sizes import examples
 from tests.storage import made
@@ -68,7 +72,7 @@ class CoursesContract:
         await stores.journal.append(run, NewEntry(Rewind(0, 0), 3))
         of_dataset = await stores.courses.heads(dataset.name)
         assert {head.dataset for head in of_dataset} == {dataset.name}
-        assert RunHead(run.id, run.uid, dataset.name, 2, 1) in of_dataset
+        assert RunHead(run.id, run.uid, dataset.name, 2, 1, dataset.version) in of_dataset
         assert len(of_dataset) == 2  # and its run `default`
         found = await stores.courses.heads()
         assert {head.dataset for head in found} >= {dataset.name, other.name}
@@ -80,6 +84,42 @@ class CoursesContract:
         await stores.runs.delete(gone)
         assert await stores.courses.rows([run.id, gone.id]) == {run.id: run}
         assert await stores.courses.rows([]) == {}
+
+    async def test_notes_are_the_newest_judgement_and_the_refused_reports(self, stores: Stores):
+        run, other = await made.run(stores), await made.run(stores)
+        before = await head_of(stores, run)
+        await stores.journal.append(run, made.draft())
+        newest = Judgement(1, 7, 2, RunFindings(RunVerdict("narrow", "Why ü.", "What to do."), None, ("A hint.",)))
+        for judgement in (Judgement(0, 9, 1, RunFindings()), newest, Judgement(1, 6, 3, RunFindings())):
+            await stores.courses.keep_judgement(run, judgement)
+        for reason in ("first", "last"):
+            await stores.runs.note_refused_report(run, reason)
+        head = await head_of(stores, run)
+        assert (head.refused_reports, head.judged_at is None) == (2, False)
+        assert (before.refused_reports, before.judged_at) == (0, None)
+        found = await stores.courses.notes([run.id, other.id])
+        assert found[other.id] == NO_NOTES
+        assert found[run.id].judgement == newest
+        refused = found[run.id].refused
+        assert refused is not None
+        assert (refused.count, refused.seq, refused.reason) == (2, 1, "last")
+        assert await stores.courses.notes([]) == {}
+
+    async def test_a_run_that_is_gone_gets_no_notes(self, stores: Stores):
+        run = await made.run(stores)
+        await stores.runs.delete(run)
+        await stores.courses.keep_judgement(run, Judgement(0, 1, 1, RunFindings()))
+        with pytest.raises(UnknownRunError):
+            await stores.runs.note_refused_report(run, "why")
+        assert await stores.courses.notes([run.id]) == {}
+
+    async def test_an_empty_run_with_other_settings_has_no_notes(self, stores: Stores):
+        dataset = await made.dataset(stores)
+        run = await made.run(stores, dataset)
+        await stores.courses.keep_judgement(run, Judgement(0, 0, 1, RunFindings()))
+        await stores.runs.note_refused_report(run, "why")
+        await stores.runs.put(dataset.id, run.name, RunSettings(seed=99))
+        assert (await stores.courses.notes([run.id]))[run.id] == NO_NOTES
 
     @many
     @given(kinds=st.lists(actions, min_size=1, max_size=3), cut=st.integers(0, 30))

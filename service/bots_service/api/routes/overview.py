@@ -17,7 +17,7 @@ from bots_service.api.security import About, allowed, caller_of, guarded_router
 from bots_service.core.checks import NAME
 from bots_service.core.summary.cost import Cost, Saving, cost_of
 from bots_service.core.summary.gain import Gain
-from bots_service.core.summary.verdict import RunStatus, RunVerdict
+from bots_service.core.summary.verdict import RefusedReports, RunStatus, RunVerdict
 from bots_service.ports.keys import Scope
 from bots_service.usecases.summarize_runs import SORTS, OverviewQuery, OverviewTotals, Place, SummedRun
 
@@ -29,10 +29,29 @@ Search = Annotated[
 ]
 OneDataset = Annotated[str | None, Query(pattern=NAME, description="Only runs of this dataset.")]
 OneStatus = Annotated[RunStatus | None, Query(description="Only runs with this status.")]
+Attention = Annotated[bool, Query(description="Only runs that need attention.")]
 Sort = Annotated[
     str,
     Query(pattern=f"^-?({'|'.join(SORTS)})$", description="The order; a leading - turns it round. Nulls come last."),
 ]
+
+
+class RefusedReportsSummary(Struct, frozen=True):
+    """Reports of a run that were refused as invalid.
+
+    count: how many.
+    last_at: when the last one was (RFC 3339, UTC).
+    reason: of the last one.
+    """
+
+    count: int
+    last_at: datetime
+    reason: str
+
+    @classmethod
+    def of(cls, refused: RefusedReports) -> "RefusedReportsSummary":
+        """Return the answer for them."""
+        return cls(refused.count, moment(refused.last_at), refused.reason)
 
 
 class RunSummary(Struct, frozen=True):
@@ -50,6 +69,10 @@ class RunSummary(Struct, frozen=True):
     effective_task_ratio: over the last 50 steps; null if they reported nothing.
     trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
     gain: the gain over uniform sampling; null for a run that samples uniformly.
+    verdict: the most urgent that fits; in a list it may be some seconds old. null: the run is not judged yet.
+    attention: whether somebody should look at the run: its verdict says that something is wrong, and it moved within
+        three days.
+    refused: the reports that were refused as invalid; null without any.
     """
 
     dataset: str
@@ -72,11 +95,14 @@ class RunSummary(Struct, frozen=True):
     seconds: Cost | None
     recent_tokens: Cost | None
     recent_seconds: Cost | None
+    verdict: RunVerdict | None
+    attention: bool
+    refused: RefusedReportsSummary | None
 
     @classmethod
     def from_summed(cls, run: SummedRun) -> "RunSummary":
         """Return the answer for a run."""
-        known, course = run.known, run.known.newest.course
+        known, course, refused = run.known, run.known.newest.course, run.known.notes.refused
         return cls(
             dataset=run.dataset,
             run=known.row.name,
@@ -98,30 +124,19 @@ class RunSummary(Struct, frozen=True):
             seconds=cost_of(course.sums.costs.seconds),
             recent_tokens=cost_of(course.recent.costs.tokens),
             recent_seconds=cost_of(course.recent.costs.seconds),
+            verdict=run.verdict,
+            attention=run.urgency > 0,
+            refused=None if refused is None else RefusedReportsSummary.of(refused),
         )
 
 
-class RunSummaryWithVerdict(RunSummary, frozen=True):
-    """How a run goes, how many tasks are in flight, and a verdict.
+class RunSummaryWithLeases(RunSummary, frozen=True):
+    """How a run goes, and how many of its tasks are in flight.
 
-    belief: the kind of its belief.
-    strategy: the present strategy of its selections.
-    status: new (no step closed), running, stalled (tasks are in flight and the next step is overdue) or idle (nothing
-        is in flight, or no step closed for a long time).
-    step: number of closed steps; a fork counts those of its parent too.
-    last_step_at: when the last step closed (RFC 3339, UTC); null before the first.
-    reported, effective, rollouts: sums over all closed steps, without steps undone by a rewind.
-    tokens, seconds: what these rollouts cost; null where no outcome said it.
-    recent_tokens, recent_seconds: the same over the last 50 steps.
-    effective_task_ratio: over the last 50 steps; null if they reported nothing.
-    trend: this ratio along all steps, the newest last; at most 40 points; null where nothing was reported.
-    gain: the gain over uniform sampling; null for a run that samples uniformly.
     leased: number of tasks in flight.
-    verdict: the most urgent that fits.
     """
 
     leased: int
-    verdict: RunVerdict
 
 
 class Overview(Struct, frozen=True):
@@ -142,6 +157,7 @@ async def overview_query(
     search: Search = None,
     dataset: OneDataset = None,
     status: OneStatus = None,
+    attention: Attention = False,
     sort: Sort = "-last_step",
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -152,8 +168,8 @@ async def overview_query(
         InvalidInputError: the cursor is broken, or of another order.
     """
     last = read_sorted_cursor(cursor, AfterRun, sort)
-    after = None if last is None else Place(last.missing, last.value, last.dataset, last.run)
-    return OverviewQuery(search, dataset, status, sort, after, limit)
+    after = None if last is None else Place(last.group, last.value, last.dataset, last.run)
+    return OverviewQuery(search, dataset, status, attention, sort, after, limit)
 
 
 EXAMPLE_TOKENS = Cost(5529600.0, 6144.0, 531, 900.0, 10413.6)
@@ -180,13 +196,12 @@ EXAMPLE = RunSummary(
     seconds=None,
     recent_tokens=EXAMPLE_TOKENS,
     recent_seconds=None,
+    verdict=RunVerdict("healthy", "69.1 % of the tasks of the last 12 steps were effective.", "No action is needed."),
+    attention=False,
+    refused=RefusedReportsSummary(1, EXAMPLE_TIME, "task 'gsm8k-4': 9 successes of 8 trials"),
 )
-EXAMPLE_WITH_VERDICT = RunSummaryWithVerdict(
-    **structs.asdict(EXAMPLE),
-    leased=64,
-    verdict=RunVerdict("healthy", "69 % of the tasks of the last 12 steps were effective.", "There is nothing to do."),
-)
-EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 2, 0, 0, 1536, 897, 12288.0)
+EXAMPLE_WITH_LEASES = RunSummaryWithLeases(**structs.asdict(EXAMPLE), leased=64)
+EXAMPLE_TOTALS = OverviewTotals(1, 2, 0, 0, 0, 2, 0, 0, 1536, 897, 12288.0)
 
 
 @router.get(
@@ -208,11 +223,10 @@ async def read_overview(request: Request, query: Annotated[OverviewQuery, Depend
     "/datasets/{dataset}/runs/{run}/summary",
     summary="Summarize a run",
     response_class=Response,
-    responses={**answers_with(EXAMPLE_WITH_VERDICT), **documented(*EVERY, *RUN)},
+    responses={**answers_with(EXAMPLE_WITH_LEASES), **documented(*EVERY, *RUN)},
 )
 @allowed(Scope.READ)
 async def read_summary(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return how a run goes, its gain over uniform sampling, and a verdict with advice."""
-    judged = await use_cases_of(request).judge_run(dataset, run)
-    summary = structs.asdict(RunSummary.from_summed(judged.summed))
-    return json_response(RunSummaryWithVerdict(**summary, leased=judged.leased, verdict=judged.verdict))
+    found, leased = await use_cases_of(request).summarize_runs.with_leases(dataset, run)
+    return json_response(RunSummaryWithLeases(**structs.asdict(RunSummary.from_summed(found)), leased=leased))

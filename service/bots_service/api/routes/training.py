@@ -1,9 +1,11 @@
 """POST /select and /report: which tasks to try next, and what rollouts showed."""
 
 import math
+from contextlib import suppress
 
 import msgspec
 import numpy as np
+import structlog
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,9 +19,12 @@ from bots_service.api.problems import BODY, EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router, log_names, require_dataset
+from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.errors import (
+    BotsError,
+    InvalidInputError,
     InvalidOutcomesError,
     InvalidSelectionError,
     KeyReusedError,
@@ -29,6 +34,8 @@ from bots_service.errors import (
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import OpenDataset, Selection
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest, ReportResult
+
+log = structlog.get_logger(__name__)
 
 router = guarded_router(tags=["training"])
 
@@ -157,6 +164,16 @@ _SELECT = msgspec.json.Decoder(SelectRequest)
 _REPORT = msgspec.json.Decoder(ReportRequest)
 
 
+class RunNames(Struct, frozen=True):
+    """Which run a body is about, whatever else it holds."""
+
+    dataset: Name
+    run: Name = "default"
+
+
+_NAMES = msgspec.json.Decoder(RunNames)
+
+
 EXAMPLE_SELECTION = SelectResponse(
     selection_id="0-12-12-0-5f2c9a01d4e6",
     dataset="gsm8k",
@@ -244,8 +261,23 @@ async def report_outcomes(request: Request) -> Response:
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: TRAINING_LIMIT})
     text = await body.whole()
-    report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
-    log_names(request, {"dataset": report.dataset, "run": report.run})
-    require_dataset(request, report.dataset)
-    reported = await use_cases.report_outcomes(report, body.idempotency_key())
+    try:
+        report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
+        log_names(request, {"dataset": report.dataset, "run": report.run})
+        require_dataset(request, report.dataset)
+        reported = await use_cases.report_outcomes(report, body.idempotency_key())
+    except InvalidInputError as error:
+        await _count_refused(request, text, error)
+        raise
     return json_response(ReportResponse.from_result(reported), replayed=reported.duplicate)
+
+
+async def _count_refused(request: Request, text: bytes, error: InvalidInputError) -> None:
+    """Count a report that was refused with the run that it names, if there is one and the caller reaches it."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        named = _NAMES.decode(text)
+        require_dataset(request, named.dataset)
+        try:
+            await use_cases_of(request).count_refused_report(named.dataset, named.run, error)
+        except BotsError as reason:  # the trainer gets its answer whatever becomes of the count
+            log.warning("refused_report_not_counted", dataset=named.dataset, run=named.run, reason=str(reason))

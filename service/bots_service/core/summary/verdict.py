@@ -1,14 +1,13 @@
 """What to think of a run, and what to do: its status, and one verdict, the most urgent of those that fit."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log, pi, sqrt
 from typing import Literal
 
-from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.receipt import Calibration
+from bots_service.core.rounding import half_up
 from bots_service.core.summary.course import RECENT, StepSums
-from bots_service.core.summary.tags import GroupCounts
+from bots_service.core.summary.facts import RunFacts
 
 RunStatus = Literal["new", "running", "stalled", "idle"]
 RUNNING_GAPS, RUNNING_S = 3, 60.0  # an evaluation or a checkpoint now and then takes as long as a step or two
@@ -42,6 +41,7 @@ def status_of(since_s: float | None, usual_gap_s: float, *, in_flight: bool) -> 
 
 
 VerdictKind = Literal[
+    "reports_refused",
     "verifier_suspect",
     "stalled",
     "starting",
@@ -61,7 +61,6 @@ MOST_BEFORE = 0.8  # of the groups were of that kind already: what is left to ch
 LARGE_ERROR = 0.1
 CLEAR = 3.0  # standard errors
 EXHAUSTED = 0.1  # of the tasks would be effective: nine of ten rollouts teach nothing, however they are selected
-EASY, HARD = 0.9, 0.1  # expected success probabilities from and up to which a task seldom teaches
 COLLAPSED = 0.2  # as of the alert BotsEffectiveTaskRatioCollapsed
 
 
@@ -80,6 +79,41 @@ class RunVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFindings:
+    """What a run's journal says against it, whatever time it is.
+
+    suspect: its rewards look wrong.
+    weakness: the most urgent of all that its belief, its pool and its visits show.
+    hints: what is known to be wrong with its settings and references, a sentence or two each.
+    """
+
+    suspect: RunVerdict | None = None
+    weakness: RunVerdict | None = None
+    hints: tuple[str, ...] = ()
+
+
+def findings_of(facts: RunFacts) -> RunFindings:
+    """Return what the facts say against a run."""
+    weakness = _narrow(facts) or _miscalibrated(facts) or _exhausted(facts)
+    return RunFindings(_alarmed(facts) or _suspect(facts), weakness, facts.hints)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedReports:
+    """Reports that were refused as invalid, since the run was created.
+
+    count: how many.
+    last_at: when the last one was, in seconds since 1970, UTC; seq: the run's last journal entry then.
+    reason: of the last one.
+    """
+
+    count: int
+    last_at: float
+    seq: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunProgress:
     """How a run stands, from its summary.
 
@@ -87,6 +121,7 @@ class RunProgress:
     stalled_s: seconds since its last step, if its status is stalled; otherwise None. usual_gap_s: between its steps.
     recent: sums over the last 50 steps.
     uniform: the effective task ratio of uniform sampling over the last 50 steps that are compared; None if unknown.
+    refused: its refused reports, if nothing was accepted since the last one; otherwise None.
     """
 
     steps: int
@@ -94,42 +129,45 @@ class RunProgress:
     usual_gap_s: float
     recent: StepSums
     uniform: float | None
+    refused: RefusedReports | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What follows from a run's journal.
-
-    step: the number of its last step.
-    alarms: those of the verifier guard that stand.
-    groups: what became of the groups of rollouts in the last steps, by tag; None stands for all tasks.
-    narrow: why few tasks take most visits, and what to do; None if they don't.
-    calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task there.
-    expected: the effective task ratio that uniform sampling is expected to reach now; None without available tasks.
-    easy, hard: shares of the tasks whose expected success probability is at least EASY, and below HARD.
-    hints: what is known to be wrong with the run's settings and references, a sentence or two each.
-    """
-
-    step: int
-    alarms: tuple[VerifierAlarm, ...]
-    groups: Mapping[str | None, GroupCounts]
-    narrow: tuple[str, str] | None
-    calibration: Calibration
-    group_size: float
-    expected: float | None
-    easy: float
-    hard: float
-    hints: tuple[str, ...]
-
-
-def verdict_on(progress: RunProgress, facts: RunFacts) -> RunVerdict:
-    """Return the most urgent verdict that fits a run."""
-    found = _alarmed(facts) or _suspect(facts) or _stalled(progress)
+def verdict_on(progress: RunProgress, findings: RunFindings | None) -> RunVerdict | None:
+    """Return the most urgent verdict that fits a run; None if that takes findings, and there are none yet."""
+    if progress.refused is not None:
+        return _refused(progress.refused)
+    if findings is None:
+        return None
+    found = findings.suspect or _stalled(progress)
     if found is None and progress.steps < STARTING:
         reason = f"{progress.steps} steps have closed; a verdict needs {STARTING}."
         return RunVerdict("starting", reason, "Wait for more steps.")
-    found = found or _narrow(facts) or _miscalibrated(facts) or _exhausted(facts) or _slow(progress, facts)
-    return found or _healthy(progress, facts)
+    return found or findings.weakness or _slow(progress, findings.hints) or _healthy(progress, findings.hints)
+
+
+ATTENTION_S = 3 * 86400.0  # a weekend; what happened to a run that has not moved for longer can wait
+AT_ONCE_KINDS = ("reports_refused", "verifier_suspect", "stalled")  # rollouts are lost as long as nobody acts
+
+
+def urgency(verdict: RunVerdict | None, since_s: float | None) -> int:
+    """Return 2 if somebody should look at a run at once, 1 if somebody should look at it, otherwise 0.
+
+    Args:
+        verdict: on the run; None if it is not judged yet.
+        since_s: how long ago it last closed a step, or had a report refused; None if it never did.
+    """
+    if verdict is None or verdict.kind in ("healthy", "starting") or since_s is None or since_s > ATTENTION_S:
+        return 0
+    return 2 if verdict.kind in AT_ONCE_KINDS else 1
+
+
+def _refused(refused: RefusedReports) -> RunVerdict:
+    reports = "1 report was" if refused.count == 1 else f"{refused.count} reports were"
+    return RunVerdict(
+        "reports_refused",
+        f"{reports} refused: {refused.reason}.",
+        "Correct what the trainer reports, or the run's settings. The run learns nothing from a refused report.",
+    )
 
 
 def _alarmed(facts: RunFacts) -> RunVerdict | None:
@@ -264,7 +302,7 @@ def _exhausted(facts: RunFacts) -> RunVerdict | None:
     return RunVerdict("pool_exhausted", reason, advice)
 
 
-def _slow(progress: RunProgress, facts: RunFacts) -> RunVerdict | None:
+def _slow(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict | None:
     """Return the verdict on a run whose tasks seldom teach, or less often than those of uniform sampling.
 
     A flat success rate is no sign: selection keeps it near the target while the model learns.
@@ -272,7 +310,7 @@ def _slow(progress: RunProgress, facts: RunFacts) -> RunVerdict | None:
     ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
     if ratio is None or progress.steps < RECENT:
         return None
-    hint = " ".join(facts.hints)
+    hint = " ".join(hints)
     if ratio < COLLAPSED:
         reason = f"Only {_percent(ratio)} of the tasks of the last {RECENT} steps were effective."
         advice = hint or "Selection finds few tasks that teach: look at the tags and at the success rates of all tasks."
@@ -293,8 +331,8 @@ def _slack(ratio: float, uniform: float, reported: int) -> float:
     return CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / reported)
 
 
-def _healthy(progress: RunProgress, facts: RunFacts) -> RunVerdict:
-    advice = " ".join(facts.hints) or "There is nothing to do."
+def _healthy(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict:
+    advice = " ".join(hints) or "No action is needed."
     ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
     if ratio is None:
         return RunVerdict("healthy", "The last steps reported no task.", advice)
@@ -307,4 +345,4 @@ def _healthy(progress: RunProgress, facts: RunFacts) -> RunVerdict:
 
 def _percent(share: float, digits: int = 1) -> str:
     """Return a share in words; by default with as many digits as the page's tiles have."""
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * float(half_up(share, digits + 2)):.{digits}f} %"

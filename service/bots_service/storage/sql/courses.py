@@ -1,30 +1,66 @@
 """Courses of many runs in SQL: a few statements for all of them, whose values say which entries are asked for."""
 
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
-from sqlalchemy import BigInteger, Connection, TextClause, bindparam, select, text
+from sqlalchemy import BigInteger, Connection, TextClause, and_, bindparam, delete, or_, select, text
 
 from bots_service.core.arrays import frozen
 from bots_service.core.entries import Rewind, SettingsChange
 from bots_service.core.summary.cost import WIDTH, sums_of_row
 from bots_service.core.summary.course import TIMED, CourseSteps, StepSums, UniformEstimates
-from bots_service.ports.courses import CoursePart, RunHead, SeqRange, WantedCourse, WantedSums
+from bots_service.core.summary.verdict import RefusedReports, RunFindings
+from bots_service.ports.courses import CoursePart, Judgement, RunHead, RunNotes, SeqRange, WantedCourse, WantedSums
 from bots_service.ports.records import RunRow
+from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.codecs import decode_body
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.history import COST_NAMES, visible_spans
-from bots_service.storage.sql.runs import run_of
-from bots_service.storage.sql.tables import datasets, runs
+from bots_service.storage.sql.runs import STANDING, run_of
+from bots_service.storage.sql.tables import datasets, judgements, runs
 
-_HEADS = select(runs.c.id, runs.c.uid, datasets.c.name, runs.c.head, runs.c.epoch).where(
-    runs.c.dataset_id == datasets.c.id, datasets.c.name.is_not(None)
+_HEADS = (
+    select(
+        runs.c.id,
+        runs.c.uid,
+        datasets.c.name,
+        runs.c.head,
+        runs.c.epoch,
+        datasets.c.version,
+        runs.c.refused_reports,
+        judgements.c.made_at,
+    )
+    .select_from(runs.join(datasets).outerjoin(judgements))
+    .where(datasets.c.name.is_not(None))
 )
 _HEADS_OF = _HEADS.where(datasets.c.name == bindparam("dataset"))
 _ROWS = select(runs).where(runs.c.id.in_(bindparam("ids", expanding=True)))
+_NOTES = (
+    select(
+        runs.c.id,
+        runs.c.refused_reports,
+        runs.c.refused_at,
+        runs.c.refused_seq,
+        runs.c.refused_reason,
+        judgements.c.epoch,
+        judgements.c.seq,
+        judgements.c.dataset_version,
+        judgements.c.findings,
+    )
+    .select_from(runs.outerjoin(judgements))
+    .where(runs.c.id.in_(bindparam("ids", expanding=True)))
+)
+_IS_OLDER = or_(
+    judgements.c.epoch < bindparam("new_epoch"),
+    and_(judgements.c.epoch == bindparam("new_epoch"), judgements.c.seq <= bindparam("new_seq")),
+)
+_DROP_OLDER = delete(judgements).where(judgements.c.run_id == bindparam("run"), _IS_OLDER)
+_findings = msgspec.json.Decoder(RunFindings)
 
 SUMMED = ("reported", "effective", "rollouts")
 _COSTS = ", ".join(f"coalesce(r.{name}, 0.0)" for name in COST_NAMES)
@@ -64,8 +100,10 @@ _SUMS, _COST_SUMS = (
 class SqlCourses:
     """A Courses."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        """Read from a database; `clock` gives seconds since 1970, UTC."""
         self._database = database
+        self._clock = clock
 
     async def heads(self, dataset: str | None = None) -> list[RunHead]:
         """Return where every run of a dataset stands, or of all datasets."""
@@ -82,6 +120,33 @@ class SqlCourses:
             return {row.id: run_of(row) for ids in parts for row in connection.execute(_ROWS, {"ids": ids})}
 
         return await self._database.read(job)
+
+    async def notes(self, run_ids: list[int]) -> dict[int, RunNotes]:
+        """Return what is noted of these runs, by id, without deleted ones."""
+        parts = [run_ids[first : first + MOST_VALUES] for first in range(0, len(run_ids), MOST_VALUES)]
+
+        def job(connection: Connection) -> dict[int, RunNotes]:
+            return {row.id: _notes(row) for ids in parts for row in connection.execute(_NOTES, {"ids": ids})}
+
+        return await self._database.read(job)
+
+    async def keep_judgement(self, run: RunRow, judgement: Judgement) -> None:
+        """Keep a judgement in place of an older one; a newer one stays. Of a run that is gone, nothing is kept."""
+        row = {
+            "run_id": run.id,
+            "epoch": judgement.epoch,
+            "seq": judgement.seq,
+            "dataset_version": judgement.dataset_version,
+            "findings": msgspec.json.encode(judgement.findings).decode(),
+            "made_at": self._clock(),
+        }
+
+        def job(connection: Connection) -> None:
+            if connection.execute(STANDING, {"run": run.id, "uid": run.uid}).one_or_none() is not None:
+                connection.execute(_DROP_OLDER, {"run": run.id, "new_epoch": judgement.epoch, "new_seq": judgement.seq})
+                connection.execute(insert_missing(connection, judgements), row)
+
+        await self._database.write(job)
 
     async def present(self, heads: list[RunHead]) -> dict[int, tuple[SeqRange, ...]]:
         """Return the entries of each run's present history up to its head, by id."""
@@ -122,6 +187,15 @@ class SqlCourses:
             if reported is not None:  # None: no step of the range closed among these entries
                 sums[place] = sums[place].plus(StepSums(int(reported), int(effective), float(rollouts)))
         return sums
+
+
+def _notes(row: SqlRow) -> RunNotes:
+    judgement = refused = None
+    if row.findings is not None:
+        judgement = Judgement(row.epoch, row.seq, row.dataset_version, _findings.decode(row.findings))
+    if row.refused_reports:
+        refused = RefusedReports(row.refused_reports, row.refused_at, row.refused_seq, row.refused_reason)
+    return RunNotes(judgement, refused)
 
 
 def _found(

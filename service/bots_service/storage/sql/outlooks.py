@@ -15,14 +15,9 @@ from bots_service.ports.records import RunRow
 from bots_service.storage.sql.answers import insert_missing
 from bots_service.storage.sql.database import Database, SqlRow
 from bots_service.storage.sql.history import spans_of
+from bots_service.storage.sql.runs import STANDING
 from bots_service.storage.sql.tables import journal, outlooks, runs, snapshots
 
-# On PostgreSQL the lock keeps the run from being deleted or replaced before its outlook is in.
-_STANDING = (
-    select(runs.c.id)
-    .where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("uid"))
-    .with_for_update(key_share=True, read=True)
-)
 # Several looks at one step give the same outlook: each replica looks, and a rewind leads to a step that was seen.
 _steps = (
     select(outlooks.c.step, func.min(outlooks.c.seq).label("seq"))
@@ -74,7 +69,7 @@ class SqlOutlooks:
         }
 
         def job(connection: Connection) -> None:
-            if connection.execute(_STANDING, {"run": run.id, "uid": run.uid}).one_or_none() is None:
+            if connection.execute(STANDING, {"run": run.id, "uid": run.uid}).one_or_none() is None:
                 raise UnknownRunError(f"run {run.name!r} was deleted or replaced")
             connection.execute(insert_missing(connection, outlooks), row)
 

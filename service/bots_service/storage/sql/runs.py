@@ -19,7 +19,7 @@ from bots_service.storage.sql.answers import keep_result, keeping_result, requir
 from bots_service.storage.sql.capacity import require_room_for_run
 from bots_service.storage.sql.codecs import KINDS, encode_body
 from bots_service.storage.sql.database import Database, SqlRow
-from bots_service.storage.sql.tables import journal, outlooks, runs, snapshots
+from bots_service.storage.sql.tables import journal, judgements, outlooks, runs, snapshots
 
 DEFAULT_RUN = "default"  # every dataset has it, so that a first user never needs to know the word
 
@@ -101,8 +101,26 @@ _AFTER = (
     select(runs).where(_OF_DATASET, runs.c.name > bindparam("after")).order_by(runs.c.name).limit(bindparam("most"))
 )
 _UPDATE = update(runs).where(runs.c.id == bindparam("run"))
+# On PostgreSQL the lock keeps the run from being deleted or replaced before what is stored about it is in.
+STANDING = (
+    select(runs.c.id)
+    .where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("uid"))
+    .with_for_update(key_share=True, read=True)
+)
+_REFUSED = (
+    update(runs)
+    .where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
+    .values(
+        refused_reports=runs.c.refused_reports + 1,
+        refused_seq=runs.c.head,
+        refused_at=bindparam("now"),
+        refused_reason=bindparam("reason"),
+    )
+)
 _DROP_SNAPSHOTS = delete(snapshots).where(snapshots.c.run_id == bindparam("run"))
 _DROP_OUTLOOKS = delete(outlooks).where(outlooks.c.run_id == bindparam("run"))
+_DROP_JUDGEMENT = delete(judgements).where(judgements.c.run_id == bindparam("run"))
+_NONE_REFUSED = {"refused_reports": 0, "refused_seq": None, "refused_at": None, "refused_reason": None}
 _DELETE = delete(runs).where(runs.c.id == bindparam("run"), runs.c.uid == bindparam("old_uid"))
 
 Origin = tuple[Parent, Fork, int]
@@ -111,7 +129,7 @@ Origin = tuple[Parent, Fork, int]
 def replace_empty_run(connection: Connection, run_id: int, values: dict[str, Any]) -> None:
     """Set columns of a run whose journal is empty, and drop what was made of the old ones."""
     connection.execute(_UPDATE.values(values), {"run": run_id})
-    for drop in (_DROP_SNAPSHOTS, _DROP_OUTLOOKS):
+    for drop in (_DROP_SNAPSHOTS, _DROP_OUTLOOKS, _DROP_JUDGEMENT):
         connection.execute(drop, {"run": run_id})
 
 
@@ -167,6 +185,13 @@ class SqlRuns:
 
         return await self._database.write(job)
 
+    async def note_refused_report(self, row: RunRow, reason: str) -> None:
+        """Count a report of the run that was refused as invalid, and why."""
+        values = {"run": row.id, "old_uid": row.uid, "now": self._clock(), "reason": reason}
+        counted = await self._database.write(lambda connection: connection.execute(_REFUSED, values).rowcount)
+        if not counted:
+            raise UnknownRunError(f"run {row.name!r} was deleted or replaced")
+
     async def delete(self, row: RunRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the run with its journal and snapshots; a `default` run is created again, empty."""
 
@@ -202,7 +227,7 @@ class SqlRuns:
             # A new uid: what was made of the old settings must not be taken for this run's.
             run_id = standing.id
             values = {"uid": new_uid(), "settings": settings_text(settings), "predictions": keys_text(predictions)}
-            replace_empty_run(connection, run_id, values)
+            replace_empty_run(connection, run_id, values | _NONE_REFUSED)
         if fork is not None:
             self._start_from(connection, run_id, fork)
         put = RunPut.CREATED if standing is None else RunPut.REPLACED

@@ -17,12 +17,27 @@ export function firstPlaces(runs) {
   return chosen.toSorted((one, other) => one.created_at.localeCompare(other.created_at)).map((run) => run.run);
 }
 
-/** Return the places with a run more, in the first free one; the same ones if none is free. */
-export function withRun(places, name) {
+/**
+ * Return the places with a run more; the same ones if none is free.
+ * @param {number} home the place that it had before, which it gets again if it is free; otherwise the first free one.
+ */
+export function withRun(places, name, home = -1) {
   if (places.includes(name)) return places;
-  const free = places.indexOf("");
-  if (free >= 0) return places.with(free, name);
-  return places.length < MOST ? [...places, name] : places;
+  const all = Array.from({ length: MOST }, (_, place) => places[place] ?? "");
+  const place = all[home] === "" ? home : all.indexOf("");
+  return place < 0 ? places : tidy(all.with(place, name));
+}
+
+/**
+ * Return the places with as many more of these runs as fit. Runs that had a place before get theirs first.
+ * @param {string[]} names those that are wanted most come first.
+ * @param {Map<string, number>} homes the places that runs had before.
+ */
+export function withRuns(places, names, homes) {
+  const more = [...new Set(names)].filter((name) => !places.includes(name)).slice(0, MOST - chosenOf(places).length);
+  const known = more.filter((name) => homes.has(name));
+  const others = more.filter((name) => !homes.has(name));
+  return [...known, ...others].reduce((filled, name) => withRun(filled, name, homes.get(name)), places);
 }
 
 /** Return the places without a run. */

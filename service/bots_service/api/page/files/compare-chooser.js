@@ -6,12 +6,13 @@ import { MOST, chosenOf, isFull } from "./compare-choice.js";
 import { element, fill, say } from "./dom.js";
 import { count, percent } from "./format.js";
 import { RECENT } from "./series.js";
+import { doubtOf, icon } from "./verdict.js";
 
 const TYPED_MS = 250; // after the last letter of the filter
 
 /**
  * Return the list: {node, show}.
- * @param {object} on what to call: toggle(name, isChosen), pin(name), filter(text), all(names), none().
+ * @param {object} on what to call: toggle(name, isChosen), pin(name), filter(text), all(runs), none().
  */
 export function chooser(on) {
   const field = element("input", {
@@ -22,8 +23,8 @@ export function chooser(on) {
   });
   const list = element("ul", { class: "choice-list" });
   const status = element("p", { class: "soft", role: "status" });
-  let named = []; // the runs of the list
-  const all = element("button", { type: "button", onclick: () => on.all(named) }, "All");
+  let listed = [];
+  const all = element("button", { type: "button", onclick: () => on.all(listed) }, "All");
   const none = element("button", { type: "button", onclick: on.none }, "None");
   const node = element(
     "section",
@@ -49,7 +50,8 @@ export function chooser(on) {
   /** Show runs, of which `matching` match the filter. places: of those compared; baseline: the name of one; note: more to say. */
   function show({ runs, matching, places, baseline, filter, note }) {
     if (document.activeElement !== field) field.value = filter;
-    named = runs.map((run) => run.run);
+    listed = runs;
+    say(all, runs.length > MOST ? `First ${MOST}` : "All");
     fill(
       list,
       runs.map((run) => choice(run, { places, baseline, on })),
@@ -63,7 +65,7 @@ export function chooser(on) {
 function sentences(listed, matching, places) {
   return [
     isFull(places)
-      ? `${MOST} runs are compared, and no more fit. Clear one to add another.`
+      ? `Comparing ${MOST} of ${MOST}. Deselect one to add another.`
       : `${chosenOf(places).length} of at most ${MOST} runs.`,
     listed < matching ? `Listed are ${count(listed)} of ${count(matching)} runs; the filter finds the others.` : "",
     matching ? `Their effective task ratios are over the last ${RECENT} steps.` : "No run matches.",
@@ -91,6 +93,7 @@ function choice(run, { places, baseline, on }) {
       element("span", { class: "style" }, isChosen ? swatch(styleOf(place)) : null),
       element("span", { class: "name" }, run.run),
     ),
+    run.attention ? element("span", { class: "doubt", title: doubtOf(run) }, icon("warning", 13)) : null,
     element("span", { class: "soft number" }, percent(run.effective_task_ratio)),
     isChosen ? pinButton(run.run, run.run === baseline, on.pin) : element("span", { class: "pin" }),
   );
@@ -107,6 +110,6 @@ function pinButton(name, isBaseline, pin) {
     title: isBaseline ? "The baseline: others are compared with this run" : "Make this run the baseline",
     onclick: () => pin(name),
   };
-  const icon = { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" };
-  return element("button", attributes, element("svg:svg", icon, element("svg:path", { d: PIN })));
+  const box = { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" };
+  return element("button", attributes, element("svg:svg", box, element("svg:path", { d: PIN })));
 }

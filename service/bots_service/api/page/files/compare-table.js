@@ -10,6 +10,7 @@ import { UNKNOWN, count, decimal, factor, percent, unbroken } from "./format.js"
 import { RESOURCES, amount } from "./run-cost.js";
 import { RECENT, calibrationError } from "./series.js";
 import { written } from "./settings.js";
+import { doubtOf } from "./verdict.js";
 
 /** A column of numbers. below: the name of a second number in each of its cells. */
 const number = (name, below = null) => ({ name, below, number: true });
@@ -65,11 +66,11 @@ const runName = ({ name, place, run }, baseline) =>
   );
 
 function numbers({ summary, run, points, calibration }, other, costs) {
-  const { reported, effective, rollouts, gain } = summary;
+  const { reported, effective, rollouts } = summary;
   return [
     [percent(reported ? effective / reported : null), percent(summary.effective_task_ratio)],
     differenceOf(other === undefined || summary.run === other.name ? null : ratioDifference(points, other.points)),
-    gainOf(gain),
+    gainOf(summary),
     [count(effective), count(reported)],
     [count(rollouts), count(summary.step)],
     percent(run.coverage.reached_share),
@@ -93,47 +94,65 @@ function differenceOf(difference) {
   return [element("span", attributes, `${inPoints(mean)} points`), `${inPoints(low)}\u00a0to\u00a0${inPoints(high)}`];
 }
 
-function gainOf(gain) {
+/** Return a run's gain; grey where the run is not healthy, with the reason. */
+function gainOf(summary) {
+  const { gain } = summary;
   if (gain === null || gain.factor === null) return UNKNOWN;
-  return [factor(gain.factor), gain.source === "measured" ? "measured" : "estimate"];
+  const doubt = doubtOf(summary);
+  const times = element("span", { class: doubt && "doubtful", title: doubt }, factor(gain.factor));
+  return [times, gain.source === "measured" ? "measured" : "estimate"];
 }
 
 /**
- * Return what the best of some runs gained over uniform sampling, in words; only what was measured counts.
- * narrow: the names of runs that mostly return to few tasks, as far as that is known.
+ * Return what the best healthy one of the compared runs gained over uniform sampling, in words; only what was measured
+ * counts, against a run that is compared, too.
  */
-export function headline(summaries, narrow) {
-  const measured = summaries.filter(({ gain }) => gain?.source === "measured" && gain.factor !== null);
-  const best = measured.toSorted((one, other) => other.gain.factor - one.gain.factor)[0];
-  if (!best) return notMeasured(summaries);
-  const { factor: times, rollouts_spent: spent, baseline, steps } = best.gain;
-  const change = Math.round(100 * (times - 1));
-  const words = unbroken(`${change < 0 ? "−" : "+"}${Math.abs(change)} % effective tasks`);
+export function headline(compared) {
+  const names = new Set(compared.map(({ run }) => run));
+  const measured = compared
+    .filter(({ gain }) => gain?.source === "measured" && gain.factor !== null)
+    .toSorted((one, other) => other.gain.factor - one.gain.factor);
+  const shown = measured.filter(({ gain }) => names.has(gain.baseline));
+  if (!shown.length) return [element("p", { class: "soft" }, notMeasured(compared, measured[0]))];
+  const best = shown.find((one) => doubtOf(one) === null) ?? shown[0];
+  const isHealthy = doubtOf(best) === null;
+  const larger = shown.slice(0, shown.indexOf(best)).find(({ verdict }) => verdict?.kind !== "starting");
+  const { rollouts_spent: spent, baseline, steps } = best.gain;
+  const measure = `Measured: ${best.run} compared with ${baseline}, which samples uniformly, over ${count(steps)} steps.`;
   return [
-    element("p", { class: "headline" }, element("b", {}, words), ` for the same ${count(spent)} rollouts`),
     element(
       "p",
-      { class: "soft" },
-      `Measured: ${best.run} compared with ${baseline}, which samples uniformly, over ${count(steps)} steps.`,
+      { class: isHealthy ? "headline" : "headline doubtful" },
+      element("b", {}, changeOf(best)),
+      ` for the same ${count(spent)} rollouts`,
     ),
-    narrow.includes(best.run) ? caution(best) : null,
+    element("p", { class: "soft" }, measure),
+    isHealthy ? null : caution(best, `${best.run}: ${doubtOf(best)}`),
+    larger ? caution(larger, `${larger.run} found ${changeOf(larger)}, but is not healthy. ${doubtOf(larger)}`) : null,
   ];
 }
 
-/** More effective tasks are no gain if they are the same ones again and again. */
-const caution = ({ dataset, run }) =>
+function changeOf({ gain }) {
+  const change = Math.round(100 * (gain.factor - 1));
+  return unbroken(`${change < 0 ? "−" : "+"}${Math.abs(change)} % effective tasks`);
+}
+
+const caution = ({ dataset, run }, words) =>
   element(
     "p",
     { class: "caution" },
-    `Few tasks take most visits of ${run}, so the model may unlearn the others. `,
+    `${words} `,
     element("a", { href: runHref(dataset, run) }, `What to do about ${run}`),
   );
 
-function notMeasured(summaries) {
-  const estimates = summaries.filter(({ gain }) => gain !== null && gain.factor !== null);
-  const best = estimates.toSorted((one, other) => other.gain.factor - one.gain.factor)[0];
+/** Say why no gain is shown. measured: a run whose gain is measured against one that is not compared, if there is one. */
+function notMeasured(compared, measured) {
+  if (measured) return `Select ${measured.gain.baseline}, too, to see the gain over uniform sampling.`;
+  const best = compared
+    .filter((one) => (one.gain?.factor ?? null) !== null && doubtOf(one) === null)
+    .toSorted((one, other) => other.gain.factor - one.gain.factor)[0];
   const estimate = best
     ? ` A conservative estimate for ${best.run}: ${factor(best.gain.factor)} as many effective tasks as uniform sampling.`
     : "";
-  return [element("p", { class: "soft" }, `No gain is measured yet, as no run samples uniformly.${estimate}`)];
+  return `No gain is measured yet, as no run samples uniformly.${estimate}`;
 }

@@ -2,7 +2,7 @@
 
 import { datasetHref, remember } from "./addresses.js";
 import { chooser } from "./compare-chooser.js";
-import { baselineOf, chosenOf, firstPlaces, MOST, placesOf, withRun, withoutRun } from "./compare-choice.js";
+import { baselineOf, chosenOf, firstPlaces, MOST, placesOf, withRun, withRuns, withoutRun } from "./compare-choice.js";
 import { comparisonTable, headline, settingsTable } from "./compare-table.js";
 import { comparisonCharts } from "./comparison.js";
 import { element, fill, isBeingRead } from "./dom.js";
@@ -18,6 +18,8 @@ export function showDataset(dataset, asked) {
   const courses = new Map(); // run -> {version, run, points, calibration}
   let isChosen = asked.has("run"); // otherwise runs join once they have closed a step
   let places = placesOf(asked);
+  const homes = new Map(); // run -> the last place that it had, and so its colour
+  let baseline = null; // the name of the run that others are compared with
   let pinned = asked.get("baseline") ?? "";
   let search = asked.get("search") ?? "";
   let note =
@@ -34,35 +36,38 @@ export function showDataset(dataset, asked) {
     const facts = known ?? (await get(["datasets", dataset]));
     if (mine !== turn) return;
     isWhole = page.next_cursor === null && (isWhole || search === "");
-    if (!isChosen && (search === "" || !places.length)) places = firstPlaces(page.runs).reduce(withRun, places);
-    const version = versionOf(page);
+    if (!isChosen && (search === "" || !places.length)) places = withRuns(places, firstPlaces(page.runs), homes);
+    places.forEach((name, place) => homes.set(name, place));
     const chosen = await summaries(dataset, chosenOf(places), page.runs);
-    const baseline = baselineOf(chosen, pinned)?.run ?? null;
-    showRuns(facts, page, chosen, baseline);
+    if (mine !== turn) return;
+    follow(baselineOf(chosen, pinned)?.run ?? baseline);
+    const version = versionOf(page);
+    const nothing = page.runs.some((run) => run.step > 0) ? "No run selected." : "No run has closed a step yet.";
+    showRuns(facts, page);
+    const result = chosen.length ? headline(chosen) : [element("p", { class: "soft" }, nothing)];
+    fill(parts.headline, result);
     const compared = await Promise.all(chosen.map((summary) => course(summary, places.indexOf(summary.run))));
     if (mine !== turn) return;
-    showHeadline(page, chosen);
-    parts.charts.draw(compared, baseline);
+    parts.charts.draw(compared, baseline, nothing);
     if (!isBeingRead(parts.numbers)) fill(parts.numbers, inNumbers(compared, baseline));
     shown = version;
   }
 
   /** Return what this view shows, without what time alone changes: an idle tab asks once a refresh. */
-  const versionOf = (page) =>
-    JSON.stringify([page.runs.map((run) => ({ ...run, status: null })), places, pinned, search, note]);
+  const versionOf = (page) => JSON.stringify([page.runs.map(lasting), places, pinned, search, note]);
 
-  function showRuns(facts, page, chosen, baseline) {
+  /** Take another baseline; say so, unless somebody asked for it. */
+  function follow(name) {
+    if (baseline !== null && name !== baseline && name !== pinned) note = `The baseline is ${name} now.`;
+    baseline = name;
+  }
+
+  function showRuns(facts, page) {
     const isListed = ({ run }) => !isWhole || run.toLowerCase().includes(search.toLowerCase());
     const runs = page.runs.filter(isListed);
     const matching = isWhole ? runs.length : page.matching;
     fill(parts.facts, factsOf(facts));
-    showHeadline(page, chosen);
     parts.chooser.show({ runs, matching, places, baseline, filter: search, note });
-  }
-
-  function showHeadline(page, chosen) {
-    const narrow = [...courses.values()].filter(({ run }) => run.coverage.narrow).map(({ run }) => run.run);
-    fill(parts.headline, headline(chosen.length ? chosen : page.runs, narrow));
   }
 
   /** Return what charts and table show of a run. It is asked for again once the run has changed. */
@@ -82,17 +87,20 @@ export function showDataset(dataset, asked) {
 
   function toggle(name, isWanted) {
     note = "";
-    places = isWanted ? withRun(places, name) : withoutRun(places, name);
+    places = isWanted ? withRun(places, name, homes.get(name)) : withoutRun(places, name);
     changed(true);
   }
 
   function pin(name) {
+    note = "";
     pinned = pinned === name ? "" : name;
     changed(true);
   }
 
-  function all(names) {
-    places = names.reduce(withRun, places);
+  /** Compare as many of these runs as fit, the baseline and the one that samples uniformly before others. */
+  function all(runs) {
+    const names = runs.map((run) => run.run);
+    places = withRuns(places, [...firstOf(runs, baseline), ...names], homes);
     note = names.some((name) => !places.includes(name)) ? `Only ${MOST} runs can be compared at a time.` : "";
     changed(true);
   }
@@ -116,6 +124,15 @@ export function showDataset(dataset, asked) {
   }
   return { node: parts.node, trail: [{ name: dataset, href: datasetHref(dataset) }], refresh };
 }
+
+/** Return those of some runs that are wanted first: the baseline, and those that sample uniformly. */
+const firstOf = (runs, baseline) =>
+  [...runs.filter(({ run }) => run === baseline), ...runs.filter(({ strategy }) => strategy === "uniform")].map(
+    ({ run }) => run,
+  );
+
+/** Return a run's summary without what time alone changes. */
+const lasting = (run) => ({ ...run, status: null, verdict: run.verdict?.kind });
 
 /** Return the summaries of runs; those that the list does not have are asked for. */
 async function summaries(dataset, names, listed) {

@@ -22,8 +22,9 @@ export const compact = (value) =>
 /** Return a text whose lines don't break between a number and its percent sign. */
 export const unbroken = (text) => text.replaceAll(/(?<=\d) %/g, "\u00a0%");
 
-/** 0.4163 -> "41.6 %" */
-export const percent = (value) => (known(value) ? unbroken(`${(100 * value).toFixed(1)} %`) : UNKNOWN);
+/** 0.4163 -> "41.6 %". A half goes up, as in the service's sentences and in the command line. */
+export const percent = (value) =>
+  known(value) ? unbroken(`${(Math.round(1000 * value) / 10).toFixed(1)} %`) : UNKNOWN;
 
 /** 0.12345 -> "0.123" */
 export const decimal = (value, digits = 3) => (known(value) ? value.toFixed(digits) : UNKNOWN);

@@ -5,6 +5,7 @@ import { compact, count, percent } from "./format.js";
 import { SORTS } from "./overview-table.js";
 import { STATUSES, statusIcon } from "./run-status.js";
 import { get } from "./service.js";
+import { icon } from "./verdict.js";
 
 const TYPED_MS = 250; // after the last letter of a search
 const MOST_DATASETS = 1000; // names that the filter offers
@@ -22,8 +23,14 @@ export function totalsStrip() {
         count(totals.runs),
         `of ${count(totals.datasets)} ${totals.datasets === 1 ? "dataset" : "datasets"}`,
       ),
-      total("Running", count(totals.running), null, totals.running ? "running" : null),
-      total("Stalled", count(totals.stalled), null, totals.stalled ? "stalled" : null),
+      total(
+        "Need attention",
+        count(totals.attention),
+        totals.unjudged ? `${count(totals.unjudged)} not judged yet` : null,
+        totals.attention ? icon("warning") : null,
+      ),
+      total("Running", count(totals.running), null, totals.running ? statusIcon("running") : null),
+      total("Stalled", count(totals.stalled), null, totals.stalled ? statusIcon("stalled") : null),
       total("Rollouts", compact(totals.rollouts), null),
       total("Effective tasks", compact(totals.effective), ratio),
     );
@@ -31,12 +38,12 @@ export function totalsStrip() {
   return { node, show };
 }
 
-function total(name, value, about, status = null) {
+function total(name, value, about, mark = null) {
   return element(
     "div",
     { class: "total" },
     element("dt", {}, name),
-    element("dd", {}, status && statusIcon(status), value, about && element("span", { class: "soft" }, about)),
+    element("dd", {}, mark, value, about && element("span", { class: "soft" }, about)),
   );
 }
 
@@ -48,8 +55,9 @@ export function filters(change) {
   const search = searchField(change);
   const dataset = datasetField(change);
   const statuses = element("div", { class: "chips", role: "group", "aria-label": "Status" });
+  const attention = element("span", { class: "chips" });
   const sort = sortField(change);
-  const node = element("search", { class: "filters" }, search.node, statuses, dataset.node, sort.node);
+  const node = element("search", { class: "filters" }, search.node, attention, statuses, dataset.node, sort.node);
 
   /** Show what is asked, and how many runs have each status. */
   function show(asked, totals) {
@@ -60,20 +68,29 @@ export function filters(change) {
       statusFilter(status, totals[status || "runs"], asked.status === status, change),
     );
     fill(statuses, chips);
+    const wanted = { attention: asked.attention ? "" : "true" };
+    fill(
+      attention,
+      chip("needs attention", totals.attention, Boolean(asked.attention), icon("warning", 12), () => change(wanted)),
+    );
   }
   return { node, show };
 }
 
-function statusFilter(status, runs, isPressed, change) {
+const statusFilter = (status, runs, isPressed, change) =>
+  chip(status || "all", runs, isPressed, status ? statusIcon(status) : null, () =>
+    change({ status: isPressed ? "" : status }),
+  );
+
+function chip(name, runs, isPressed, mark, onclick) {
   const attributes = {
     type: "button",
     class: "filter-chip",
-    "data-name": status || "all",
+    "data-name": name,
     "aria-pressed": String(isPressed),
-    onclick: () => change({ status: isPressed ? "" : status }),
+    onclick,
   };
-  const number = element("span", { class: "soft" }, count(runs));
-  return element("button", attributes, status ? statusIcon(status) : null, status || "all", number);
+  return element("button", attributes, mark, name, element("span", { class: "soft" }, count(runs)));
 }
 
 function searchField(change) {

@@ -5,8 +5,10 @@ import { element } from "./dom.js";
 import { UNKNOWN, ago, compact, count, factor, percent, unbroken } from "./format.js";
 import { statusChip } from "./run-status.js";
 import { gauge, ratioBar, ratioTick, sparkline } from "./sparkline.js";
+import { doubtOf, verdictMark } from "./verdict.js";
 
 export const SORTS = [
+  { sort: "-attention", name: "Needs attention" },
   { sort: "-last_step", name: "Last step" },
   { sort: "name", name: "Name" },
   { sort: "-created", name: "Newest" },
@@ -21,6 +23,7 @@ const COLUMNS = [
   { kind: "dataset", name: "Dataset", sort: "name" },
   { kind: "run", name: "Run" },
   { kind: "state", name: "Status" },
+  { kind: "judged", name: "Verdict", sort: "-attention" },
   { kind: "ratio", name: "Effective task ratio", sort: "-effective_task_ratio", below: "last 50 steps" },
   { kind: "gain", name: "vs uniform", sort: "-vs_uniform", below: "all steps" },
   { kind: "trend", name: "Trend" },
@@ -79,6 +82,7 @@ function row(run, above) {
     cell("dataset", element("a", { href: dataset, class: isRepeated ? "repeated" : null }, run.dataset)),
     element("th", { scope: "row", role: "rowheader", class: "run" }, element("a", { href: name }, run.run)),
     cell("state", statusChip(run.status)),
+    cell("judged", verdictMark(run.verdict)),
     cell("ratio", ...ratioOf(run)),
     cell("gain", ...gainOf(run)),
     cell("trend", sparkline(run.trend)),
@@ -98,13 +102,20 @@ function ratioOf({ effective_task_ratio: ratio, gain }) {
   return [ratioBar(ratio, gain?.uniform_effective_task_ratio ?? null), element("span", {}, percent(ratio))];
 }
 
-/** Return how many times as many effective tasks as uniform sampling a run found, and how that is known. */
-function gainOf({ strategy, gain }) {
+/**
+ * Return how many times as many effective tasks as uniform sampling a run found, and how that is known. It is grey where
+ * the run is not healthy: more effective tasks are then no better training.
+ */
+function gainOf({ strategy, gain, verdict }) {
   const isKnown = gain !== null && gain.factor !== null;
   if (!isKnown) return [strategy === "uniform" ? element("span", { class: "soft" }, "baseline") : unknown()];
   const how =
     gain.source === "measured"
       ? { word: "measured", about: `Measured: compared with run ${gain.baseline} over ${count(gain.steps)} steps.` }
       : { word: "estimate", about: "Conservative estimate: no run of this dataset samples uniformly." };
-  return [element("b", {}, factor(gain.factor)), element("span", { class: "how-known", title: how.about }, how.word)];
+  const doubt = doubtOf({ verdict });
+  return [
+    element(doubt ? "span" : "b", { class: doubt && "doubtful", title: doubt }, factor(gain.factor)),
+    element("span", { class: "how-known", title: how.about }, how.word),
+  ];
 }

@@ -9,7 +9,7 @@ import { get } from "./service.js";
 import { welcome } from "./welcome.js";
 
 const PAGE = 50;
-const NEWEST = "-last_step";
+const URGENT = "-attention";
 const FIRST = { cursor: "", first: 1 }; // page; first: the place of its first run, from 1
 
 /** Return the view of everything. query: of its address; caller: who looks. */
@@ -84,14 +84,20 @@ export function showOverview(query, caller) {
 /** Return what an address asks for. */
 function askedBy(query) {
   const text = (name, otherwise = "") => query.get(name) ?? otherwise;
-  return { search: text("search"), dataset: text("dataset"), status: text("status"), sort: text("sort", NEWEST) };
+  return {
+    search: text("search"),
+    dataset: text("dataset"),
+    status: text("status"),
+    attention: text("attention"),
+    sort: text("sort", URGENT),
+  };
 }
 
 const pageOf = (query) =>
   query.has("cursor") ? { cursor: query.get("cursor"), first: Math.max(Number(query.get("first")) || 1, 1) } : FIRST;
 
 function addressOf({ sort, ...asked }, { cursor, first }) {
-  return overviewHref({ ...asked, sort: sort === NEWEST ? null : sort, cursor, first: cursor === "" ? null : first });
+  return overviewHref({ ...asked, sort: sort === URGENT ? null : sort, cursor, first: cursor === "" ? null : first });
 }
 
 /** Return the parts of the view. */
@@ -100,7 +106,7 @@ function frame(change, move) {
   const totals = totalsStrip();
   const search = filters(change);
   const pages = pager(move);
-  const all = () => change({ search: "", dataset: "", status: "" });
+  const all = () => change({ search: "", dataset: "", status: "", attention: "" });
   const nothing = element(
     "p",
     { class: "no-match", hidden: true },

@@ -51,7 +51,7 @@ export function runCharts() {
     ratios.draw({
       x: STEPS,
       y: SHARES,
-      series: ratioLines(points, baseline),
+      series: ratioLines(points, points.length ? baseline : null),
       marks,
       words: ratioGist(summary, baseline),
     });

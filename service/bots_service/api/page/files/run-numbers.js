@@ -2,7 +2,7 @@
 // service alone, so that every page agrees.
 
 import { element, fill } from "./dom.js";
-import { ago, compact, count, decimal, factor, percent } from "./format.js";
+import { UNKNOWN, ago, compact, count, decimal, factor, percent } from "./format.js";
 import { RECENT, before, calibrationError, recentRates, recentRatios } from "./series.js";
 import { costTiles } from "./run-cost.js";
 import { bars, course, fact, pointsDelta, tile } from "./tiles.js";
@@ -41,7 +41,10 @@ function tilesOf(summary, found) {
   ];
 }
 
+const NOT_YET = "no step has closed yet";
+
 function ratioTile({ effective_task_ratio: ratio, trend, step }, found) {
+  if (!step) return tile("Effective task ratio", UNKNOWN, NOT_YET);
   const earlier = found && before(found.points, recentRatios(found.points), RECENT);
   return tile("Effective task ratio", percent(ratio), `last ${count(Math.min(step, RECENT))} steps`, {
     delta: pointsDelta(ratio, earlier, WITHIN),
@@ -56,6 +59,7 @@ function ratioTile({ effective_task_ratio: ratio, trend, step }, found) {
 function gainTiles({ gain }) {
   const { source, baseline, factor: times, rollouts_saved: saved, rollouts_spent: spent, steps } = gain ?? {};
   const isMeasured = source === "measured";
+  if (!steps) return [tile("vs uniform", UNKNOWN, NOT_YET), tile("Rollouts saved", UNKNOWN, NOT_YET)];
   const [own, uniform] = [gain?.own_ratio ?? null, gain?.uniform_ratio ?? null];
   const how = isMeasured ? `measured: run ${baseline}` : "no run samples uniformly";
   const compared = `${percent(own)} effective tasks, and ${percent(uniform)} by uniform sampling`;
@@ -84,7 +88,8 @@ function metTile(found) {
   });
 }
 
-function factsOf({ step, strategy, belief, leased, last_step_at: at }, { run, row, points, calibration }) {
+function factsOf(summary, { run, row, points, calibration }) {
+  const { step, strategy, belief, leased, last_step_at: at, refused } = summary;
   return [
     fact("Step", count(step)),
     at && fact("Last step", ago(at)),
@@ -100,6 +105,7 @@ function factsOf({ step, strategy, belief, leased, last_step_at: at }, { run, ro
       `of predicted success rates, last ${count(calibration.steps)} steps`,
     ),
     fact("In flight", `${count(leased)} tasks`),
+    refused && fact("Refused reports", [count(refused.count), ", last ", ago(refused.last_at)], refused.reason),
     run.pending ? fact("Open step", `${count(run.pending)} tasks`) : null,
     run.epoch ? fact("Rewound", `${count(run.epoch)} ${run.epoch === 1 ? "time" : "times"}`) : null,
   ];

@@ -8,10 +8,17 @@ const KINDS = {
   healthy: { name: "Healthy", tone: "good" },
   learning_slowly: { name: "Learning slowly", tone: "warning" },
   pool_exhausted: { name: "Pool exhausted", tone: "warning" },
-  miscalibrated: { name: "Belief miscalibrated", tone: "warning" },
-  narrow: { name: "Selection narrow", tone: "warning" },
+  miscalibrated: { name: "Miscalibrated", tone: "warning" },
+  narrow: { name: "Narrow", tone: "warning" },
   stalled: { name: "Stalled", tone: "bad" },
   verifier_suspect: { name: "Verifier suspect", tone: "bad" },
+  reports_refused: { name: "Reports refused", tone: "bad" },
+};
+const UNJUDGED = {
+  name: "Not judged yet",
+  tone: "plain",
+  reason: "The service judges this run in a moment.",
+  advice: "",
 };
 
 const ICONS = {
@@ -32,11 +39,11 @@ export function verdictLine() {
   });
   let shown = "";
 
-  /** verdict: {kind, reason, advice}, of /summary. */
-  function show({ kind, reason, advice }) {
-    if (shown === `${kind} ${reason} ${advice}`) return;
-    shown = `${kind} ${reason} ${advice}`;
-    const { name, tone } = KINDS[kind];
+  /** verdict: {kind, reason, advice}, of /summary; null: not judged yet. */
+  function show(verdict) {
+    const { name, tone, reason, advice } = described(verdict);
+    if (shown === `${name} ${reason} ${advice}`) return;
+    shown = `${name} ${reason} ${advice}`;
     node.dataset.tone = tone;
     node.removeAttribute("aria-busy");
     fill(
@@ -48,9 +55,30 @@ export function verdictLine() {
   return { node, show };
 }
 
-const icon = (tone) =>
+const described = (verdict) => (verdict === null ? UNJUDGED : { ...KINDS[verdict.kind], ...verdict });
+
+/** Return a verdict as an icon and a word, for lists; null: not judged yet. */
+export function verdictMark(verdict) {
+  const { name, tone, reason, advice } = described(verdict);
+  return element(
+    "span",
+    { class: "verdict-mark", "data-tone": tone, title: unbroken(`${reason} ${advice}`.trim()) },
+    icon(tone, 13),
+    name,
+  );
+}
+
+/** Return why a run's gain is no good news, as in "Narrow: Few tasks take most visits."; null where it is healthy. */
+export function doubtOf({ verdict }) {
+  if (verdict?.kind === "healthy") return null;
+  const { name, reason } = described(verdict);
+  return unbroken(`${name}: ${reason}`);
+}
+
+/** Return the icon of a tone: plain, good, warning or bad; the word next to it is for the reader. */
+export const icon = (tone, size = 16) =>
   element(
     "svg:svg",
-    { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" },
+    { viewBox: "0 0 16 16", width: size, height: size, "aria-hidden": "true", "data-tone": tone },
     element("svg:path", { d: ICONS[tone], "fill-rule": "evenodd" }),
   );
