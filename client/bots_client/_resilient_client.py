@@ -15,7 +15,7 @@ from bots_client._inputs import Outcome
 from bots_client._models import Lease, Receipt, Selection
 from bots_client._resilience.health import Health
 from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
-from bots_client._resilience.registration import Wanted
+from bots_client._resilience.registration import Registration
 from bots_client._resilience.spool import spool_folder
 from bots_client._resilience.uniform import count_without_service, with_equal_rollouts
 from bots_client._retry import Deadline
@@ -304,7 +304,7 @@ class ResilientClient:
             RequestError: a mistake, such as a key without the permission.
         """
         try:
-            return self._state.run(dataset, run).register(Wanted(ids, reward_range))
+            return self._state.run(dataset, run).register(Registration(ids, reward_range))
         except RequestError as error:
             if error.type != BUSY:
                 self._mistake(error, dataset, run)

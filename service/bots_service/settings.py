@@ -1,12 +1,15 @@
 """The service's configuration, read from environment variables that begin with BOTS_."""
 
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+PREFIX = "BOTS_"
 GIB = 2**30
 OTLP_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")  # what opens the collector is a header, never in the URL
 ADMIN_KEY = re.compile("[!-~]{16,512}")
@@ -15,7 +18,7 @@ ADMIN_KEY = re.compile("[!-~]{16,512}")
 class Settings(BaseSettings):
     """The service's configuration; the defaults fit one process on one machine."""
 
-    model_config = SettingsConfigDict(env_prefix="BOTS_", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, hide_input_in_errors=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
@@ -72,3 +75,23 @@ class Settings(BaseSettings):
     def sql_url(self) -> str:
         """Return the database's URL."""
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'bots.db'}"
+
+
+READ_ELSEWHERE = {
+    *("BOTS_URL", "BOTS_API_KEY", "BOTS_SPOOL", "BOTS_TRACEBACK"),  # by the client and the command line
+    *("BOTS_DATASET", "BOTS_RUN", "BOTS_TASKS_PER_STEP", "BOTS_SUCCESS"),  # by prime-rl's sampler
+    *("BOTS_KEPT", "BOTS_KEEP_EVERY_S"),  # by examples/clusters
+}
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a line for each variable that looks like a setting and is none; it names the nearest, but no value."""
+    known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields] + sorted(READ_ELSEWHERE)
+    unknown = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
+    return [f"{name} is no setting of BOTS; {_meant(name, known)}" for name in unknown]
+
+
+def _meant(name: str, known: list[str]) -> str:
+    # Without the prefix, which would make all of them alike.
+    near = get_close_matches(name.upper().removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], n=1)
+    return f"did you mean {PREFIX}{near[0]}?" if near else "`bots serve --help` and docs/cli.md name the settings"

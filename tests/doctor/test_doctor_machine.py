@@ -35,6 +35,18 @@ def test_the_defaults_are_fit_and_looking_changes_nothing(look, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_misspelt_variable_is_warned_of_with_the_nearest_name_and_without_its_value(look, monkeypatch):
+    assert look()["variables"].grade is Grade.OK
+    for name in ("BOTS_PORT", "BOTS_URL", "bots_workers"):
+        monkeypatch.setenv(name, "1")
+    assert look()["variables"].grade is Grade.OK
+    monkeypatch.setenv("BOTS_PROT", "made-for-this-test")
+    found = look()["variables"]
+    assert found.grade is Grade.WARNING
+    assert "BOTS_PORT" in found.said
+    assert "made-for-this-test" not in found.said
+
+
 @pytest.mark.parametrize(
     ("settings", "grade"),
     [

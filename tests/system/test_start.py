@@ -16,7 +16,7 @@ from bots_service.serving.listening import listen, refuse, reserve
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import upgrade
 from tests.servers import RedisServer, wait_until
-from tests.serving import ServiceProcess, free_port
+from tests.serving import ServiceProcess, free_port, running_service
 from tests.system.test_workers import workers_of
 
 ANSWER_S = 2.0  # 0.05 s where nothing else runs; a service that still starts would take 3 s there
@@ -162,3 +162,8 @@ def test_a_start_on_sqlite_loads_no_code_for_servers_and_migrations_that_it_has_
     loaded = set(done.stdout.split())
     assert "sqlalchemy" in loaded
     assert loaded & {"alembic", "psycopg", "redis", "typer", "httpx"} == set()
+
+
+def test_a_misspelt_variable_is_warned_of_at_the_start(tmp_path: Path):
+    with running_service(tmp_path, prot="18999") as service:
+        assert "BOTS_PORT" in service.log.read_text()

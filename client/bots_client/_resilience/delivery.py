@@ -45,7 +45,7 @@ class Delivery:
     Args:
         connection: to the service.
         spool: holds the writes that wait for the service.
-        mistakes: of this process's own reports; the spool also holds those of other processes and earlier jobs.
+        mistakes: of this process about the run.
 
     last_step: the run's step in the last answer that this process received.
     """
@@ -55,7 +55,7 @@ class Delivery:
         self.last_step: int | None = None
         self._connection = connection
         self._mistakes = mistakes
-        self._own: set[int] = set()  # positions of waiting reports
+        self._own: set[int] = set()  # positions; the spool also holds what other processes and earlier jobs reported
         self._who = f"{os.getpid()}-{uuid4().hex}"
         self._one_at_a_time = threading.Lock()
 
@@ -169,9 +169,8 @@ class Delivery:
         """Send the waiting writes until the deadline; return False if the service is away."""
         # A report sent with no time left would time out, and count as a failure of the service.
         while deadline.left_s() > deadline.seconds * MIN_SHARE and (kept := self.spool.first()) is not None:
-            ask = self._mistakes.ask if kept.position in self._own else self._connection.ask
             try:
-                answer = ask(_call_of(kept), deadline.left_s())
+                answer = self._ask(kept, deadline.left_s())
             except RequestError as error:
                 self._connection.log(error)
                 if not _is_final(error, kept):
@@ -187,6 +186,12 @@ class Delivery:
                 self._own.discard(kept.position)
                 self._connection.counters.add(replayed=1)
         return True
+
+    def _ask(self, kept: SpooledWrite, seconds: float) -> Receipt | Run:
+        call = _call_of(kept)
+        if kept.is_rewind:
+            return self._connection.ask(call, seconds)
+        return self._mistakes.ask(call, seconds, is_own=kept.position in self._own)
 
     def _begin_exclusive(self) -> bool:
         """Return whether other processes are kept from delivering."""

@@ -23,7 +23,7 @@ from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.health import Health, HealthCounters
 from bots_client._resilience.mistakes import Mistakes
 from bots_client._resilience.recovery_probe import RecoveryProbe
-from bots_client._resilience.registration import MAX_EXCLUDED, Wanted, register
+from bots_client._resilience.registration import MAX_EXCLUDED, Registration, register
 from bots_client._resilience.spool import spool_of
 from bots_client._resilience.uniform import LocalPool
 from bots_client._retry import Deadline
@@ -133,7 +133,7 @@ class LocalRun:
         self._lock = threading.Lock()
         self._pool: LocalPool | None = None
         self._strange: dict[str, None] = {}
-        self._unregistered: Wanted | None = None
+        self._unregistered: Registration | None = None
         self._reward_range: tuple[float, float] | None = None
 
     def excluded(self, unwanted: Sequence[str]) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class LocalRun:
         """Deliver a report; return None if it waits in the spool, or was refused for good."""
         return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
-    def register(self, wanted: Wanted) -> list[str]:
+    def register(self, wanted: Registration) -> list[str]:
         """Add missing tasks to the dataset; return the ids of its other tasks. If the service is away, do it later.
 
         Raises:
@@ -235,7 +235,7 @@ class LocalRun:
                 return False
         return self.delivery.catch_up(seconds)
 
-    def _register(self, wanted: Wanted) -> list[str]:
+    def _register(self, wanted: Registration) -> list[str]:
         try:
             registered = register(self._connection, *self.name, wanted)
         except (RequestError, ValueError):

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from bots_client._call import Call
-from bots_client._errors import PROBLEM, BotsClientError, ConflictError, RequestError
+from bots_client._errors import PROBLEM, BotsClientError, ConflictError, InvalidRequestError, RequestError
 from bots_client._resilience.connection import Connection
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ FIXES = {
 
 
 class Mistakes:
-    """One process's mistakes about one run, each kept until the training's thread can be told.
+    """One process's mistakes about one run, each kept until a call of the training's thread can raise it.
 
     A refusal is a mistake if it is about an outcome, or if the call has never worked in this process. A dataset that is
     gone or a key that was revoked in the middle of a training is none.
@@ -38,8 +38,13 @@ class Mistakes:
         self._worked: set[str] = set()
         self._found: Exception | None = None
 
-    def ask(self, call: Call[T], seconds: float) -> T:
+    def ask(self, call: Call[T], seconds: float, *, is_own: bool = True) -> T:
         """Send a call and return the service's answer; note a refusal that is a mistake.
+
+        Args:
+            call: to send.
+            seconds: deadline.
+            is_own: False: another process or an earlier job made the content.
 
         Raises:
             BotsClientError: any failure, raised within `seconds`.
@@ -47,7 +52,7 @@ class Mistakes:
         try:
             answer = self._connection.ask(call, seconds)
         except RequestError as error:
-            if self._is_mistake(error, call):
+            if self._is_mistake(error, call, is_own):
                 self.note(error)
             raise
         self._worked.add(call.asked)
@@ -68,7 +73,9 @@ class Mistakes:
         if error is not None:
             raise error
 
-    def _is_mistake(self, error: RequestError, call: Call[T]) -> bool:
+    def _is_mistake(self, error: RequestError, call: Call[T], is_own: bool) -> bool:
         if isinstance(error, ConflictError):  # with what others do at the same time, or did before
+            return False
+        if isinstance(error, InvalidRequestError) and not is_own:
             return False
         return call.asked not in self._worked or any(flaw.loc[:2] == OUTCOMES for flaw in error.errors)

@@ -21,7 +21,7 @@ logger = logging.getLogger("bots_client")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Registration:
     """What a trainer registers.
 
     ids: of all its tasks.
@@ -41,7 +41,7 @@ class Registered:
     reward_range: tuple[float, float]
 
 
-def register(connection: Connection, dataset: str, run: str, wanted: Wanted) -> Registered:
+def register(connection: Connection, dataset: str, run: str, wanted: Registration) -> Registered:
     """Add a trainer's tasks to a dataset, and give the run its reward range.
 
     Creates the dataset and the run if they don't exist.

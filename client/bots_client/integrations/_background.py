@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from bots_client import InvalidRequestError
+from bots_client import NotFoundError, RequestError
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class BackgroundQueue(Generic[T]):
         self._hurry = threading.Event()
         self._things: list[T] = []
         self._thread: threading.Thread | None = None  # exists only while there are items
-        self._mistake: InvalidRequestError | None = None
+        self._mistake: RequestError | None = None
 
     def add(self, thing: T) -> None:
         """Add an item."""
@@ -72,7 +72,8 @@ class BackgroundQueue(Generic[T]):
                 self._deal_with(things)
             except Exception as error:  # keep the thread alive for the next items
                 logger.exception("the rewards of %d calls are not reported", len(things))
-                if isinstance(error, InvalidRequestError):
+                # A dataset that is missing is raised by the next selection; here the trainer may be about to create it.
+                if isinstance(error, RequestError) and not isinstance(error, NotFoundError):
                     self._mistake = error
             with self._changed:
                 if not self._things:

@@ -17,7 +17,7 @@ from bots_service import __version__
 from bots_service.api import openapi
 from bots_service.api.app_state import AppState, state_of
 from bots_service.api.middleware import RequestScope, RequestTracer
-from bots_service.api.overload import Admission, Limits, Line, Refusal
+from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admission, Limits, Line, Refusal
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.route_kinds import RouteKinds
 from bots_service.api.routes import (
@@ -122,7 +122,8 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     line = Line(concurrent=limits.max_concurrent, waiting=limits.max_waiting)
-    AppState(uploads, schema, metrics, line).attach(app)
+    downloads = Line(concurrent=DOWNLOADS_AT_ONCE, waiting=DOWNLOADS_WAITING)
+    AppState(uploads, schema, metrics, line, downloads).attach(app)
     app.router.routes += every_route()  # `include_router` makes a copy of each, for the first request to wait for
     _surround(app, line, limits, metrics.requests, tracer)
     app.add_exception_handler(BotsError, answer_error)

@@ -22,6 +22,7 @@ class AppState:
     schema: revision of the database's tables.
     metrics: of this process.
     line: the queue of training requests.
+    downloads: the queue of answers that hold a whole pool.
     use_cases: set while the application runs, because its stores are opened at the start.
     metrics_of_all: returns the metrics of all workers; None if there is only this process.
     """
@@ -30,6 +31,7 @@ class AppState:
     schema: str
     metrics: Metrics
     line: "Line"
+    downloads: "Line"
     use_cases: UseCases = field(init=False)
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
 

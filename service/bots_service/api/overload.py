@@ -3,20 +3,21 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.bodies import JSON, Pace
 from bots_service.api.middleware import finish_headers, request_id_of
 from bots_service.api.problems import answer_error
-from bots_service.api.route_kinds import RouteKind, RouteKinds
+from bots_service.api.route_kinds import WORKING_ON, RouteKind, RouteKinds
 from bots_service.errors import DeadlinePassedError, OverloadedError, SlowSenderError
 from bots_service.metrics.process import RequestMetrics
 from bots_service.spans import Span
@@ -122,6 +123,9 @@ class Buffer:
 
 UPLOADS_AT_ONCE = 4  # each may hold a body of 64 MiB and its tasks
 UPLOADS_WAITING = 64
+DOWNLOADS_AT_ONCE = 4  # each holds a state, and some megabytes of what it sends
+DOWNLOADS_WAITING = 64
+SENT_BYTES = MIB  # of a download at a time, so that a slow reader, of 35 kB/s, takes each piece before it is cut
 CONTROL_S = 60.0  # for everything else: much longer than any call takes
 TELL_EVERY_S = 1.0
 
@@ -186,6 +190,7 @@ class Admission:
         if scope["type"] != "http" or (kind := self._kind_of(scope)) is RouteKind.PROBE:
             await self._app(scope, receive, send)
             return
+        WORKING_ON.set(kind)
         pace = Pace(receive, is_complete=has_no_body(scope))
         queued = self._queued(scope, kind, pace)
         seconds = self._limits.request_timeout_s if kind is RouteKind.TRAINING else CONTROL_S
@@ -313,6 +318,56 @@ class Parting:
                     await self._pace()
         except (TimeoutError, SlowSenderError):
             pass
+
+
+class Download(StreamingResponse):
+    """An answer that holds a whole pool: made in turn, and sent piece by piece as the client reads."""
+
+    def __init__(
+        self, line: Line, pieces: AsyncGenerator[bytes], *, media_type: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Create it.
+
+        Args:
+            line: the queue for its turn.
+            pieces: of the body; all work is done in them, so that none is done before the turn.
+            media_type: of the body.
+            headers: besides.
+        """
+        super().__init__(self._parts(pieces), media_type=media_type, headers=headers)
+        self._line = line
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it.
+
+        Raises:
+            OverloadedError: too many wait.
+            BotsError: there is no first piece.
+        """
+        has_waited = self._line.is_busy
+        await self._line.acquire()
+        try:
+            async with aclosing(self._pieces):
+                if has_waited and await is_gone(receive):
+                    return
+                self._first = await anext(self._pieces)
+                await super().__call__(scope, receive, send)
+        finally:
+            self._line.release()
+
+    async def _parts(self, pieces: AsyncGenerator[bytes]) -> AsyncIterator[memoryview]:
+        for part in split(self._first):
+            yield part
+        del self._first
+        async for piece in pieces:
+            for part in split(piece):
+                yield part
+
+
+def split(piece: bytes) -> Iterator[memoryview]:
+    """Yield the piece in parts to send."""
+    return (memoryview(piece)[first : first + SENT_BYTES] for first in range(0, len(piece), SENT_BYTES))
 
 
 def declared_length(scope: Scope) -> int | None:

@@ -1,6 +1,7 @@
 """Kinds of routes, which decide a request's deadline, queue and logging."""
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ class RouteKind(Enum):
     METRICS = "metrics"
     """Read by Prometheus: treated as CONTROL, but never traced."""
 
+
+WORKING_ON: ContextVar[RouteKind | None] = ContextVar("bots_route_kind", default=None)
+"""The kind of the request that is worked on here; None: this is background work."""
 
 MACHINES = frozenset({RouteKind.PROBE, RouteKind.METRICS})
 """Kinds that machines poll, and that nobody waits for."""

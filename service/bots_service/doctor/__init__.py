@@ -1,5 +1,6 @@
 """What `bots doctor` looks at: whether what the settings name is there, and fit to keep what the service promises."""
 
+import os
 from collections.abc import Iterator
 
 from sqlalchemy import URL
@@ -13,6 +14,7 @@ from bots_service.storage.sql.url import sql_url
 
 def examine(settings: Settings) -> Iterator[Finding]:
     """Yield what is found, one thing after the other. The database, the files and the leases stay as they are."""
+    yield from configuration.variables(os.environ)
     yield configuration.stores(settings)
     yield from machine.examine(settings)
     database = list(_database(settings))

@@ -1,15 +1,24 @@
 """Do the settings fit each other?"""
 
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from bots_service.doctor.finding import Finding, ok, problem, warning
 from bots_service.errors import StorageUnavailableError
 from bots_service.serving.listening import is_guarded, is_loopback
-from bots_service.settings import Settings
+from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.redis.client import read_address
 from bots_service.storage.sql.url import is_postgresql
 
 REDIS_SCHEMES = ("redis", "rediss")
+
+
+def variables(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge the names of the variables."""
+    unknown = unknown_variables(environment)
+    yield from (warning("variables", line, "") for line in unknown)
+    if not unknown:
+        yield ok("variables", "each BOTS_... has an effect")
 
 
 def address(settings: Settings, *, database_answers: bool) -> Finding:

@@ -1,144 +1,21 @@
-"""The server: uvicorn's, with time-outs for connections and a graceful end."""
+"""The server: uvicorn's, with a graceful end."""
 
 import asyncio
 import contextlib
-import fcntl
 import signal
 import socket
-import struct
-import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection as Pipe
 from types import FrameType
 
 import structlog
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
-from bots_service.api.overload import CLIENT_LEFT_EXTENSION
+from bots_service.serving.connection import Connections
 from bots_service.serving.listening import let_nobody_in, listen
 
 log = structlog.get_logger("bots_service.serving")
-
-
-HEADERS_S = 10.0  # a request's headers take this long at most, from their first byte
-SILENCE_S = 30.0  # what is left of a body that nobody reads any more, and a reader that stands still
-PARTING_S = 0.25  # between our end of an idle connection and the socket's; longer than a round trip
-
-
-class Connections(ServerState):
-    """All connections of this process. draining: each answer is its connection's last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.draining = False
-
-    def open(self) -> Iterator["HttpConnection"]:
-        """Yield the connections; they may close meanwhile."""
-        for connection in list(self.connections):
-            if isinstance(connection, HttpConnection):
-                yield connection
-
-
-class HttpConnection(HttpToolsProtocol):
-    """uvicorn's connection, which knows whether a request is on its way."""
-
-    server_state: Connections
-    begun: float | None = None  # when the request that is arriving began
-    has_headers = False
-    heard = 0.0  # when its last byte came
-    blocked: float | None = None  # since when the client reads nothing
-    has_left = False
-    when_left: list[Callable[[], None]]  # what the newest request wants called when its client leaves
-
-    def data_received(self, data: bytes) -> None:
-        """Accept received data, unless this end is closed: a request without a response must not be processed."""
-        if not self.has_left:
-            self.heard = self.loop.time()
-            super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        """Note that a request begins."""
-        super().on_message_begin()
-        self.when_left = []
-        self.scope["extensions"] = {CLIENT_LEFT_EXTENSION: {"callbacks": self.when_left}}
-        self.begun, self.has_headers = self.heard, False
-
-    def on_headers_complete(self) -> None:
-        """Start the request."""
-        super().on_headers_complete()
-        self.has_headers = True
-        if self.server_state.draining:
-            self.finish()
-
-    def on_message_complete(self) -> None:
-        """Note that all of the request has come."""
-        super().on_message_complete()
-        self.begun = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request under way that its client left."""
-        super().connection_lost(exc)
-        if self.is_answering:
-            for leave in self.when_left:
-                leave()
-
-    def pause_writing(self) -> None:
-        """Note that the client is slow to read."""
-        self.blocked = self.loop.time()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Note that it reads again."""
-        self.blocked = None
-        super().resume_writing()
-
-    def finish(self) -> None:
-        """Let the answer under way be the last, if there is one; it tells the client so."""
-        if self.is_answering:
-            self.cycle.keep_alive = False
-
-    def shutdown(self) -> None:
-        """Close the connection after the answer under way; at once if nothing is under way or has just come."""
-        if self.is_idle and not self.transport.is_closing():
-            # Only our half: closing both would reset a request that crosses this, and lose what it asks in silence.
-            self.has_left = True
-            self.transport.write_eof()
-            self.loop.call_later(PARTING_S, self.transport.close)
-        else:
-            self.finish()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is arriving or being answered."""
-        return self.begun is None and not self.is_answering and not self._has_unread()
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether a request is being answered."""
-        cycle: RequestResponseCycle | None = self.cycle  # None until the first
-        return cycle is not None and not cycle.response_complete
-
-    def _has_unread(self) -> bool:
-        """Say whether the kernel holds bytes that the event loop has not read yet."""
-        fileno = self.transport.get_extra_info("socket").fileno()
-        if fileno < 0:
-            return False
-        (unread,) = struct.unpack("i", fcntl.ioctl(fileno, termios.FIONREAD, b"\0" * 4))
-        return bool(unread)
-
-    def cut_if_stuck(self, now: float) -> None:
-        """Break the connection if it waits for what does not come."""
-        if self.begun is not None and not self.has_headers:
-            stuck = now - self.begun > HEADERS_S
-        elif self.begun is not None and not self.is_answering:
-            stuck = now - self.heard > SILENCE_S
-        else:
-            stuck = self.blocked is not None and now - self.blocked > SILENCE_S
-        if stuck:
-            self.transport.abort()
 
 
 FINISH_S = 20.0  # requests under way when nothing is accepted any more may take this long to be answered
@@ -229,7 +106,7 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Cut what is stuck, once a second; say whether to end."""
         if counter % 10 == 0:
-            self._cut_stuck()
+            self.server_state.cut_stuck()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -254,13 +131,8 @@ class DrainingServer(uvicorn.Server):
             if self.force_exit or left_s <= 0:
                 return False
             await asyncio.sleep(min(LOOK_S, left_s))
-            self._cut_stuck()
+            self.server_state.cut_stuck()
         return True
-
-    def _cut_stuck(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for connection in self.server_state.open():
-            connection.cut_if_stuck(now)
 
     async def _stop_accepting(self, listeners: Sequence[socket.socket]) -> None:
         """Close the listeners, but serve the connections that the kernel has completed: closing would reset them."""

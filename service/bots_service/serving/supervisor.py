@@ -23,7 +23,7 @@ from bots_service.errors import BotsError
 from bots_service.serving.listening import address_of, let_nobody_in, listen, refuse, reserve
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import set_up_logs
-from bots_service.settings import Settings
+from bots_service.settings import Settings, unknown_variables
 from bots_service.storage.sql.url import is_postgresql, sql_url
 
 log = structlog.get_logger("bots_service.serving")
@@ -220,6 +220,8 @@ def serve(settings: Settings) -> None:
         SystemExit: a signal ended it.
     """
     require_shared(settings)
+    for line in unknown_variables(os.environ):
+        sys.stderr.write(f"bots: {line}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, exit_gracefully)
     with reserve(settings) as listener:

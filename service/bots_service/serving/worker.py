@@ -3,28 +3,52 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
+from typing import Any, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
 
 from bots_service.api.app_state import state_of
+from bots_service.api.route_kinds import WORKING_ON, RouteKind
+from bots_service.serving.connection import HttpConnection
 from bots_service.serving.listening import BACKLOG
 from bots_service.serving.peers import Peers
 from bots_service.serving.process import calm_garbage_collection, keep_freed_memory, set_up_logs
-from bots_service.serving.server import DrainingServer, HttpConnection
+from bots_service.serving.server import DrainingServer
 from bots_service.settings import Settings
 from bots_service.wiring import build_app
 
-# Threads for draws and large folds. They hold the interpreter's lock most of the time, so more would only pass it to
-# and fro; a second one, so that a draw over ten million tasks holds up nobody's small one.
+Result = TypeVar("Result")
+
+# They hold the interpreter's lock most of the time, so more would only pass it to and fro; a second one, so that a draw
+# over ten million tasks holds up nobody's small one.
 THREADS = 2
 # Longer than clients and proxies keep an idle connection (httpx 5 s, nginx and AWS's balancers 60 s): the
 # side that closes first may do so just as the other sends a request, and only the client knows that it sends none.
 KEEP_ALIVE_S = 75
+
+
+class Threads(ThreadPoolExecutor):
+    """Threads for draws and large folds, and as many for all else: no read of a whole pool holds up a select."""
+
+    def __init__(self) -> None:
+        super().__init__(THREADS, thread_name_prefix="bots-training")
+        self._others = ThreadPoolExecutor(THREADS, thread_name_prefix="bots-worker")
+
+    def submit(self, work: Callable[..., Result], /, *args: Any, **options: Any) -> Future[Result]:
+        """Let the work be done for the request that this is called for."""
+        if WORKING_ON.get() is RouteKind.TRAINING:
+            return super().submit(work, *args, **options)
+        return self._others.submit(work, *args, **options)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End them."""
+        self._others.shutdown(wait, cancel_futures=cancel_futures)
+        super().shutdown(wait, cancel_futures=cancel_futures)
 
 
 def work(
@@ -56,6 +80,8 @@ def work(
     config = uvicorn.Config(
         app,
         http=HttpConnection,
+        ws="none",  # another protocol, without our bounds
+        loop="uvloop",
         log_config=None,
         access_log=False,
         backlog=BACKLOG,
@@ -79,7 +105,7 @@ async def run(
 ) -> None:
     """Open the application's stores, serve, close them."""
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="bots-worker"))
+    loop.set_default_executor(Threads())
     async with app.router.lifespan_context(app), AsyncExitStack() as stack:
         state = state_of(app)
         server = DrainingServer(

@@ -245,6 +245,19 @@ def test_what_an_earlier_job_did_wrong_raises_in_no_later_one(connect, service, 
     assert selector.client.direct.run(dataset).step == 2
 
 
+def test_reports_of_an_earlier_job_hide_no_unknown_name(connect, service):
+    earlier = connect(NOWHERE, report_deadline_s=0.1)
+    earlier.report("misspelt", [Outcome.rewards("t1", [1, 0])])
+    spools = [
+        spool_of(earlier.spool, url=url, dataset="misspelt", run="default", limit_bytes=10**6)
+        for url in (NOWHERE, service.url)
+    ]
+    spools[0].file.rename(spools[1].file)
+
+    with pytest.raises(NotFoundError):
+        Selector(connect(service), "misspelt", ids=IDS).next(4)
+
+
 @pytest.mark.usefixtures("quick_looks")
 def test_a_registration_that_an_outage_put_off_is_done_before_the_reports_are_sent(connect, tmp_path):
     service = ServiceProcess(tmp_path / "service")

@@ -18,7 +18,7 @@ from bots_client._resilience import connection
 from bots_client._resilience.spool import spool_of
 from tests.client.answers import RECEIPT, RUN, SELECTION
 from tests.client.resilience.worlds import IDS, journalled, outcomes_of
-from tests.client.scripted_server import answer, drop, problem, stay_silent, trickle
+from tests.client.scripted_server import answer, drop, pour, problem, stay_silent, trickle
 from tests.serving import NOWHERE
 
 SOON_S = 20.0  # an upper bound for what takes well under a second, on a machine that is busy
@@ -136,6 +136,19 @@ def test_a_selection_returns_in_time_whatever_the_service_does(connect, serve, a
 
     assert bots.select("guru", 4, ids=IDS).is_local
     assert 0.2 < time.monotonic() - begun < SOON_S
+
+
+def test_an_answer_without_end_is_an_outage_that_costs_little_memory_and_no_time(connect, serve):
+    poured: list[int] = []
+    bots = connect(serve(pour(poured)), select_deadline_s=SOON_S, report_deadline_s=SOON_S)
+    begun = time.monotonic()
+
+    assert bots.select("guru", 4, ids=IDS).is_local
+    assert bots.report("guru", [Outcome.counts("t1", 1, 2)]) is None
+
+    assert time.monotonic() - begun < SOON_S
+    assert (bots.health.is_away, bots.health.kept) == (True, 1)
+    assert sum(poured) < 2 * 32 * 2**20, "of the selection, and perhaps of a first look for the service"
 
 
 def test_a_selection_returns_in_time_when_looking_up_the_host_hangs(connect, monkeypatch):

@@ -1,25 +1,34 @@
 """Export, import and pruning."""
 
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 import msgspec
 from fastapi import Query
 from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from bots_service.api.app_state import state_of
 from bots_service.api.bodies import CONTROL_LIMIT, JSON, Body
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import answers_with, reads
+from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, DatasetName, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import About, allowed, guarded_router
 from bots_service.core.checks import NAME
-from bots_service.errors import BusyError, DatasetExistsError, InvalidBackupError, LimitReachedError, RunHasHistoryError
+from bots_service.errors import (
+    BusyError,
+    DatasetExistsError,
+    InvalidBackupError,
+    LimitReachedError,
+    OverloadedError,
+    RunHasHistoryError,
+)
 from bots_service.ports.backup import Imported
 from bots_service.ports.keys import Scope
 from bots_service.usecases.backup_format import MEDIA_TYPE
@@ -116,16 +125,21 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
     response_class=Response,
     responses={
         200: {"description": "The backup.", "content": {MEDIA_TYPE: BINARY}},
-        **documented(*EVERY, *RUN),
+        **documented(*EVERY, *RUN, OverloadedError),
     },
 )
 @allowed(Scope.ADMIN, audited=True)
 async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = None) -> Response:
     """Stream the dataset with all its runs, or one run of it, as one checksummed file."""
-    pieces = await use_cases_of(request).export_backup(dataset, run)
+    export = use_cases_of(request).export_backup
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        async for piece in await export(dataset, run):
+            yield piece
+
     name = dataset if run is None else f"{dataset}.{run}"
     disposition = {"Content-Disposition": f'attachment; filename="{name}.botsbackup"'}
-    return StreamingResponse(pieces, headers=disposition, media_type=MEDIA_TYPE)
+    return Download(state_of(request.app).downloads, pieces(), headers=disposition, media_type=MEDIA_TYPE)
 
 
 @router.post(

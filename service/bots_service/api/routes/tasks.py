@@ -3,7 +3,8 @@
 import asyncio
 import csv
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from itertools import repeat
 from math import isnan
 from typing import Annotated, Any, Literal
@@ -13,17 +14,19 @@ import pyarrow as pa
 from fastapi import Depends, Header, Query
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
+from bots_service.api.app_state import state_of
 from bots_service.api.cursors import AfterTask, read_sorted_cursor, write_cursor
 from bots_service.api.openapi import answers_with
+from bots_service.api.overload import Download
 from bots_service.api.parameters import Cursor, DatasetName, Limit, RunName, use_cases_of
 from bots_service.api.problems import EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.security import allowed, guarded_router
 from bots_service.core.segments import SEGMENTS, SOLVED_MEAN, Segment
 from bots_service.core.task_table import SORTS, TaskTable
-from bots_service.errors import InvalidTasksError
+from bots_service.errors import InvalidTasksError, OverloadedError
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import OpenDataset
 from bots_service.usecases.read_tasks import Query as TaskQuery
@@ -31,9 +34,9 @@ from bots_service.usecases.read_tasks import Query as TaskQuery
 router = guarded_router(tags=["runs"])
 
 ARROW = "application/vnd.apache.arrow.stream"
-ARROW_PIECE = 65_536  # tasks at a time: about 5 MB on the wire
 CSV = "text/csv"
-CSV_PIECE = 8192  # tasks at a time: they take Python objects, and about 1 MB on the wire
+PIECE = 16_384  # tasks at a time: about 2 MB on the wire, and some tenths of a second of a thread's time
+Whole = Callable[[], Awaitable[tuple[OpenDataset, AsyncIterator[TaskTable]]]]
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -220,7 +223,7 @@ EXAMPLE_CSV = csv_lines([CSV_HEAD, csv_row(EXAMPLE)]).decode()
                 ARROW: {"type": "string", "format": "binary"},
             },
         ),
-        **documented(*EVERY, *RUN, InvalidTasksError),
+        **documented(*EVERY, *RUN, InvalidTasksError, OverloadedError),
     },
 )
 @allowed(Scope.READ)
@@ -235,12 +238,12 @@ async def list_tasks(
     """Return the beliefs about tasks; retired ones only if the query asks for their segment."""
     read = use_cases_of(request).read_tasks
     if format == "csv" or CSV in accept:
-        opened, pieces = await read.whole(dataset, run, query, piece=CSV_PIECE)
+        pieces = csv_stream(partial(read.whole, dataset, run, query, piece=PIECE))
         headers = {"Content-Disposition": f'attachment; filename="{dataset}-{run}-tasks.csv"'}
-        return StreamingResponse(csv_stream(opened, pieces), media_type=CSV, headers=headers)
+        return Download(state_of(request.app).downloads, pieces, media_type=CSV, headers=headers)
     if ARROW in accept:
-        opened, pieces = await read.whole(dataset, run, TaskQuery(), piece=ARROW_PIECE)
-        return StreamingResponse(arrow_stream(opened, pieces), media_type=ARROW)
+        pieces = arrow_stream(partial(read.whole, dataset, run, TaskQuery(), piece=PIECE))
+        return Download(state_of(request.app).downloads, pieces, media_type=ARROW)
     page = await read(dataset, run, query)
     rows = await asyncio.to_thread(tasks_of, page.dataset, page.table)
     following = None if page.next is None else write_cursor(AfterTask(query.sort, *page.next))
@@ -281,15 +284,17 @@ def _tags_of(dataset: OpenDataset, table: TaskTable) -> list[list[str]]:
     return tags
 
 
-async def csv_stream(dataset: OpenDataset, pieces: AsyncIterator[TaskTable]) -> AsyncIterator[bytes]:
+async def csv_stream(whole: Whole) -> AsyncGenerator[bytes]:
     """Yield the bytes of CSV (RFC 4180) with a header; one piece at a time is in memory."""
+    dataset, pieces = await whole()
     yield csv_lines([CSV_HEAD])
     async for table in pieces:
         yield await asyncio.to_thread(lambda piece: csv_lines(map(csv_row, tasks_of(dataset, piece))), table)
 
 
-async def arrow_stream(dataset: OpenDataset, pieces: AsyncIterator[TaskTable]) -> AsyncIterator[bytes]:
+async def arrow_stream(whole: Whole) -> AsyncGenerator[bytes]:
     """Yield the bytes of an Arrow stream; one piece at a time is in memory."""
+    dataset, pieces = await whole()
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, SCHEMA) as writer:
         async for table in pieces:

@@ -1,0 +1,188 @@
+"""What a connection may carry besides bodies, before a key is read: as much as callers need, and no more."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serving import ServiceProcess, running_service
+
+KIB = 1024
+SOON_S = 30.0
+HEADERS_S = 10.0  # which requests may take
+GET = b"GET /livez HTTP/1.1\r\nHost: bots\r\n"
+CHUNKED = GET.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n"
+OK, REFUSED = 200, 431
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with running_service(tmp_path_factory.mktemp("service"), admin_key="k" * 16) as service:
+        yield service
+
+
+@pytest.fixture
+def connection(service: ServiceProcess) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=SOON_S) as connection:
+        yield connection
+
+
+def answers_on(connection: socket.socket, count: int) -> list[tuple[int, dict[str, str], Any]]:
+    """Return the status, headers and document of the next answers."""
+    answers = list[tuple[int, dict[str, str], Any]]()
+    with connection.makefile("rb") as file:
+        while len(answers) < count and (status := file.readline().split()):
+            headers = {}
+            while line := file.readline().decode().strip().lower():
+                name, _, headers[name] = line.partition(": ")
+            answers.append((int(status[1]), headers, json.loads(file.read(int(headers["content-length"])))))
+    return answers
+
+
+def is_cut(connection: socket.socket) -> bool:
+    """Wait for the connection's end."""
+    try:
+        while connection.recv(KIB):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def headers(count: int, length: int) -> bytes:
+    """Return so many headers of so many bytes each."""
+    return b"".join(b"%s\r\n" % (b"a%d: " % number).ljust(length - 2, b"b") for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (GET + headers(40, KIB), OK),
+        (GET + headers(1, 40 * KIB), OK),
+        (GET + headers(250, 100), OK),
+        (GET.replace(b"livez", b"livez?" + b"a" * 40 * KIB), OK),
+        (GET + headers(70, KIB), REFUSED),
+        (GET + headers(1, 70 * KIB), REFUSED),
+        (GET + headers(300, 10), REFUSED),
+        (GET.replace(b"livez", b"livez?" + b"a" * 70 * KIB), REFUSED),
+    ],
+)
+def test_headers_have_a_limit_that_callers_do_not_meet(connection: socket.socket, head: bytes, status: int):
+    connection.sendall(head + b"\r\n")
+    [(answered, said, document)] = answers_on(connection, 1)
+    assert answered == status
+    if status == REFUSED:
+        assert said["content-type"] == "application/problem+json"
+        assert said["connection"] == "close"
+        assert (document["type"], document["status"]) == ("urn:bots:problem:headers-too-large", REFUSED)
+        assert is_cut(connection)
+
+
+def flood(connection: socket.socket, begin: bytes, again: bytes) -> int:
+    """Send without an end, and return how many bytes the service and the kernels took before it was cut."""
+    connection.sendall(begin)
+    piece, sent, give_up = again * (KIB * 64 // len(again)), 0, time.monotonic() + SOON_S
+    try:
+        while time.monotonic() < give_up:
+            sent += connection.send(piece)
+    except OSError:
+        return sent
+    raise AssertionError(f"{sent} bytes were taken")
+
+
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [
+        (GET, b"a:b\r\n"),
+        (GET + b"a: ", b"b"),
+        (b"GET /", b"b"),
+        (b"", b"\r\n"),
+        (CHUNKED + b"0\r\n", b"a: b\r\n"),
+        (CHUNKED + b"0\r\na: ", b"b"),
+        (CHUNKED + b"1", b";a=b"),
+        (CHUNKED + b"1\r\na\r\n1", b";a=b"),
+    ],
+)
+def test_what_is_no_body_is_cut_soon_however_it_comes(connection: socket.socket, begin: bytes, again: bytes):
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * KIB)
+    assert flood(connection, begin, again) < 16 * 1024 * KIB  # what the kernels hold
+
+
+def test_a_connection_takes_any_number_of_requests_and_some_at_a_time(connection: socket.socket):
+    for _ in range(500):
+        connection.sendall(GET + headers(10, 100) + b"\r\n")
+        assert answers_on(connection, 1)[0][0] == OK
+    connection.sendall((GET + b"\r\n") * 20 + CHUNKED + b"2;a=b\r\n{}\r\n0\r\na: b\r\n\r\n" + GET + b"\r\n")
+    assert [status for status, _, _ in answers_on(connection, 22)] == [200] * 20 + [405, 200]
+
+
+def test_requests_that_wait_for_answers_before_theirs_have_a_limit(connection: socket.socket):
+    connection.sendall((GET + b"\r\n") * 10_000)
+    answers = answers_on(connection, 34)
+    assert [status for status, _, _ in answers] == [200] * 33 + [400]  # one is answered while 32 wait
+    assert answers[-1][2]["type"] == "urn:bots:problem:malformed-request"
+    assert is_cut(connection)
+
+
+def test_a_trailer_is_no_header(connection: socket.socket):
+    whoami = b"GET /whoami HTTP/1.1\r\nHost: bots\r\nTransfer-Encoding: chunked\r\n\r\n"
+    connection.sendall(whoami + b"0\r\nAuthorization: Bearer %s\r\n\r\n" % (b"k" * 16))
+    assert answers_on(connection, 1)[0][0] == 401
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"CONNECT bots:80 HTTP/1.1\r\nHost: bots\r\n\r\n",
+        GET + b"Content-Length: x\r\n\r\n",
+        GET + b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\n{}",
+        CHUNKED + b"x\r\n",
+        GET.replace(b"GET /livez", b"POST /report") + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}x",
+    ],
+)
+def test_what_is_not_http_1_1_is_a_problem(connection: socket.socket, sent: bytes):
+    connection.sendall(sent)
+    *_, (status, said, document) = answers_on(connection, 2)
+    assert (status, document["type"]) == (400, "urn:bots:problem:malformed-request")
+    assert (said["content-type"], said["connection"]) == ("application/problem+json", "close")
+    assert is_cut(connection)
+
+
+@pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
+def test_a_request_to_upgrade_is_one_like_any_other(connection: socket.socket, protocol: bytes):
+    upgrade = b"Connection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Key: a\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    connection.sendall(GET + upgrade % protocol + GET + b"\r\n")
+    assert [status for status, _, _ in answers_on(connection, 2)] == [OK, OK]
+
+
+def test_a_caller_that_waits_for_100_continue_gets_it(connection: socket.socket):
+    key = b"Authorization: Bearer %s\r\n" % (b"k" * 16)
+    expect = b"POST /select HTTP/1.1\r\nHost: bots\r\nContent-Type: application/json\r\n" + key + headers(40, KIB)
+    connection.sendall(expect + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    assert connection.recv(KIB) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.sendall(b"{}")
+    assert answers_on(connection, 1)[0][0] == 422
+
+
+def test_what_comes_drop_by_drop_has_an_end(service: ServiceProcess):
+    drops = [(GET, b"a: b\r\n"), (b"GET /", b"b"), (b"", b"\r\n"), (CHUNKED + b"0\r\n", b"a: b\r\n"), (CHUNKED, b"0")]
+    began, lasted_s = time.monotonic(), dict[int, float]()
+    slow = {number: socket.create_connection(("127.0.0.1", service.port)) for number in range(len(drops))}
+    for number, (begin, _) in enumerate(drops):
+        slow[number].sendall(begin)
+    while len(lasted_s) < len(drops) and time.monotonic() - began < SOON_S:
+        time.sleep(0.2)
+        for number in slow.keys() - lasted_s.keys():
+            try:
+                slow[number].sendall(drops[number][1])
+            except OSError:
+                lasted_s[number] = time.monotonic() - began
+    for connection in slow.values():
+        connection.close()
+    assert len(lasted_s) == len(drops)
+    assert HEADERS_S <= min(lasted_s.values()) <= max(lasted_s.values()) < 1.5 * HEADERS_S

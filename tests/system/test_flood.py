@@ -1,0 +1,192 @@
+"""Clients that send without an end, or read nothing: the service's memory stays bounded, and others are answered."""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import cycle
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.serving import ServiceProcess, running_service
+from tests.sizes import SOAK, size
+
+SECONDS = size(5.0, 60.0)
+CONNECTIONS = 300
+GROWTH_BYTES = 300 * 2**20
+ANSWERS_S = 1.0 if SOAK else 3.0  # in a short form, what else the machine does counts for more
+SOON_S = 30.0
+KEY = "k" * 16
+
+PIECE = 2**18
+BEGIN = b"GET /version HTTP/1.1\r\nHost: bots\r\n"
+CHUNKED = b"GET /livez HTTP/1.1\r\nHost: bots\r\nTransfer-Encoding: chunked\r\n\r\n"
+FLOODS = {  # what a connection begins with, and what it sends from then on
+    "small headers": (BEGIN, b"a:b\r\n"),
+    "large headers": (BEGIN, b"a: " + b"b" * 1000 + b"\r\n"),
+    "a header without an end": (BEGIN + b"a: ", b"b"),
+    "a request line without an end": (b"GET /", b"b"),
+    "lines before a request": (b"\r\n", b"\r\n"),
+    "trailers": (CHUNKED + b"0\r\n", b"a: b\r\n"),
+    "a trailer without an end": (CHUNKED + b"0\r\na: ", b"b"),
+    "a chunk's extension": (CHUNKED + b"1", b";a=b"),
+    "pages that nobody reads": (BEGIN + b"\r\n", b"GET / HTTP/1.1\r\nHost: bots\r\n\r\n"),
+    "refusals that nobody reads": (BEGIN + b"\r\n", BEGIN + b"\r\n"),
+}
+
+
+class Flood:
+    """Connections that send as fast as they can, and read nothing; one that is cut is opened again."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._selector = selectors.DefaultSelector()
+        for name, _ in zip(cycle(FLOODS), range(CONNECTIONS), strict=False):
+            self._open(name)
+
+    def _open(self, name: str) -> None:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.setblocking(False)
+        connection.connect_ex(("127.0.0.1", self._port))
+        begin, again = FLOODS[name]
+        self._selector.register(connection, selectors.EVENT_WRITE, (name, begin + again * (PIECE // len(again))))
+
+    def send(self) -> None:
+        """Send what each connection takes."""
+        for key, _ in self._selector.select(0.1):
+            name, piece = key.data
+            connection: Any = key.fileobj
+            try:
+                count = connection.send(piece)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._selector.unregister(connection)
+                connection.close()
+                self._open(name)
+                continue
+            again = FLOODS[name][1]
+            rest = piece[count:] + again * (count // len(again))  # goes on where it was interrupted
+            self._selector.modify(connection, selectors.EVENT_WRITE, (name, rest))
+
+    def close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            connection: Any = key.fileobj
+            connection.close()
+        self._selector.close()
+
+
+@contextmanager
+def flooding(port: int) -> Iterator[None]:
+    """Flood a port while the block runs."""
+    flood, over = Flood(port), Event()
+
+    def send() -> None:
+        while not over.is_set():
+            flood.send()
+
+    sending = Thread(target=send)
+    sending.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sending.join()
+        flood.close()
+
+
+def memory_bytes(service: ServiceProcess) -> int:
+    return psutil.Process(service.process.pid).memory_info().rss
+
+
+def watched(service: ServiceProcess, before: int, ask: Callable[[], httpx.Response]) -> tuple[int, float, set[int]]:
+    """Ask again and again; return how much the service's memory grew at most, the slowest answer, and all statuses."""
+    grown, slowest_s, statuses, give_up = 0, 0.0, set(), time.monotonic() + SECONDS
+    while time.monotonic() < give_up and grown < GROWTH_BYTES:
+        began = time.monotonic()
+        with contextlib.suppress(httpx.TimeoutException):
+            statuses.add(ask().status_code)
+        slowest_s = max(slowest_s, time.monotonic() - began)
+        grown = max(grown, memory_bytes(service) - before)
+        time.sleep(0.05)
+    return grown, slowest_s, statuses
+
+
+def test_floods_without_a_key_take_little_memory_and_leave_the_service_answering(tmp_path: Path):
+    with running_service(tmp_path, admin_key=KEY, log_level="error") as service, httpx.Client(timeout=SOON_S) as http:
+        http.get(f"{service.url}/").raise_for_status()
+        before = memory_bytes(service)
+        with flooding(service.port):
+            grown, slowest_s, statuses = watched(service, before, lambda: http.get(f"{service.url}/livez"))
+    assert statuses == {200}
+    assert grown < GROWTH_BYTES
+    assert slowest_s < ANSWERS_S
+
+
+TASKS = 60_000
+RUN = "/datasets/pool/runs/default/tasks"
+WHOLE = {
+    "arrow": (RUN, "application/vnd.apache.arrow.stream"),
+    "csv": (f"{RUN}?format=csv", "*/*"),
+    "export": ("/datasets/pool/export", "*/*"),
+}
+PAGE = (f"{RUN}?sort=-effective&limit=1000", "*/*")
+
+
+def asked(port: int, path: str, accept: str) -> socket.socket:
+    """Return a connection on which an answer was asked for."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    head = f"GET {path} HTTP/1.1\r\nHost: bots\r\nAccept: {accept}\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+    connection.sendall(head.encode())
+    connection.setblocking(False)
+    return connection
+
+
+def status_on(connection: socket.socket) -> int | None:
+    """Return the status of the answer, None if there is none yet; what came of a connection that was cut is left."""
+    try:
+        return int(connection.recv(12).split()[1])
+    except BlockingIOError:
+        return None
+
+
+def fill(http: httpx.Client) -> None:
+    """Make a large pool with evidence about each task, and another from which a draw takes a thread."""
+    tasks = [{"id": f"t{task}", "reference_pass_rates": [task / TASKS]} for task in range(TASKS)]
+    for dataset in ("pool", "other"):
+        body = {"reference_models": ["model"], "tasks": tasks}
+        http.put(f"/datasets/{dataset}", json=body).raise_for_status()
+    http.put("/datasets/other/runs/default", json={"strategy": "thompson"}).raise_for_status()
+    outcomes = [{"task": f"t{task}", "successes": task % 9, "trials": 8} for task in range(TASKS)]
+    http.post("/report", json={"dataset": "pool", "outcomes": outcomes}).raise_for_status()
+
+
+@pytest.mark.parametrize("asking", [*WHOLE.values(), PAGE], ids=[*WHOLE, "pages"])
+def test_answers_that_nobody_reads_take_little_memory_and_hold_up_no_select(tmp_path: Path, asking: tuple[str, str]):
+    keyed = {"Authorization": f"Bearer {KEY}"}
+    with ExitStack() as stack:
+        service = stack.enter_context(running_service(tmp_path, admin_key=KEY, log_level="error"))
+        http = stack.enter_context(httpx.Client(headers=keyed, timeout=SOON_S, base_url=service.url))
+        fill(http)
+        select = {"dataset": "other", "count": 32}
+        http.post("/select", json=select).raise_for_status()
+        before = memory_bytes(service)
+        readers = [stack.enter_context(asked(service.port, *asking)) for _ in range(CONNECTIONS)]
+        grown, slowest_s, statuses = watched(service, before, lambda: http.post("/select", json=select))
+        answers = [status_on(reader) for reader in readers]
+    assert statuses == {200}
+    assert grown < GROWTH_BYTES
+    assert slowest_s < ANSWERS_S
+    if asking is not PAGE:
+        assert answers.count(503) > CONNECTIONS / 2  # the others have their turn, or wait for it
+        assert answers.count(200) > 4 or not SOAK  # those were cut, and others had their turn
