@@ -16,7 +16,7 @@ from bots_service.serving.listening import listen, refuse, reserve
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import upgrade
 from tests.servers import RedisServer, wait_until
-from tests.serving import ServiceProcess, free_port, running_service
+from tests.serving import ServiceProcess, free_port
 from tests.system.test_workers import workers_of
 
 ANSWER_S = 2.0  # 0.05 s where nothing else runs; a service that still starts would take 3 s there
@@ -165,5 +165,9 @@ def test_a_start_on_sqlite_loads_no_code_for_servers_and_migrations_that_it_has_
 
 
 def test_a_misspelt_variable_is_warned_of_at_the_start(tmp_path: Path):
-    with running_service(tmp_path, prot="18999") as service:
-        assert "BOTS_PORT" in service.log.read_text()
+    service = ServiceProcess(tmp_path, prot="18999")
+    service.launch()
+    try:
+        wait_until(lambda: "BOTS_PORT" in service.log.read_text(), START_S)
+    finally:
+        service.kill()
