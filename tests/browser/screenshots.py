@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 from bots_service.demo.replay import RUNS
 from tests.browser import everything, given_tasks
 from tests.browser.chromium import ColorScheme, Visit, open_chromium, visiting
-from tests.browser.replaying import BOTS, DATASET, PASS, replaying
+from tests.browser.replaying import DATASET, PASS, replaying
 from tests.serving import ServiceProcess, running_service
 
 Look = Callable[[Visit, str], None]
@@ -36,7 +36,7 @@ VIEWS = {
     "tasks": f"{RUN}/tasks",
     "tasks-stuck": f"{RUN}/tasks?segment=stuck",
     "task": f"{RUN}/tasks?task=dsr_sub/21",
-    "not-found": f"datasets/{DATASET}/runs/trakcer",
+    "not-found": f"datasets/{DATASET}/runs/tracker-pas",
 }
 EVERYTHING_VIEWS = {
     "everything-dataset": f"datasets/{everything.DATASET}",
@@ -50,7 +50,6 @@ GIVEN_VIEWS = {
     "predictions-dataset": f"datasets/{given_tasks.PREDICTED}",
     "predictions-run": f"datasets/{given_tasks.PREDICTED}/runs/default",
 }
-README = {"run": f"datasets/{DATASET}/runs/{BOTS}", "dataset": f"datasets/{DATASET}"}
 README_SIZE = (1320, 1010)
 
 FRAMES = 24
@@ -126,12 +125,11 @@ def photograph(visit: Visit) -> Image.Image:
 
 
 def photograph_readme(browser: Browser, service: ServiceProcess) -> None:
-    """Take the README's pictures."""
+    """Take the README's pictures: a run with the default belief and strategy."""
     for scheme in SCHEMES:
-        for name, view in README.items():
-            with visiting(browser, service.url, size=README_SIZE, scheme=scheme) as visit:
-                opened(visit, view)
-                photograph(visit).save(IMAGES / f"{name}-{scheme}.png", optimize=True)
+        with visiting(browser, service.url, size=README_SIZE, scheme=scheme) as visit:
+            opened(visit, RUN)
+            photograph(visit).save(IMAGES / f"run-{scheme}.png", optimize=True)
 
 
 def photograph_all(browser: Browser, url: str, name: str, view: str, look: Look = opened) -> None:

@@ -10,7 +10,7 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.verdict import RUNNING_S
 from bots_service.engine.run_courses import ENTRIES_AT_ONCE, SETTLES_S, RunCourses
 from bots_service.engine.run_gains import CompareWithUniform
-from bots_service.errors import StorageUnavailableError, UnknownRunError
+from bots_service.errors import StorageUnavailableError
 from bots_service.ports.courses import WantedCourse
 from bots_service.storage.sql.runs import settings_text
 from bots_service.storage.sql.tables import journal, judgements, receipts, runs
@@ -397,8 +397,3 @@ async def test_a_run_whose_next_step_is_overdue_stalls_while_tasks_are_in_flight
     assert (await summarizing.one()).status == "stalled"
     totals = (await summarizing.overview()).totals
     assert (totals.stalled, totals.idle, totals.reported, totals.effective, totals.rollouts) == (1, 0, 2, 1, 32.0)
-
-
-async def test_there_is_no_summary_of_a_run_that_is_not_there(summarizing: Summarizing):
-    with pytest.raises(UnknownRunError):
-        await summarizing.use.one(POOL, "nobody")

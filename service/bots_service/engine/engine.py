@@ -63,13 +63,7 @@ class Engine:
         )
         self.step_evidence = ReadStepEvidence(self.journal, self.courses)
         self.judging = JudgeRuns(
-            self.datasets,
-            self.open_datasets,
-            self.open_runs,
-            self.catch_up,
-            self.journal,
-            self.step_evidence,
-            self.courses,
+            self.open_datasets, self.open_runs, self.catch_up, self.journal, self.step_evidence, self.courses
         )
         self.notify_replicas = NotifyReplicas(self.runs, self.states)
         self.follow_replicas = FollowReplicas(

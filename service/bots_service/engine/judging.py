@@ -26,7 +26,6 @@ from bots_service.engine.open_runs import OpenDatasets, OpenRun, OpenRuns
 from bots_service.engine.run_courses import KnownCourse
 from bots_service.engine.step_evidence import ReadStepEvidence
 from bots_service.errors import BotsError, StorageUnavailableError
-from bots_service.ports.catalog import Datasets
 from bots_service.ports.courses import Courses, Judgement, RunHead
 from bots_service.ports.journal import Journal
 
@@ -44,7 +43,6 @@ class JudgeRuns:
 
     def __init__(
         self,
-        datasets: Datasets,
         open_datasets: OpenDatasets,
         open_runs: OpenRuns,
         catch_up: CatchUp,
@@ -52,7 +50,7 @@ class JudgeRuns:
         step_evidence: ReadStepEvidence,
         courses: Courses,
     ) -> None:
-        self._datasets, self._open_datasets, self._open_runs = datasets, open_datasets, open_runs
+        self._open_datasets, self._open_runs = open_datasets, open_runs
         self._catch_up, self._journal = catch_up, journal
         self._step_evidence, self._courses = step_evidence, courses
         self._wanted = deque[KnownCourse]()
@@ -106,7 +104,7 @@ class JudgeRuns:
             run = self._wanted.popleft()
             began = monotonic()
             try:
-                if await self._can_be_opened(run.head.dataset):
+                if await self._open_datasets.opens_soon(run.head.dataset, MOST_TASKS):
                     await self.judge(run.head.dataset, run.row.name)
             except StorageUnavailableError:
                 return  # the next list asks again
@@ -118,10 +116,6 @@ class JudgeRuns:
                 log.exception("run_not_judged", dataset=run.head.dataset, run=run.row.name)
             if not self._lists_waiting:
                 await asyncio.sleep(REST * (monotonic() - began))
-
-    async def _can_be_opened(self, dataset: str) -> bool:
-        is_open = self._open_datasets.known(dataset) is not None
-        return is_open or (await self._datasets.get(dataset)).facts.size <= MOST_TASKS
 
     async def _judge(self, opened: OpenRun) -> Judgement:
         state = await self._catch_up.repair_receipts(opened)

@@ -59,6 +59,14 @@ class OpenDatasets:
         """Return the dataset if it is in the cache."""
         return self._open.get(name)
 
+    async def opens_soon(self, name: str, tasks: int) -> bool:
+        """Return whether the dataset is in the cache, or has no more than so many tasks.
+
+        Raises:
+            UnknownDatasetError: it does not exist.
+        """
+        return name in self._open or (await self._datasets.get(name)).facts.size <= tasks
+
     async def fresh(self, name: str) -> OpenDataset:
         """Return the dataset in its current version: another replica may have changed or replaced it.
 

@@ -56,7 +56,7 @@ class KnownCourse:
     newest: all that is stored of its course.
     whole: its course up to the first entry that has no receipt yet; with all receipts the same as `newest`.
     since: when the run was first seen at this head, in seconds that only grow.
-    notes: what is stored of the run beside its journal.
+    notes: what is stored of the run besides its journal.
     gain: over uniform sampling; None for a run that samples uniformly.
     compared: sums that its gain needs and no course has; they stay as they are, for closed steps never change.
     """

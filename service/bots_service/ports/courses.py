@@ -50,7 +50,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class RunNotes:
-    """What is stored of a run beside its journal: its last judgement, and the reports that were refused."""
+    """What is stored of a run besides its journal: its last judgement, and the reports that were refused."""
 
     judgement: Judgement | None = None
     refused: RefusedReports | None = None

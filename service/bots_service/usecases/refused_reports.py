@@ -11,7 +11,7 @@ LONGEST_REASON = 300  # characters; a longer one is cut
 
 @dataclass(frozen=True, slots=True)
 class CountRefusedReport:
-    """Count a refused report with its run, in SQL: trainers go on after a refusal, and nobody reads their logs."""
+    """Count a refused report with its run, in SQL: a trainer trains on after a refusal, and nobody reads its log."""
 
     open_runs: OpenRuns
     runs: Runs
