@@ -66,7 +66,10 @@ class Exchange(Generic[T]):
     def check_encoding(self, headers: Mapping[str, str]) -> None:
         """Raise ServiceError if the body is compressed although no request allows it."""
         if (encoding := headers.get("content-encoding", "identity")) != "identity":
-            raise ServiceError(f"{self._url} answered {self.call.asked} with an invalid encoding: {encoding}")
+            raise ServiceError(
+                f"{self._url} answered {self.call.asked} with Content-Encoding {encoding}, which the request does not"
+                " allow: is it the BOTS service, and does a proxy before it change its answers?"
+            )
 
     def check_received(self, count: int) -> None:
         """Check how many bytes of the body have arrived by now.
