@@ -133,6 +133,7 @@ def test_the_gain_of_a_run_that_is_not_healthy_is_grey_and_says_why(browser: Bro
             expect(result.locator(".headline")).to_contain_text(f"+200{PERCENT} effective tasks")
             expect(result.locator(".headline.doubtful")).to_have_count(0)
             expect(result.locator(".caution")).to_contain_text(f"default found +300{PERCENT}")
+            expect(page.locator("table .better")).to_have_count(1)  # of a healthy run
             link = result.get_by_role("link", name="What to do about default")
             expect(link).to_have_attribute("href", "#/datasets/few/runs/default")
             assert not visit.barriers()

@@ -69,7 +69,9 @@ function numbers({ summary, run, points, calibration }, other, costs) {
   const { reported, effective, rollouts } = summary;
   return [
     [percent(reported ? effective / reported : null), percent(summary.effective_task_ratio)],
-    differenceOf(other === undefined || summary.run === other.name ? null : ratioDifference(points, other.points)),
+    other === undefined || summary.run === other.name
+      ? UNKNOWN
+      : differenceOf(ratioDifference(points, other.points), doubtOf(summary)),
     gainOf(summary),
     [count(effective), count(reported)],
     [count(rollouts), count(summary.step)],
@@ -83,12 +85,13 @@ const costOf = (cost, size) => [amount(cost ? cost.spent / size : null), amount(
 
 const inPoints = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 
-function differenceOf(difference) {
+/** Return how far a run's effective task ratio is from the baseline's; a gain of a run that is not healthy is grey. */
+function differenceOf(difference, doubt) {
   if (difference === null) return UNKNOWN;
   const { mean, low, high, steps } = difference;
   const isSure = low > 0 || high < 0;
   const attributes = {
-    class: isSure ? (mean > 0 ? "better" : "worse") : null,
+    class: !isSure ? null : mean < 0 ? "worse" : doubt ? "doubtful" : "better",
     title: `over the ${count(steps)} steps that both runs have closed`,
   };
   return [element("span", attributes, `${inPoints(mean)} points`), `${inPoints(low)}\u00a0to\u00a0${inPoints(high)}`];
