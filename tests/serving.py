@@ -77,6 +77,10 @@ class ServiceProcess:
         else:
             streams = [Path(os.devnull), self.log, self.log]
             self._process = ForkedProcess(self._arguments, self.folder, self._environment, streams)
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Return once it answers."""
         give_up = time.monotonic() + START_S
         with httpx.Client(timeout=5, verify=NO_AUTHORITIES) as http:
             while time.monotonic() < give_up and self.process.poll() is None:

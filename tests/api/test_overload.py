@@ -15,7 +15,15 @@ from prometheus_client import CollectorRegistry
 from bots_service.api import bodies as pace_module
 from bots_service.api import overload as line_module
 from bots_service.api.app import every_route
-from bots_service.api.overload import Admission, Buffer, Limits, Line, Refusal
+from bots_service.api.overload import (
+    DOWNLOADS_AT_ONCE,
+    DOWNLOADS_WAITING,
+    Admission,
+    Buffer,
+    Limits,
+    Line,
+    Refusal,
+)
 from bots_service.api.route_kinds import RouteKind, RouteKinds
 from bots_service.errors import OverloadedError
 from bots_service.metrics.process import RequestMetrics
@@ -319,6 +327,16 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
 )
 def test_a_request_has_the_kind_that_its_route_declares(method: str, path: str, expected: RouteKind):
     assert KINDS({"method": method, "path": path}) is expected
+
+
+@pytest.mark.parametrize("path", ["/export", "/runs/none/tasks?format=csv"])
+async def test_a_download_that_is_refused_gives_its_turn_back(tmp_path: Path, path: str):
+    async with serving(tmp_path) as http:
+        await make_dataset(http)
+        for _ in range(DOWNLOADS_AT_ONCE + DOWNLOADS_WAITING + 1):
+            require_problem(await http.get(f"/datasets/nothing{path}"), 404, "unknown-dataset")
+        assert (await http.get("/datasets/guru/export")).is_success
+        assert (await http.get(f"{RUN}/tasks?format=csv")).is_success
 
 
 async def test_uploads_wait_for_each_other_and_hold_up_no_training(tmp_path: Path):

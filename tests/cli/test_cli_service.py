@@ -56,6 +56,14 @@ def test_the_service_takes_a_free_port_tells_it_and_keeps_its_data_in_the_folder
     assert (process.returncode, out) == (130, b"")
 
 
+def test_a_misspelt_variable_is_named_when_the_service_starts(serving, tmp_path):
+    serving("--port", "0", BOTS_PROT="4711", BOTS_SPOOL="spool")
+    told = (tmp_path / "said").read_text()
+    assert [line for line in told.splitlines() if "BOTS_PROT" in line and "BOTS_PORT" in line]
+    assert "4711" not in told  # it may be a secret
+    assert "BOTS_SPOOL" not in told
+
+
 def test_the_tables_are_brought_up_to_date_once(tmp_path):
     bots = CommandLine("", tmp_path)
     assert "run `bots migrate`" in bots("migrate", "--check").assert_one_line(1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.api.problems import INTERNAL, KINDS, METHOD_NOT_ALLOWED
+from bots_service.api.problems import HEADERS_TOO_LARGE, INTERNAL, KINDS, MALFORMED_REQUEST, METHOD_NOT_ALLOWED
 from tools import architecture
 
 ROOT = Path(__file__).parents[2]
@@ -15,6 +15,7 @@ MESSAGES = [
     for heading in re.findall(r"^### (.+)$", TROUBLESHOOTING, re.MULTILINE)
     for message in re.findall(r"`([^`]+)`", heading)
 ]
+OF_NO_ERROR = (INTERNAL, METHOD_NOT_ALLOWED, MALFORMED_REQUEST, HEADERS_TOO_LARGE)
 # Said by other programs: the shell and pip.
 FOREIGN = {"bots: command not found", "Could not find a version that satisfies the requirement bots-client"}
 SOURCES = [
@@ -40,7 +41,7 @@ def test_troubleshooting_has_every_type_of_problem_with_its_status():
     rows = re.findall(r"^\| (`.+?) \| ([\d, ]+) \|", TROUBLESHOOTING, re.MULTILINE)
     shown = {(name, int(status)) for names, codes in rows for name in re.findall("`([a-z-]+)`", names)
              for status in codes.split(", ")}  # fmt: skip
-    kinds = {(kind.name, kind.status) for kind in (INTERNAL, METHOD_NOT_ALLOWED, *KINDS.values())}
+    kinds = {(kind.name, kind.status) for kind in (*OF_NO_ERROR, *KINDS.values())}
     assert kinds <= shown
     assert {name for name, _ in shown} == {name for name, _ in kinds}
 

@@ -1,6 +1,7 @@
 """What the doctor finds without any server: settings, this machine, a SQLite file, clocks."""
 
 import os
+import re
 import sqlite3
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from bots_service.doctor.finding import Grade, without_secrets
 from bots_service.settings import Settings
 from bots_service.storage.sql.migrate import head, upgrade
 
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    *ROOT.glob("client/bots_client/**/*.py"),
+    *ROOT.glob("service/**/*.py"),
+    *ROOT.glob("examples/clusters/*.sh"),
+]
+IS_READ = re.compile(r"""(?:environ(?:\.get\(|\[)|envvar=)"(BOTS_\w+)"|\$\{?(BOTS_\w+)""")
+READ = {name for path in SOURCES for each in IS_READ.findall(path.read_text("utf-8")) for name in each if name}
 PG, REDIS = "postgresql://bots@db/bots", "redis://redis:6379/0"
 
 
@@ -35,16 +44,15 @@ def test_the_defaults_are_fit_and_looking_changes_nothing(look, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_misspelt_variable_is_warned_of_with_the_nearest_name_and_without_its_value(look, monkeypatch):
+def test_variables_that_nothing_reads_are_named_with_the_nearest(look, monkeypatch):
     assert look()["variables"].grade is Grade.OK
-    for name in ("BOTS_PORT", "BOTS_URL", "bots_workers"):
+    for name in READ:
         monkeypatch.setenv(name, "1")
-    assert look()["variables"].grade is Grade.OK
-    monkeypatch.setenv("BOTS_PROT", "made-for-this-test")
+    monkeypatch.setenv("bots_PROT", "4711")
     found = look()["variables"]
     assert found.grade is Grade.WARNING
-    assert "BOTS_PORT" in found.said
-    assert "made-for-this-test" not in found.said
+    assert re.findall("BOTS_[A-Z_]+", found.said.upper().replace("BOTS;", "")) == ["BOTS_PROT", "BOTS_PORT"]
+    assert "4711" not in found.said
 
 
 @pytest.mark.parametrize(

@@ -162,12 +162,3 @@ def test_a_start_on_sqlite_loads_no_code_for_servers_and_migrations_that_it_has_
     loaded = set(done.stdout.split())
     assert "sqlalchemy" in loaded
     assert loaded & {"alembic", "psycopg", "redis", "typer", "httpx"} == set()
-
-
-def test_a_misspelt_variable_is_warned_of_at_the_start(tmp_path: Path):
-    service = ServiceProcess(tmp_path, prot="18999")
-    service.launch()
-    try:
-        wait_until(lambda: "BOTS_PORT" in service.log.read_text(), START_S)
-    finally:
-        service.kill()

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
+from heapq import nsmallest
 
 import httptools
 import structlog
@@ -43,16 +43,28 @@ PIECE_BYTES = 16 * 1024  # parsed at a time, so that a bound is noticed soon aft
 
 
 class Connections(ServerState):
-    """All connections of this process. draining: each answer is its connection's last; most: so many may be open."""
+    """All connections of this process. draining: each answer is its connection's last."""
 
     def __init__(self) -> None:
         super().__init__()
         self.draining = False
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.most = max(files - FILES_OF_ITS_OWN, files // 2) if files >= 0 else sys.maxsize
+        self._most = max(files - FILES_OF_ITS_OWN, files // 2) if files >= 0 else sys.maxsize
+        self._made_room = 0.0
         self._cut: Counter[str] = Counter()
         self._unread: dict[HttpConnection, int] = {}  # -> bytes; the one that has stood still for longest is the first
         self._unread_bytes = 0
+
+    def has_room(self) -> bool:
+        """Say whether another connection may stay; if they are too many, end some that were idle for longest."""
+        now = time.monotonic()
+        if len(self.connections) > self._most and now - self._made_room > PARTING_S:
+            self._made_room = now
+            idle = (connection for connection in self.open() if connection.is_idle)
+            for connection in nsmallest(self._most // 8, idle, key=lambda one: one.heard):
+                self.count_cut("idle")
+                connection.shutdown()
+        return len(self.connections) <= self._most + FILES_OF_ITS_OWN // 4  # those that end have not ended yet
 
     def open(self) -> Iterator["HttpConnection"]:
         """Yield the connections; they may close meanwhile."""
@@ -61,7 +73,7 @@ class Connections(ServerState):
                 yield connection
 
     def cut_stuck(self) -> None:
-        """Cut the connections that are stuck; log how many were cut or refused since the last call."""
+        """Cut the connections that wait for what does not come; log how many were cut since the last call."""
         now = time.monotonic()
         for connection in self.open():
             connection.cut_if_stuck(now)
@@ -74,7 +86,7 @@ class Connections(ServerState):
         self._cut[reason] += 1
 
     def hold(self, connection: "HttpConnection", count: int) -> None:
-        """Count an answer that its client doesn't read; beyond UNREAD_BYTES, cut the client that has paused longest."""
+        """Count an answer that its client doesn't read; where they are too many bytes, cut who stands still longest."""
         self.release(connection)
         self._unread[connection] = count
         self._unread_bytes += count
@@ -122,7 +134,7 @@ class HttpConnection(HttpToolsProtocol):
     begun: float | None = None  # when the request that is arriving began
     has_headers = False
     head_bytes = 0  # of its request line and headers that are complete
-    heard = 0.0  # when the last bytes came
+    heard = 0.0  # when the last bytes came, or the connection was made
     bare_bytes = 0  # that came since headers, a part of a body or a request were complete
     bare_since: float | None = None
     rest_since: float | None = None  # since when the rest of a body is on its way to nobody
@@ -134,12 +146,13 @@ class HttpConnection(HttpToolsProtocol):
         """Wait for a first request as long as for any other."""
         super().connection_made(transport)
         self.flow = PipelineFlow(self)
-        if len(self.connections) > self.server_state.most:
-            self.cut("too-many")
+        self.heard = time.monotonic()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        if not self.server_state.has_room():
+            self.cut("too-many")
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data in pieces; ignore it once this end is closed, as it would get no response."""
+        """Parse received data in pieces, unless this end is closed: what gets no response must not be processed."""
         self.heard = time.monotonic()
         self._unset_keepalive_if_required()
         if self.bare_since is not None and self.heard - self.bare_since > HEADERS_S:
@@ -218,7 +231,7 @@ class HttpConnection(HttpToolsProtocol):
         Raises:
             RefusedError: the parser would take its body for another request.
         """
-        if self.parser.should_upgrade() and not has_no_body(cast("Scope", self.scope)):
+        if self.parser.should_upgrade() and not has_no_body({**self.scope}):
             said = "a request with a body can't be upgraded; leave out the header Upgrade (in Java: set HTTP_1_1)"
             raise RefusedError(MALFORMED_REQUEST, said)
         super().on_headers_complete()
@@ -283,14 +296,14 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def _refuse(self, error: RefusedError) -> None:
-        """Answer a problem after the answers to earlier requests, and close; where no answer fits in, only close."""
+        """Answer a problem after the answers to what came before, and close; only close where no answer fits in."""
         if self.begun is not None and self.has_headers:  # it came within a body, or behind it
             if error.kind is HEADERS_TOO_LARGE or self.pipeline or self.cycle.response_started:
                 self.cut("trailers" if error.kind is HEADERS_TOO_LARGE else error.kind.name)
                 return
             self.cycle.disconnected = True  # who waits for this body gets no more of it, and answers nothing
             self.cycle.message_event.set()
-            self.cycle = None  # type: ignore[assignment]  # as before the first request
+            self.cycle = None  # type: ignore[assignment]  # as before the first
         self.server_state.count_cut(error.kind.name)
         self.has_left = True
         self.flow.pause_reading()
