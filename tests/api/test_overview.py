@@ -13,9 +13,12 @@ UNIFORM = {"belief": "bots", "strategy": "uniform"}
 
 
 async def overview(http: httpx.AsyncClient, **query: Any) -> dict[str, Any]:
-    answer = await http.get("/overview", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    """Return the overview once each run is judged."""
+    while True:
+        answer = await http.get("/overview", params=query)
+        assert answer.status_code == 200, answer.text
+        if not answer.json()["totals"]["unjudged"]:
+            return answer.json()
 
 
 async def summary(http: httpx.AsyncClient, run: str = "default", dataset: str = "guru") -> dict[str, Any]:

@@ -56,9 +56,13 @@ def compared(page: Page) -> list[str]:
 
 
 def summaries(service: ServiceProcess, dataset: str = DATASET) -> dict[str, dict]:
-    """Return what the API says of a dataset's runs."""
-    runs = httpx.get(f"{service.url}/overview", params={"dataset": dataset, "limit": 100}).raise_for_status().json()
-    return {run["run"]: run for run in runs["runs"]}
+    """Return what the API says of a dataset's runs, once all are judged."""
+    while True:
+        found = (
+            httpx.get(f"{service.url}/overview", params={"dataset": dataset, "limit": 100}).raise_for_status().json()
+        )
+        if not found["totals"]["unjudged"]:
+            return {run["run"]: run for run in found["runs"]}
 
 
 def names_in(url: str) -> list[str]:

@@ -30,6 +30,8 @@ def trained(tmp_path_factory):
             client.report("guru", [Outcome.counts(f"t{place}", each, 2) for place, each in enumerate(solved)], run=run)
         with pytest.raises(InvalidRequestError):
             client.report("guru", [Outcome.rewards("t0", [-1.0, 1.0])])
+        while client.overview().totals.unjudged:
+            pass
         yield service
 
 

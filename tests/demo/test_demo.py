@@ -157,9 +157,10 @@ def test_the_closing_table_shows_the_numbers_of_the_api_as_the_page_does(tmp_pat
 
 def runs_of(client, dataset):
     """Return the summaries of the demo's runs by their labels, which are the same in the overview."""
-    found = {run.run.rpartition("-")[0]: run for run in client.overview(dataset=dataset).runs}
-    runs = {label: found[label] for label in RUNS}
-    alone = [client.summary(dataset, run.run) for run in runs.values()]
+    names = {run.run.rpartition("-")[0]: run.run for run in client.overview(dataset=dataset).runs}
+    alone = [client.summary(dataset, names[label]) for label in RUNS]
+    found = {run.run: run for run in client.overview(dataset=dataset).runs}
+    runs = {label: found[names[label]] for label in RUNS}
     assert [replace(summary, leased=None) for summary in alone] == list(runs.values())
     return runs
 

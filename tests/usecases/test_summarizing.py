@@ -86,7 +86,8 @@ class Summarizing:
     async def one(self, run: str = "default") -> SummedRun:
         found = await self.listed(run)
         alone = await self.use.one(POOL, run)
-        assert (alone.known.head, alone.gain, alone.status) == (found.known.head, found.gain, found.status)
+        stands, listed = alone.known.head[:5], found.known.head[:5]  # its judgement may have come between the two
+        assert (stands, alone.gain, alone.status) == (listed, found.gain, found.status)
         return found
 
 

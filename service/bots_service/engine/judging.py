@@ -54,7 +54,7 @@ class JudgeRuns:
         self._catch_up, self._journal = catch_up, journal
         self._step_evidence, self._courses = step_evidence, courses
         self._wanted = deque[KnownCourse]()
-        self._work: asyncio.Task[None] | None = None
+        self._work = list[asyncio.Task[None]]()  # one at most
         self._lists_waiting = 0
         self._failed: dict[int, RunHead] = {}  # where runs stood that could not be judged
 
@@ -81,11 +81,11 @@ class JudgeRuns:
         self._wanted = deque(run for run in runs if self._failed.get(run.head.run_id) != run.head)
         if not self._wanted:
             return False
-        if self._work is None or self._work.done():
-            self._work = asyncio.create_task(self._judge_wanted(), context=Context())  # it outlives the request
+        if not self._work or self._work[0].done():
+            self._work = [asyncio.create_task(self._judge_wanted(), context=Context())]  # it outlives the request
         self._lists_waiting += 1
         try:
-            await asyncio.wait([self._work], timeout=PATIENCE_S)
+            await asyncio.wait(self._work, timeout=PATIENCE_S)
         finally:
             self._lists_waiting -= 1
         return True
@@ -96,8 +96,7 @@ class JudgeRuns:
         try:
             yield
         finally:
-            if self._work is not None:
-                await ended([self._work])
+            await ended(self._work)
 
     async def _judge_wanted(self) -> None:
         while self._wanted:

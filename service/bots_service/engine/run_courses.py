@@ -263,9 +263,9 @@ class RunCourses:
 
     async def _read_notes(self, heads: list[RunHead]) -> None:
         noted = [head.run_id for head in heads if head.refused_reports or head.judged_at is not None]
-        for run_id, notes in (await self._courses.notes(noted) if noted else {}).items():
-            if run_id in self._known:
-                self._known[run_id] = replace(self._known[run_id], notes=notes)
+        wanted = [run_id for run_id in noted if run_id in self._known]  # others were deleted meanwhile
+        for run_id, notes in (await self._courses.notes(wanted) if wanted else {}).items():
+            self._known[run_id] = replace(self._known[run_id], notes=notes)
 
     async def _repair_one(self, heads: list[RunHead]) -> None:
         """Store the receipts of one of these runs that a crash left out: it opens the run, so not of all at once."""

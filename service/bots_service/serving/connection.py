@@ -296,7 +296,7 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def _refuse(self, error: RefusedError) -> None:
-        """Answer a problem after the answers to what came before, and close; only close where no answer fits in."""
+        """Answer a problem after the answers to earlier requests, and close; only close where no answer fits in."""
         if self.begun is not None and self.has_headers:  # it came within a body, or behind it
             if error.kind is HEADERS_TOO_LARGE or self.pipeline or self.cycle.response_started:
                 self.cut("trailers" if error.kind is HEADERS_TOO_LARGE else error.kind.name)
