@@ -120,7 +120,8 @@ class OverviewTotals:
 
     datasets: how many there are.
     runs: how many there are.
-    attention: how many need attention, of those that are judged; unjudged: how many are not judged yet.
+    attention: how many need attention, of those that are judged.
+    unjudged: how many are not judged yet.
     new, running, stalled, idle: how many runs have this status.
     reported, effective, rollouts: sums over all their steps.
     """
