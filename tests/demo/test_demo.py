@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from bots_client import Client
+from bots_service.core.rounding import half_up
 from bots_service.demo.recording import recorded_run
 from bots_service.demo.replay import DEFAULT, RECENT, ROLLOUTS, RUNS, log_loss
 from tests.cli.running import BOTS, CommandLine, clean_environment
@@ -168,8 +169,8 @@ def runs_of(client, dataset):
 def cells_of(client, run):
     """Return what the closing table shows of a run."""
     return {
-        "effective task ratio": f"{run.effective / run.reported:.3f}",
-        f"last {RECENT} steps": f"{run.effective_task_ratio:.3f}",
+        "effective task ratio": half_up(run.effective / run.reported, 3),
+        f"last {RECENT} steps": half_up(run.effective_task_ratio, 3),
         "vs uniform": "baseline" if run.gain is None else f"{run.gain.factor:.2f}x",
         "rollouts saved": "-" if run.gain is None else f"{round(run.gain.rollouts_saved):,}",
         "tasks met": str(client.run(run.dataset, run.run).coverage.distinct_tasks),

@@ -274,7 +274,7 @@ async def report_outcomes(request: Request) -> Response:
 
 async def _count_refused(request: Request, text: bytes, error: InvalidInputError) -> None:
     """Count a report that was refused with the run that it names, if there is one and the caller reaches it."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         named = _NAMES.decode(text)
         require_dataset(request, named.dataset)
         try:
