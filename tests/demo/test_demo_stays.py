@@ -12,7 +12,7 @@ from tests.cli.terminals import terminals
 from tests.serving import running_service
 
 QUICK = ("demo", "--steps", "5", "--count", "4", "--both-references")
-STAYS = "(press Ctrl-C"
+STAYS = "Ctrl-C"
 
 
 @pytest.fixture
