@@ -311,7 +311,8 @@ class ClientMethods(BaseClient):
             ids: only these tasks; empty: all.
             tag: only tasks with this tag.
             search: only tasks whose ID contains this text, ignoring case.
-            segment: untried, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not retired.
+            segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
+                retired.
             sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
                 visits or last_step; "-mean" descends.
             limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
@@ -424,7 +425,7 @@ class ClientMethods(BaseClient):
             dataset: name of the dataset.
             run: name of the run.
             kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
-                rewind and fork.
+                forget, rewind and fork.
             limit: maximum number of entries; None: all.
         """
         return self._paginate(run_calls.journal(dataset, run, kinds=kinds, limit=limit))
@@ -439,6 +440,13 @@ class ClientMethods(BaseClient):
             ids: number of task IDs to return per lease; at most 1000.
         """
         return self.send(run_calls.leases(dataset, run, limit=limit, ids=ids))
+
+    def forget_tasks(self, dataset: str, tasks: Iterable[str], run: str = "default") -> Run:
+        """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
+
+        They are believed as tasks that were never tried. What their rollouts told of other tasks stays.
+        """
+        return self.send(run_calls.forget_tasks(dataset, tasks, run))
 
     def rewind(self, dataset: str, step: int, run: str = "default") -> Run:
         """Rewind a run to a step, for example when a trainer resumes from a checkpoint.

@@ -195,7 +195,8 @@ class TaskVisit:
 
     seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
     successes, trials: of its rollouts; mean_reward: their quotient.
-    effective: whether the rollouts have a gradient.
+    effective: whether the rollouts have a gradient; None for a part of a group.
+    group_size: number of rollouts of the group, of which these are a part; None for a whole group.
     tokens, seconds: what they cost; None if the report doesn't say it.
     late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
     hidden: undone by a rewind.
@@ -206,7 +207,8 @@ class TaskVisit:
     successes: float
     trials: float
     mean_reward: float
-    effective: bool
+    effective: bool | None = None
+    group_size: float | None = None
     tokens: float | None = None
     seconds: float | None = None
     late: bool | None = None
@@ -218,7 +220,7 @@ class TaskVisit:
 class JournalEntry:
     """One entry of a run's journal.
 
-    kind: report, past_evidence, settings, guard_decision, rewind or fork.
+    kind: report, past_evidence, settings, guard_decision, forget, rewind or fork.
     step: number of closed steps after it; None if it is not known yet.
     tasks, effective, rollouts, closed: of a report; effective: the tasks whose group has a gradient; closed: whether it
         closed a step.

@@ -310,8 +310,9 @@ class TaskBelief:
     attempts: how many rollouts of it were reported; successes: how many of them succeeded, in part for fractional
         rewards; visits: how many steps reported any; last_step: the last of these steps; None if none did.
     tokens, seconds: what these rollouts cost, as far as reports said it; None if none did.
-    segment: untried (no rollout), stuck (never a success), solved (mean at least 0.9), teaching (the other tried ones)
-        or retired.
+    aborts: how often it was selected and aborted.
+    segment: untried (no rollout), aborting (aborted at its last three selections or more), stuck (never a success),
+        solved (mean at least 0.9), teaching (the other tried ones) or retired.
     """
 
     id: str
@@ -327,6 +328,7 @@ class TaskBelief:
     last_step: int | None = None
     tokens: float | None = None
     seconds: float | None = None
+    aborts: int = 0
     segment: str = "untried"
     tags: tuple[str, ...] = ()
 
@@ -336,6 +338,7 @@ class TaskCounts:
     """How many tasks are in each segment of a run, as in `TaskBelief`."""
 
     untried: int
+    aborting: int
     stuck: int
     teaching: int
     solved: int
@@ -344,7 +347,7 @@ class TaskCounts:
     @property
     def available(self) -> int:
         """Number of tasks that are not retired."""
-        return self.untried + self.stuck + self.teaching + self.solved
+        return self.untried + self.aborting + self.stuck + self.teaching + self.solved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class RunVerdict:
     """What to think of a run.
 
     kind: healthy, starting, or what is wrong: reports_refused, verifier_suspect, stalled, narrow, miscalibrated,
-        pool_exhausted or learning_slowly.
+        aborting, pool_exhausted or learning_slowly.
     reason: one sentence, with the numbers.
     advice: what to do.
     """

@@ -64,6 +64,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
     "POST /datasets/{dataset}/runs/{run}/evidence": {"report"},
     "POST /datasets/{dataset}/runs/{run}/rewind": {"report"},
+    "POST /datasets/{dataset}/runs/{run}/forget": {"report"},
     "POST /datasets/{dataset}/runs/{run}/held": set(),
     "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
     "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},
@@ -106,16 +107,30 @@ def expected(route: str, scopes: set[str], patterns: str, dataset: str) -> int |
     return None if reaches and scopes & {*opened_by, "admin"} else 403
 
 
-async def call(http: httpx.AsyncClient, route: str, dataset: str, key: str | None) -> httpx.Response:
+def expected_of_runs(route: str, run: str) -> int | None:
+    """Return the status that refuses an admin key for the run `default` alone, for its dataset or this run of it."""
+    method = route.partition(" ")[0]
+    if OPENED_BY[route] is None:
+        return None
+    if route in FOR_EVERY_DATASET or route.endswith("/export"):
+        return 403
+    if "{run}" in route or route in ("POST /select", "POST /report"):
+        return None if run == "default" else 403
+    return 403 if route in OF_A_DATASET and method != "GET" else None
+
+
+async def call(
+    http: httpx.AsyncClient, route: str, dataset: str, key: str | None, run: str = "default"
+) -> httpx.Response:
     """Call a route; what is not about access is refused later, or done."""
     method, path = route.split(" ")
     name = "swagger-ui.css" if "docs" in path else "page.css"
     path = path.replace(":path", "").format(
-        dataset=dataset, run="default", task="t1", name=name, version=page_version(), key_id="0" * 16
+        dataset=dataset, run=run, task="t1", name=name, version=page_version(), key_id="0" * 16
     )
     body: dict[str, Any] | None = None
     if path in ("/select", "/report"):
-        body = {"dataset": dataset, **({"count": 1} if path == "/select" else {"outcomes": []})}
+        body = {"dataset": dataset, "run": run, **({"count": 1} if path == "/select" else {"outcomes": []})}
     return await http.request(method, path, json=body, headers=bearer(key))
 
 
@@ -172,6 +187,34 @@ async def test_a_key_opens_what_its_scope_and_its_datasets_say(http: httpx.Async
             if answer.status_code == 403:
                 require_problem(answer, 403, "forbidden")
     assert found == wanted
+
+
+@pytest.mark.parametrize("pattern", ["mine/default", "m*/def*"])
+async def test_a_key_for_some_runs_opens_these_and_changes_nothing_of_their_dataset(http: httpx.AsyncClient, pattern):
+    key = (await new_key(http, "admin", datasets=(pattern,)))["key"]
+    found, wanted = {}, {}
+    for run in ("others", "default"):
+        for route in OPENED_BY:
+            answer = await call(http, route, "mine", key, run)
+            found[route, run] = answer.status_code if answer.status_code in (401, 403) else None
+            wanted[route, run] = expected_of_runs(route, run)
+            assert answer.status_code < 500, answer.text
+    assert found == wanted
+    answer = await call(http, "POST /datasets/{dataset}/runs/{run}/rewind", "mine", key, "others")
+    assert answer.json()["detail"] == f"this key has no access to run 'others' of dataset 'mine', only to {pattern}"
+
+
+async def test_lists_show_the_runs_of_a_key_alone_and_no_fork_begins_with_anothers(http: httpx.AsyncClient):
+    for run in ("ada-1", "ada-2", "bob-1"):
+        assert (await http.put(f"/datasets/mine/runs/{run}", json={})).status_code == 201
+    key = bearer((await new_key(http, "admin", datasets=("mine/ada-*",)))["key"])
+    for path in ("/datasets/mine/runs", "/overview"):
+        listed = (await http.get(path, headers=key)).json()
+        assert [run["run"] for run in listed["runs"]] == ["ada-1", "ada-2"]
+    assert listed["totals"]["runs"] == 2
+    for body, status in (({"fork": {"run": "ada-1"}}, 201), ({"fork": {"run": "bob-1"}}, 403)):
+        answer = await http.put("/datasets/mine/runs/ada-3", json=body, headers=key)
+        assert answer.status_code == status, answer.text
 
 
 async def test_a_stranger_can_not_tell_whether_a_dataset_exists(http: httpx.AsyncClient):

@@ -45,6 +45,9 @@ FACTS = RunFacts(
     expected=0.5,
     easy=0.1,
     hard=0.1,
+    aborting=0,
+    met=800,
+    has_references=True,
     hints=(),
 )
 PROGRESS = RunProgress(steps=80, stalled_s=None, usual_gap_s=10.0, recent=StepSums(1600, 960, 12_800.0), uniform=0.4)
@@ -76,6 +79,7 @@ URGENT: list[
     ("reports_refused", {"refused": REFUSED}, {}),
     ("verifier_suspect", {}, {"groups": {None: FALLEN}}),
     ("stalled", {"stalled_s": 1000.0}, {}),
+    ("aborting", {}, {"aborting": 9, "met": 800}),
     ("narrow", {}, {"narrow": ("Few tasks take most visits.", "Use pass.")}),
     ("miscalibrated", {}, {"calibration": in_bin(8, 80_000, 0.85, 0.4)}),
     ("pool_exhausted", {}, {"expected": 0.05, "easy": 0.9}),
@@ -265,3 +269,27 @@ def test_a_healthy_run_says_what_it_has_and_what_uniform_sampling_has():
     assert (alone.reason, alone.advice) == ("60.0 % of the tasks of the last 20 steps were effective.", "Use pass.")
     nothing = judged(replace(PROGRESS, recent=StepSums()), FACTS)
     assert (nothing.kind, nothing.reason) == ("healthy", "The last steps reported no task.")
+
+
+def test_a_few_tasks_that_always_abort_are_no_verdict_and_many_are():
+    few = replace(FACTS, aborting=8, met=800)
+    assert judged(PROGRESS, few).kind == "healthy"
+    found = judged(PROGRESS, replace(few, aborting=9))
+    assert (found.kind, found.reason) == (
+        "aborting",
+        "9 tasks always abort, of 800 that were selected: three times in a row or more.",
+    )
+    assert judged(PROGRESS, replace(few, aborting=1, met=20)).reason.startswith("1 task always aborts")
+
+
+def test_groups_of_one_are_told_what_the_run_does_and_not_that_no_task_is_effective():
+    single = replace(PROGRESS, recent=StepSums(1600, 0, 1600.0))
+    found = judged(single, replace(FACTS, group_size=1.0, expected=0.0))
+    assert found.kind == "healthy"
+    assert "p (1 - p)" in found.reason
+
+
+def test_no_advice_about_references_is_given_where_there_are_none():
+    wrong = replace(FACTS, calibration=in_bin(8, 80_000, 0.85, 0.4))
+    assert "reference" in judged(PROGRESS, wrong).advice
+    assert "reference" not in judged(PROGRESS, replace(wrong, has_references=False)).advice

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bots_service.settings import Settings
+from bots_service.storage.postgres import PostgresDatabase
 from bots_service.stores import open_hot_stores
 from tests.servers import RedisServer
 from tests.sqlite_files import migrated_file
@@ -55,4 +56,29 @@ async def replicas(world: World, redis_server: RedisServer) -> AsyncIterator[tup
             hot = await stack.enter_async_context(open_hot_stores(settings))
             both.append(Replica.over(world.folder, settings, world.database, hot=hot))
         await both[0].parts.states.register(await both[0].row())  # the dataset was made without Redis
+        yield both[0], both[1]
+
+
+@pytest.fixture(params=["one on SQLite", "two over PostgreSQL and Redis"])
+async def services(
+    request: pytest.FixtureRequest, folder: Callable[[str], Path], redis_server: RedisServer
+) -> AsyncIterator[tuple[World, World]]:
+    """What two callers speak to: the same service, or a replica each."""
+    async with AsyncExitStack() as stack:
+        if request.param == "one on SQLite":
+            world = World.open(folder("service"), snapshot_every=5)
+            stack.push_async_callback(world.close)
+            yield world, world
+            return
+        with redis_server.client() as client:
+            client.flushall()
+        settings = Settings(
+            data_dir=folder("service"), snapshot_every=5, redis_url=redis_server.url, redis_timeout_s=PATIENT_S
+        )
+        database = PostgresDatabase(request.getfixturevalue("postgres_url"), pool_size=4, timeout_s=30)
+        both = []
+        for _ in range(2):
+            hot = await stack.enter_async_context(open_hot_stores(settings))
+            both.append(Replica.over(settings.data_dir, settings, database, hot=hot))
+        stack.push_async_callback(both[0].close)
         yield both[0], both[1]

@@ -1,8 +1,7 @@
 """Two writes of one run at once: each is told the truth, and whatever they were, the run goes on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,11 @@ from bots_service.errors import (
 )
 from bots_service.ports.journal import LoggedEntry
 from bots_service.ports.records import AppendResult, NewEntry, RunRow, Selection
-from bots_service.settings import Settings
-from bots_service.storage.postgres import PostgresDatabase
-from bots_service.stores import open_hot_stores
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
 from bots_service.usecases.report_outcomes import Outcome
-from tests.servers import RedisServer
-from tests.storage.redis_stores import PATIENT_S
 from tests.usecases.backups import exported, imported
 from tests.usecases.ports import Port
-from tests.usecases.replicas import Replica
 from tests.usecases.test_guard import steps
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
@@ -84,31 +77,6 @@ def a_write(rng: np.random.Generator) -> tuple[str, Write]:
         ("snapshot", lambda world, run: world.use.take_snapshot(POOL, run, None)),
     ]
     return writes[rng.integers(len(writes))]
-
-
-@pytest.fixture(params=["one on SQLite", "two over PostgreSQL and Redis"])
-async def services(
-    request: pytest.FixtureRequest, folder: Callable[[str], Path], redis_server: RedisServer
-) -> AsyncIterator[tuple[World, World]]:
-    """What two callers speak to: the same service, or a replica each."""
-    async with AsyncExitStack() as stack:
-        if request.param == "one on SQLite":
-            world = World.open(folder("service"), snapshot_every=5)
-            stack.push_async_callback(world.close)
-            yield world, world
-            return
-        with redis_server.client() as client:
-            client.flushall()
-        settings = Settings(
-            data_dir=folder("service"), snapshot_every=5, redis_url=redis_server.url, redis_timeout_s=PATIENT_S
-        )
-        database = PostgresDatabase(request.getfixturevalue("postgres_url"), pool_size=4, timeout_s=30)
-        both = []
-        for _ in range(2):
-            hot = await stack.enter_async_context(open_hot_stores(settings))
-            both.append(Replica.over(settings.data_dir, settings, database, hot=hot))
-        stack.push_async_callback(both[0].close)
-        yield both[0], both[1]
 
 
 async def with_an_alarm(world: World) -> None:

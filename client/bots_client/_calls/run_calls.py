@@ -110,7 +110,8 @@ def tasks(
         ids: only these tasks; empty: all.
         tag: only tasks with this tag.
         search: only tasks whose ID contains this text, ignoring case.
-        segment: untried, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not retired.
+        segment: untried, aborting, stuck, teaching, solved or retired, as in `TaskBelief`; None: all that are not
+            retired.
         sort: index (the pool's order), mean, distance (to the target), effective, variance, attempts, successes,
             visits or last_step; "-mean" descends.
         limit: maximum number of tasks; None: all (for a large pool `tasks_arrow` is faster).
@@ -228,7 +229,7 @@ def journal(
         dataset: name of the dataset.
         run: name of the run.
         kinds: only entries of these kinds; empty: all. They are report, past_evidence, settings, guard_decision,
-            rewind and fork.
+            forget, rewind and fork.
         limit: maximum number of entries; None: all.
     """
     where = path("datasets", dataset, "runs", run, "journal")
@@ -247,6 +248,16 @@ def leases(dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 
     """
     where = path("datasets", dataset, "runs", run, "leases")
     return Call("GET", where, into(Leases), (("limit", str(limit)), ("ids", str(ids))))
+
+
+def forget_tasks(dataset: str, tasks: Iterable[str], run: str = "default") -> Call[Run]:
+    """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
+
+    They are believed as tasks that were never tried. What their rollouts told of other tasks stays.
+    """
+    return Call(
+        "POST", path("datasets", dataset, "runs", run, "forget"), into(Run), {"tasks": checked_strings(tasks, "tasks")}
+    )
 
 
 def rewind(dataset: str, step: int, run: str = "default") -> Call[Run]:

@@ -71,13 +71,18 @@ class About(Enum):
     """The dataset that a route accesses."""
 
     PATH = "path"
-    """The one in its path."""
+    """The one in its path, or its run there. What changes a dataset takes a key for all of its runs."""
+    WHOLE = "whole"
+    """The one in its path, with all its runs."""
     BODY = "body"
-    """The one in its body: the route calls `require_dataset` after reading it."""
+    """The one in its body: the route calls `require_run` after reading it."""
     NONE = "none"
     """None, or those that the route filters for its caller."""
     EVERY = "every"
     """All of them: the key needs access to every dataset."""
+
+
+IN_PATH = (About.PATH, About.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +145,20 @@ class GuardedRoute(APIRoute):
                 request, request.path_params
             )  # only now, so that unauthorized callers can't write names into the log
             caller.require_scope(scopes)
-            if guard.about is About.PATH:
-                caller.require_dataset(request.path_params["dataset"])
+            if guard.about in IN_PATH:
+                self._require_path(request, caller)
             elif guard.about is About.EVERY:
                 caller.require_every_dataset()
             return await handler(request)
 
         return answer
+
+    def _require_path(self, request: Request, caller: Caller) -> None:
+        dataset, run = request.path_params["dataset"], request.path_params.get("run")
+        if run is None and self.guard.about is About.PATH and self.methods <= {"GET", "HEAD"}:
+            caller.require_dataset(dataset)
+        else:
+            caller.require_run(dataset, run)
 
     @property
     def guard(self) -> Guard:
@@ -158,7 +170,7 @@ class GuardedRoute(APIRoute):
         guard: Guard | None = getattr(self.endpoint, _GUARD, None)
         if guard is None:
             raise ValueError(f"{self.path} has no guard: put @allowed(...) below its decorator")
-        if guard.scopes is not None and (guard.about is About.PATH) != ("{dataset}" in self.path):
+        if guard.scopes is not None and (guard.about in IN_PATH) != ("{dataset}" in self.path):
             raise ValueError(f"{self.path}: @allowed(about={guard.about}) does not fit a path like this")
         return guard
 
@@ -214,10 +226,10 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def require_dataset(request: Request, dataset: str) -> None:
-    """Check that the caller has access to the dataset in the body; call this before any lookup.
+def require_run(request: Request, dataset: str, run: str) -> None:
+    """Check that the caller has access to the run that the body names; call this before any lookup.
 
     Raises:
         ForbiddenError: it has no access.
     """
-    caller_of(request).require_dataset(dataset)
+    caller_of(request).require_run(dataset, run)

@@ -25,6 +25,7 @@ class JournalKind(StrEnum):
     PAST_EVIDENCE = "past_evidence"
     SETTINGS = "settings"
     GUARD_DECISION = "guard_decision"
+    FORGET = "forget"
     REWIND = "rewind"
     FORK = "fork"
 

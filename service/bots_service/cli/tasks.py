@@ -18,7 +18,7 @@ Search = Annotated[
     str | None, typer.Option(help="Only tasks whose ID contains this text, ignoring case.", show_default=False)
 ]
 # As in `core.segments`, whose import would load numpy.
-SegmentName = Literal["untried", "stuck", "teaching", "solved", "retired"]
+SegmentName = Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"]
 OneSegment = Annotated[
     SegmentName | None,
     typer.Option(

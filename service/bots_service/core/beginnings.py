@@ -8,6 +8,7 @@ from bots_service.core.belief.protocol import Belief
 from bots_service.core.comparison.refold import still_counting
 from bots_service.core.entries import Entry, Rewind
 from bots_service.core.forecasts import NO_FORECASTS, Forecasts
+from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings
@@ -66,6 +67,8 @@ class Refold:
             lesson, closed = lesson_of(state, entry, pool), state.step
             state, _ = advance(state, entry, pool)
             believed = belief = belief.extended(own, entry.profiles if same else own.profiles)
+            if len(lesson.forgotten):
+                belief = belief.forgotten(lesson.forgotten)
             if len(lesson.past):
                 belief = belief.with_past(own, lesson.past, self.settings, step=closed)
             if (step := lesson.step) is not None:
@@ -87,5 +90,6 @@ class Refold:
             belief=self.belief,
             walks=walks,
             open_step=NOTHING_OPEN,
+            unfinished=NOTHING_UNFINISHED,
             forecasts=self.forecasts,
         )

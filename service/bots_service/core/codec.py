@@ -10,7 +10,8 @@ arrays can be used where they lie: spaces end the header, so that the arrays beg
 whose numbers are stored in more bytes come first.
 
 The belief names and checks its own arrays; those of the attempts begin with "attempts_", those of what these cost with
-"costs_", those of the groups that the verifier guard holds with "guard_", and those of the open step with "open_".
+"costs_", those of the groups that the verifier guard holds with "guard_", those of groups in parts with "groups_",
+those of aborts with "aborts_", and those of the open step with "open_".
 """
 
 import json
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core import attempts, costs, mix_account
+from bots_service.core import aborts, attempts, costs, groups, mix_account
 from bots_service.core.arrays import frozen
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.checks import Arrays, as_count, as_number, require_arrays
@@ -50,7 +51,14 @@ _BITS = {"<f8": "<u8", "<i4": "<u4", "<u8": "<u8"}  # types that are narrowed, a
 _STORED = {kind: (kind, *_NARROW) for kind in _BITS} | {"|b1": ("|b1",)}  # how each type may be stored
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
-_OTHERS = ("attempts_", "costs_", "guard_", "open_")  # begin the names of the arrays that are not the belief's
+_OTHERS = (
+    "aborts_",
+    "attempts_",
+    "costs_",
+    "groups_",
+    "guard_",
+    "open_",
+)  # begin the names of the arrays that are not the belief's
 
 
 def encode_state(state: RunState) -> bytes:
@@ -80,7 +88,8 @@ def encode_state(state: RunState) -> bytes:
     }
     tried = attempts.encoded(state.attempts)
     sums, paid = costs.encoded(state.costs, waiting.costs)
-    return pack({**head, **sums}, {**arrays, **tried, **open_arrays, **paid, **held.encoded(state.guard.held)})
+    rare = held.encoded(state.guard.held) | groups.encoded(state.unfinished) | aborts.encoded(state.aborts)
+    return pack({**head, **sums}, {**arrays, **tried, **open_arrays, **paid, **rare})
 
 
 def decode_state(blob: bytes) -> RunState:
@@ -94,7 +103,7 @@ def decode_state(blob: bytes) -> RunState:
         settings = _settings_of(json.dumps(header["settings"]))
         believed = {name: array for name, array in arrays.items() if not name.startswith(_OTHERS)}
         others = {name: array for name, array in arrays.items() if name.startswith(_OTHERS)}
-        parts = (attempts.shapes(others), costs.shapes(others), held.shapes(others), _open_shapes(others))
+        parts = [kind.shapes(others) for kind in (aborts, attempts, costs, groups, held)] + [_open_shapes(others)]
         require_arrays(others, {name: shape for part in parts for name, shape in part.items()})
         paid, waiting = costs.decoded(header, others)
         return RunState(
@@ -111,6 +120,8 @@ def decode_state(blob: bytes) -> RunState:
             mix=mix_account.decoded(header["mix"]),
             forecasts=Forecasts.decoded(header["forecasts"]),
             guard=VerifierGuard(streaks.decoded(header["guard"]), held.decoded(others)),
+            unfinished=groups.decoded(others),
+            aborts=aborts.decoded(others),
         )
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSettingsError) as error:
         raise DamagedStateError(f"the state does not hold together: {error}") from error

@@ -1,10 +1,12 @@
 """What can stand in a run's journal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from bots_service.core.arrays import Tasks
 from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.evidence import Evidence
+from bots_service.core.groups import NO_PARTS, NO_TASKS, GroupParts
 from bots_service.core.guard import Decision
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.walks import Walk
@@ -14,11 +16,15 @@ from bots_service.core.walks import Walk
 class Report:
     """A report of rollouts.
 
-    evidence: of the rollouts; empty if all were aborted, or to close a step of partial reports.
+    evidence: of whole groups; empty if all were aborted, or to close a step of partial reports.
     made_at: the step at which the tasks were selected; None if they were not selected here.
     close: whether the step closes now; None leaves it to the settings.
     walks: how far their selection walked through passes.
-    costs: what the rollouts cost, and those that were aborted, as far as the report says.
+    costs: what the rollouts of whole groups cost, and those that were aborted, as far as the report says.
+    aborted: tasks of which nothing came.
+    parts: of groups that are not whole yet.
+    selection: the seq of the tasks' selection, and its place among the selections at that seq.
+    at: when the service took the report, in seconds since 1970; 0 where neither parts nor their time matter.
     """
 
     evidence: Evidence
@@ -26,6 +32,10 @@ class Report:
     close: bool | None
     walks: tuple[Walk, ...] = ()
     costs: CostRows = NO_COSTS
+    aborted: Tasks = field(default_factory=lambda: NO_TASKS)
+    parts: GroupParts = NO_PARTS
+    selection: tuple[int, int] = (0, 0)
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,16 @@ class GuardDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """What was believed of some tasks alone is dropped, because they are other tasks now: a label was mended.
+
+    tasks: sorted.
+    """
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True)
 class Rewind:
     """The run goes back to an earlier state: the one that stood after entry `to_seq`, when `to_step` had closed."""
 
@@ -80,7 +100,7 @@ class Fork:
     state: bytes
 
 
-Body = Report | PastEvidence | SettingsChange | GuardDecision | Rewind | Fork
+Body = Report | PastEvidence | SettingsChange | GuardDecision | Forget | Rewind | Fork
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,5 +94,7 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         and state.guard.is_possible(state.step, size.tasks)
         and is_possible_evidence(state.guard.held.evidence, tasks=size.tasks)
         and is_possible_evidence(waiting.evidence, tasks=size.tasks)
+        and state.unfinished.are_possible(size.tasks)
+        and state.aborts.are_possible(state.step, size.tasks)
         and are_within(waiting.made_at, max(0, state.step - state.belief.longest_lag), state.step)
     )

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Flags, Tasks, frozen
+from bots_service.core.arrays import Flags, Tasks, contained, frozen
 
 ZERO = frozen(np.zeros((), np.uint8))  # of a type that goes into every column; a Python number takes numpy longer
 
@@ -146,6 +146,11 @@ class LayeredRows(Generic[RowsT]):
             rows = rows.frozen()
             vars(self)[ASKED] = rows  # as `cached_property` does: at worst another thread looks for them, too
         return rows
+
+    def without(self, tasks: Tasks) -> "LayeredRows[RowsT]":
+        """Return these rows less those of some tasks, which are sorted."""
+        settled, recent = (rows.where(~contained(rows.tasks, (tasks,))) for rows in (self.settled, self.recent))
+        return LayeredRows(settled, recent)
 
     def with_rows(self, rows: RowsT) -> "LayeredRows[RowsT]":
         """Return these rows with newer ones added, settled where the recent ones have become too many."""

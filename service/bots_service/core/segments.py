@@ -9,9 +9,9 @@ from bots_service.core.arrays import Floats
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 
-Segment = Literal["untried", "stuck", "teaching", "solved", "retired"]
-SEGMENTS: tuple[Segment, ...] = ("untried", "stuck", "teaching", "solved", "retired")
-UNTRIED, STUCK, TEACHING, SOLVED, RETIRED = range(len(SEGMENTS))
+Segment = Literal["untried", "aborting", "stuck", "teaching", "solved", "retired"]
+SEGMENTS: tuple[Segment, ...] = ("untried", "aborting", "stuck", "teaching", "solved", "retired")
+UNTRIED, ABORTING, STUCK, TEACHING, SOLVED, RETIRED = range(len(SEGMENTS))
 SOLVED_MEAN = 0.9  # of 16 rollouts one still fails 4 times in 5, but most of the group's work is wasted
 
 Segments = NDArray[np.int8]  # places in SEGMENTS
@@ -34,6 +34,7 @@ def segments_of_pool(state: RunState, pool: Pool) -> Segments:
     for rows in (state.attempts.settled, state.attempts.newest):  # of a task that is in both, the newer row counts
         mean = state.belief.distributions(pool, rows.tasks).mean
         segments[rows.tasks] = segments_of_tried(rows.successes, mean)
+    segments[state.aborts.always_aborted] = ABORTING
     segments[pool.retired] = RETIRED
     return segments
 

@@ -4,19 +4,21 @@ A run's state is a pure function of a prefix of its journal. Replay is a loop ov
 fold the same entries get the same bytes; so whatever the fold reads stands here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import contained, last_of
+from bots_service.core.aborts import NO_ABORTS, AbortRows
+from bots_service.core.arrays import Tasks, contained, last_of
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.costs import NO_RUN_COSTS, RunCosts, cost_sums
-from bots_service.core.entries import Entry, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
-from bots_service.core.evidence import NO_EVIDENCE, Evidence
+from bots_service.core.entries import Entry, Forget, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
 from bots_service.core.forecasts import NO_FORECASTS, Forecasts
+from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
 from bots_service.core.guard.guard import NO_ALARMS, GuardedStep, VerifierGuard
 from bots_service.core.guard.streaks import SeenGroups
 from bots_service.core.mix_account import MixAccount, after_report
@@ -45,6 +47,8 @@ class RunState:
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
     forecasts: how many groups the belief expected to be effective, and how many were.
     guard: which rewards look wrong, and what waits outside the belief because of it.
+    unfinished: groups of which rollouts are to come.
+    aborts: how often selections of tasks brought nothing.
     """
 
     epoch: int
@@ -60,6 +64,8 @@ class RunState:
     mix: MixAccount
     forecasts: Forecasts = NO_FORECASTS
     guard: VerifierGuard = NO_ALARMS
+    unfinished: UnfinishedGroups = NOTHING_UNFINISHED
+    aborts: AbortRows = NO_ABORTS
 
     @property
     def rollouts_per_task(self) -> float | None:
@@ -68,8 +74,11 @@ class RunState:
 
     @property
     def group_size(self) -> float:
-        """How many rollouts to expect of a selected task: m in use, or what is usual before the first report."""
-        return self.rollouts_per_task or TYPICAL_ROLLOUTS
+        """How many rollouts to expect of a selected task: m in use, or what is usual before the first report.
+
+        At least 2. Where a group has one rollout, P(effective) is that of two: 2 p (1 - p), twice a rollout's variance.
+        """
+        return max(self.rollouts_per_task or TYPICAL_ROLLOUTS, 2.0)
 
     @property
     def nbytes(self) -> int:
@@ -77,20 +86,21 @@ class RunState:
         evidence, made_at = self.open_step.evidence, self.open_step.made_at
         waiting = (evidence.tasks, evidence.successes, evidence.failures, made_at)
         arrays = (*waiting, *self.open_step.costs)
-        parts = (self.belief, self.attempts, self.costs, self.guard.held)
-        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in arrays)
+        parts = (self.belief, self.attempts, self.costs, self.guard.held, self.unfinished)
+        return sum(part.nbytes for part in parts) + sum(int(each.nbytes) for each in (*arrays, *self.aborts))
 
     @property
     def fold_numbers(self) -> int:
         """About how many numbers the fold of one report touches."""
         rows = len(self.open_step.evidence) + len(self.attempts.recent) + len(self.costs.by_task.recent)
-        rows += len(self.guard.held)
+        rows += len(self.guard.held) + len(self.unfinished.parts) + len(self.aborts)
         return self.belief.fold_numbers + 4 * rows
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the state knows: else it is an older one."""
         tried, paid = self.attempts.largest_task, max(self.costs.largest_task, last_of(self.open_step.costs.tasks))
-        if max(tried, paid) >= len(pool) or not self.belief.fits(pool):
+        others = max(self.unfinished.largest_task, last_of(self.aborts.tasks))
+        if max(tried, paid, others) >= len(pool) or not self.belief.fits(pool):
             return False
         waiting = self.open_step.evidence.tasks
         return not len(waiting) or bool(waiting.max() < len(pool))
@@ -141,6 +151,9 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
         settings = changed_settings(body.values, state.settings)
         walks = state.walks if settings.seed == state.settings.seed else state.walks.restarted()
         return replace(state, seq=entry.seq, settings=settings, walks=walks)
+    if isinstance(body, Forget):
+        belief = state.belief.extended(pool, entry.profiles).forgotten(body.tasks)
+        return replace(state, seq=entry.seq, belief=belief, aborts=state.aborts.forgotten(body.tasks))
     if isinstance(body, GuardDecision):
         state.guard.require_alarm(body.tag)
     if isinstance(body, PastEvidence | GuardDecision):
@@ -148,15 +161,20 @@ def _changed(state: RunState, entry: Entry, pool: Pool, base: RunState | None) -
     if base is None:
         raise ValueError(f"entry {entry.seq} starts from another state, which is not given")
     open_step = NOTHING_OPEN if isinstance(body, Rewind) else base.open_step
-    return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step)
+    # No selection from before can bring the rest of a group.
+    return replace(base, seq=entry.seq, epoch=entry.epoch, open_step=open_step, unfinished=NOTHING_UNFINISHED)
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What an entry teaches a belief: evidence from before, and then the step that it closes, if it closes one."""
+    """What an entry teaches a belief: evidence from before, and then the step that it closes, if it closes one.
+
+    forgotten: tasks that it makes the belief forget, instead.
+    """
 
     past: AgedEvidence = NO_PAST
     step: ClosingStep | None = None
+    forgotten: Tasks = field(default_factory=lambda: NO_TASKS)
 
 
 def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
@@ -170,11 +188,13 @@ def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
     body = entry.body
     if isinstance(body, PastEvidence):
         return Lesson(body.aged)
+    if isinstance(body, Forget):
+        return Lesson(forgotten=body.tasks)
     if isinstance(body, GuardDecision):
         return Lesson(_decided(state, body, pool)[1])
     if not isinstance(body, Report):
         return Lesson()
-    waiting = _waiting(state, entry, body, pool)
+    waiting, body = _waiting(state, entry, body, pool)
     whole = waiting.open_step.whole()
     groups = waiting.open_step.groups(whole, generators=pool.generators)
     if not _closes(state.settings, body.close, pending=len(groups)):
@@ -198,20 +218,20 @@ def _decided(state: RunState, body: GuardDecision, pool: Pool) -> tuple[Verifier
     return guard, groups.aged(state.step) if body.decision == "release" else NO_PAST
 
 
-def _holding(state: RunState, report: Report) -> OpenStep:
-    """Return the open step with a report's evidence."""
+def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
+    """Return the open step with a report's evidence. state: before the report."""
     made_at = state.step if report.made_at is None else min(report.made_at, state.step)
     lag = state.step - made_at
     is_late = 0 < lag <= state.belief.longest_lag
     if lag > 0 and not is_late:
-        open_step = replace(state.open_step, expired=state.open_step.expired + len(report.evidence))
-        return open_step.with_costs(report.costs, counted=False)
-    return state.open_step.with_report(report.evidence, made_at, late=is_late).with_costs(report.costs, counted=True)
+        expired = replace(open_step, expired=open_step.expired + len(report.evidence))
+        return expired.with_costs(report.costs, counted=False)
+    return open_step.with_report(report.evidence, made_at, late=is_late).with_costs(report.costs, counted=True)
 
 
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
-    waiting = _waiting(before, entry, report, pool)
+    waiting, report = _waiting(before, entry, report, pool)
     open_step, whole = waiting.open_step, waiting.open_step.whole()
     groups = open_step.groups(whole, generators=pool.generators)
     step_tally, new_tasks = tally(groups), before.attempts.never_tried(whole.tasks)
@@ -267,15 +287,30 @@ def _errors(believed: Distributions, evidence: Evidence) -> dict[str, Any]:
     return {"brier": brier, "log_loss": log_loss, "calibration": calibration(means, evidence)}
 
 
-def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> RunState:
-    """Return the state after an entry with this report, before its step closes and the mix's account is brought up."""
-    return replace(
+def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Report]:
+    """Return the state after an entry with this report, before its step closes and the mix's account is brought up.
+
+    And the report of whole groups: those that it brings or completes, and those whose rest is waited for no longer.
+    """
+    reports, unfinished = before.unfinished.after(report, before.settings.lease_seconds)
+    whole, open_step, aborts = reports[-1], before.open_step, before.aborts
+    for each in reports:
+        open_step = _holding(before, open_step, each)
+        aborts = aborts.after(each.aborted, each.evidence.tasks, before.step)
+    if len(reports) > 1:
+        whole = replace(whole, evidence=joined([each.evidence for each in reports]).frozen())
+    if len(report.parts) and not len(whole.evidence) and report.close is None:
+        whole = replace(whole, close=False)  # what waits closes no step
+    state = replace(
         before,
         seq=entry.seq,
         belief=before.belief.extended(pool, entry.profiles),
         walks=_walks_after(before.walks, report),
-        open_step=_holding(before, report),
+        open_step=open_step,
+        unfinished=unfinished,
+        aborts=aborts,
     )
+    return state, whole
 
 
 def _with_mix(
@@ -326,7 +361,7 @@ def _counted(step: ClosingStep, guarded: GuardedStep) -> ClosingStep:
 
 def _walks_after(walks: Walks, report: Report) -> Walks:
     """Return the walks after a report; one of tasks that were not selected here says nothing of them."""
-    if report.made_at is None and len(report.evidence):
+    if report.made_at is None and (len(report.evidence) or len(report.parts)):
         return walks.restarted()
     return walks.moved(report.walks)
 

@@ -9,7 +9,7 @@ from bots_service.core.arrays import Floats, Tasks, contained
 from bots_service.core.belief.protocol import Belief, Distributions
 from bots_service.core.costs import RESOURCES
 from bots_service.core.pool import Pool
-from bots_service.core.segments import RETIRED, UNTRIED, Segments, segments_of_tried
+from bots_service.core.segments import ABORTING, RETIRED, UNTRIED, Segments, segments_of_tried
 from bots_service.core.state import RunState
 
 SORTS = (
@@ -40,6 +40,7 @@ class TaskTable:
     visits: [n] how many steps reported any.
     last_step: [n] the last step that reported any, 0 where none did.
     tokens, seconds: [n] what these rollouts cost, as far as reports said it; NaN where none did.
+    aborts: [n] how often a selection of the task brought nothing.
     segment: [n] places in SEGMENTS.
     """
 
@@ -57,6 +58,7 @@ class TaskTable:
     last_step: NDArray[np.int32]
     tokens: Floats
     seconds: Floats
+    aborts: NDArray[np.int32]
     segment: Segments
 
 
@@ -69,6 +71,7 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
     tokens, seconds = np.where((paid.spent > 0) | (paid.rollouts > 0), paid.spent, np.nan)
     segment = segments_of_tried(attempts.successes, mean)
     segment[attempts.visits == 0] = UNTRIED
+    segment[contained(tasks, (state.aborts.always_aborted,))] = ABORTING
     segment[contained(tasks, (pool.retired,))] = RETIRED
     return TaskTable(
         tasks=tasks,
@@ -85,6 +88,7 @@ def task_table(state: RunState, pool: Pool, tasks: Tasks) -> TaskTable:
         last_step=attempts.last_step,
         tokens=tokens,
         seconds=seconds,
+        aborts=state.aborts.of(tasks).aborts,
         segment=segment,
     )
 

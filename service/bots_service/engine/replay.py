@@ -10,7 +10,7 @@ from itertools import pairwise
 import structlog
 
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Entry, Fork, GuardDecision, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, GuardDecision, PastEvidence, Report, Rewind
 from bots_service.core.pool import Pool
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState, advance, fresh_state
@@ -156,7 +156,9 @@ def _last_task(entry: Entry) -> int:
     """Return the largest task that an entry names, -1 if it names none."""
     body = entry.body
     if isinstance(body, Report):
-        return int(body.evidence.tasks.max(initial=-1))
+        return max(int(named.max(initial=-1)) for named in (body.evidence.tasks, body.parts.tasks, body.aborted))
+    if isinstance(body, Forget):
+        return int(body.tasks.max(initial=-1))
     return int(body.aged.evidence.tasks.max(initial=-1)) if isinstance(body, PastEvidence) else -1
 
 

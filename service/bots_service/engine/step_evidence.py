@@ -7,10 +7,11 @@ from bots_service.core.state import RunState
 from bots_service.core.summary.tags import StepEvidence, closed_steps_of
 from bots_service.engine.open_runs import OpenRun
 from bots_service.engine.run_courses import common
-from bots_service.ports.courses import Courses, RunHead
+from bots_service.ports.courses import Courses, RunHead, SeqRange
 from bots_service.ports.journal import Journal
 
 MOST_ENTRIES = 4000  # of a journal: about a second at first, and then most of them are in memory
+MOST_EARLIER = 1000  # entries in which the first parts of a group are looked for
 PAGE = 1000
 
 
@@ -39,11 +40,26 @@ class ReadStepEvidence:
             return []
         head = RunHead(run.row.id, run.row.uid, run.dataset.row.name, state.seq, state.epoch)
         present = (await self.courses.present([head]))[run.row.id]
-        reports = [
+        reports = await self._reports(run, present, begin, max(wanted))
+        earlier = list[tuple[int, Report]]()
+        if any(len(report.parts) for _, report in reports):
+            first = max(begin - MOST_EARLIER, await self.journal.begins(run.row), 0)
+            earlier = await self._reports(run, present, first, begin)
+        return closed_steps_of(
+            reports,
+            wanted,
+            state.belief.longest_lag,
+            lease_s=state.settings.lease_seconds,
+            generators=run.dataset.pool.generators,
+            earlier=[report for _, report in earlier],
+        )
+
+    async def _reports(self, run: OpenRun, present: list[SeqRange], after: int, last: int) -> list[tuple[int, Report]]:
+        """Return the reports of the present history after one entry and up to another, with their seqs."""
+        return [
             (entry.seq, entry.body)
-            for part in common(present, begin, max(wanted))
+            for part in common(present, after, last)
             for first in range(part.after, part.last, PAGE)
             for entry in await self.journal.after(run.row, first, min(first + PAGE, part.last), PAGE)
             if isinstance(entry.body, Report)
         ]
-        return closed_steps_of(reports, wanted, state.belief.longest_lag, generators=run.dataset.pool.generators)

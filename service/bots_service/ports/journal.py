@@ -18,7 +18,7 @@ from bots_service.ports.records import (
     StoredReceipt,
 )
 
-EntryKind = Literal["report", "past_evidence", "settings", "guard_decision", "rewind", "fork"]
+EntryKind = Literal["report", "past_evidence", "settings", "guard_decision", "forget", "rewind", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,8 @@ class LoggedVisit:
     seq: of its entry.
     step: number of closed steps after it, in the history at that time; None if its receipt is not stored yet.
     successes, trials: sums over the task's rollouts in the report.
-    is_effective: whether they have a gradient.
+    is_effective: whether they have a gradient; False for a part of a group, of which the whole group tells.
+    group_size: how many rollouts the group has, of which these are a part; None for a whole one.
     tokens, seconds: what they cost; None where the report doesn't say it.
     is_late: whether it came after its step had closed; None as above.
     is_hidden: whether a later rewind undid it.
@@ -75,6 +76,7 @@ class LoggedVisit:
     successes: float
     trials: float
     is_effective: bool
+    group_size: float | None
     tokens: float | None
     seconds: float | None
     is_late: bool | None

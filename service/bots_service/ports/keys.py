@@ -33,7 +33,8 @@ class KeyRow:
 
     id: public part of the key.
     digest: sha256 of the key. A slow hash would not be safer, because the key is long and random.
-    datasets: patterns of names; `*` matches any characters, `?` one.
+    datasets: patterns of names; `*` matches any characters, `?` one. One such as "guru/alice-*" is for runs of
+        datasets.
     """
 
     id: str
@@ -56,8 +57,17 @@ class KeysInUse:
 
 
 def reaches(patterns: tuple[str, ...], dataset: str) -> bool:
-    """Return whether one of the patterns matches a dataset's name."""
-    return any(fnmatchcase(dataset, pattern) for pattern in patterns)
+    """Return whether one of the patterns matches a dataset's name: it may be for some of its runs alone."""
+    return any(fnmatchcase(dataset, pattern.partition("/")[0]) for pattern in patterns)
+
+
+def reaches_run(patterns: tuple[str, ...], dataset: str, run: str | None) -> bool:
+    """Return whether one of the patterns matches a run of a dataset. run: None for all of its runs."""
+    for pattern in patterns:
+        of_dataset, limited, of_run = pattern.partition("/")
+        if fnmatchcase(dataset, of_dataset) and (not limited or (run is not None and fnmatchcase(run, of_run))):
+            return True
+    return False
 
 
 class Keys(Protocol):

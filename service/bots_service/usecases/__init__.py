@@ -80,6 +80,7 @@ class UseCases:
         self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, begin, e.states, e.leases, e.answers, describe)
         change = ChangeRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)
         self.change_settings, self.decide_held, self.rewind_run = change.change_settings, change.decide, change.rewind
+        self.forget_tasks = change.forget_tasks
         self.take_snapshot = TakeSnapshot(e.open_runs, e.catch_up, e.snapshots, e.save_snapshot)
         self.delete_run = DeleteRun(e.runs, e.open_runs, e.states, e.leases, e.at_work)
 

@@ -14,7 +14,7 @@ import structlog
 from bots_service.engine.background import repeating
 from bots_service.errors import ForbiddenError, RateLimitedError, UnauthenticatedError
 from bots_service.metrics.training import Cache
-from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, RateLimits, Scope, reaches
+from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Rate, RateLimits, Scope, reaches, reaches_run
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,10 @@ class Caller:
         """Say whether the key is good for a dataset, whether or not there is one of that name."""
         return reaches(self.datasets, dataset)
 
+    def reaches_run(self, dataset: str, run: str | None) -> bool:
+        """Say whether the key is good for a run of a dataset. run: None for the whole dataset."""
+        return reaches_run(self.datasets, dataset, run)
+
     def require_scope(self, wanted: frozenset[Scope]) -> None:
         """Check that the caller has one of these scopes.
 
@@ -69,6 +73,21 @@ class Caller:
             raise ForbiddenError(
                 f"this key has no access to dataset {dataset[:128]!r}, only to {', '.join(self.datasets)}"
             )
+
+    def require_run(self, dataset: str, run: str | None) -> None:
+        """Check that the caller reaches a run of a dataset. run: None for the whole dataset, with all its runs.
+
+        Raises:
+            ForbiddenError: it doesn't.
+        """
+        self.require_dataset(dataset)
+        if not self.reaches_run(dataset, run):
+            of = (
+                f"all of dataset {dataset[:128]!r}"
+                if run is None
+                else f"run {run[:128]!r} of dataset {dataset[:128]!r}"
+            )
+            raise ForbiddenError(f"this key has no access to {of}, only to {', '.join(self.datasets)}")
 
     def require_every_dataset(self) -> None:
         """Check that the caller reaches every dataset.

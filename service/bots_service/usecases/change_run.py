@@ -4,15 +4,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from bots_service.core.arrays import frozen
 from bots_service.core.draw.generators import STRATEGIES_OF_GENERATORS, not_for_generators
-from bots_service.core.entries import Body, GuardDecision, Rewind, SettingsChange
+from bots_service.core.entries import Body, Forget, GuardDecision, Rewind, SettingsChange
 from bots_service.core.pool import Pool
 from bots_service.core.run_settings import RunSettings, settings_asked
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
 from bots_service.engine.open_runs import OpenRun, OpenRuns
 from bots_service.engine.replay import SaveSnapshot
-from bots_service.errors import BusyError, Flaw, InvalidSettingsError, NothingToDecideError
+from bots_service.errors import BusyError, Flaw, InvalidSettingsError, InvalidTasksError, NothingToDecideError
 from bots_service.ports.catalog import Answers
 from bots_service.ports.hot import Leases
 from bots_service.ports.journal import Journal, Snapshots
@@ -31,7 +34,7 @@ class ChangeRunResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRun:
-    """Change a run's settings, decide about its alarms, or rewind it.
+    """Change a run's settings, decide about its alarms, forget tasks, or rewind it.
 
     A change is checked against the newest state and appended only if no other change came in between; otherwise it is
     checked again. Two changes at once come to what they would come to one after the other.
@@ -94,6 +97,36 @@ class ChangeRun:
             return await self._result(opened, appended, idempotency_key)
 
         return await self.open_runs.using(dataset, run, decide)
+
+    async def forget_tasks(
+        self, dataset: str, run: str, tasks: list[str], idempotency_key: IdempotencyKey | None
+    ) -> ChangeRunResult:
+        """Forget what the run knows of some tasks alone, because they are other tasks now.
+
+        Raises:
+            UnknownDatasetError, UnknownRunError: one of the names is not known.
+            InvalidTasksError: the dataset has no such task.
+            KeyReusedError: the key came with another request before.
+            BusyError: other changes came in between, again and again.
+        """
+
+        async def forget(opened: OpenRun) -> ChangeRunResult:
+            if (found := opened.dataset.ids.find(tasks)).min(initial=0) < 0:
+                opened = await self.open_runs.fresh(dataset, run)  # another replica may have appended them just now
+                found = opened.dataset.ids.find(tasks)
+            flaws = [
+                Flaw(("body", "tasks", place), f"no task {tasks[place][:80]!r}")
+                for place in np.flatnonzero(found < 0).tolist()
+            ]
+            if flaws:
+                raise InvalidTasksError(f"dataset {dataset!r} has no such tasks", tuple(flaws[:20]))
+
+            async def checked(_: RunState) -> Forget:
+                return Forget(frozen(np.unique(found)))
+
+            return await self._result(opened, await self._append(opened, checked, idempotency_key), idempotency_key)
+
+        return await self.open_runs.using(dataset, run, forget)
 
     async def rewind(
         self, dataset: str, run: str, step: int, idempotency_key: IdempotencyKey | None

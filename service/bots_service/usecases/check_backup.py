@@ -4,11 +4,14 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import are_within
 from bots_service.core.codec import decode_state
-from bots_service.core.entries import Entry, Fork, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, PastEvidence, Report, Rewind
 from bots_service.core.evidence import Evidence
+from bots_service.core.groups import MOST_ORIGIN
 from bots_service.core.past_evidence import LARGEST_AGE
 from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
 from bots_service.core.predictions import PredictionsKey
@@ -103,6 +106,8 @@ class CheckedRun:
             self._fork(body, where)
         elif isinstance(body, Report):
             self._report(body, where)
+        elif isinstance(body, Forget):
+            self._require(are_within(body.tasks, 0, self.facts.size - 1), f"{where} forgets tasks that nobody knows")
         elif isinstance(body, PastEvidence):
             self._evidence(body.aged.evidence, where)
             ages = body.aged.ages
@@ -130,6 +135,10 @@ class CheckedRun:
         self._require(walked, f"{where} walked where no selection can")
         self._evidence(body.evidence, where)
         self._require(body.costs.are_possible(self.facts.size), f"{where} has costs that no report can have")
+        numbers = np.array([body.at, *body.selection], np.float64)
+        possible = body.parts.are_possible(self.facts.size) and are_within(numbers, 0.0, MOST_ORIGIN)
+        possible = possible and are_within(body.aborted, 0, self.facts.size - 1)
+        self._require(possible, f"{where} has parts of groups that no report can have")
 
     def _evidence(self, seen: Evidence, where: str) -> None:
         known = all(0 <= task < self.facts.size for task in seen.tasks.tolist())

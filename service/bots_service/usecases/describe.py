@@ -21,7 +21,7 @@ from bots_service.errors import UnknownRunError
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.hot import Leases
 from bots_service.ports.records import DatasetRow, OpenDataset, RunRow
-from bots_service.usecases.authenticate import Caller
+from bots_service.usecases.authenticate import ANYBODY, Caller
 
 BATCH = 500  # rows looked through at once where most may belong to others
 
@@ -51,6 +51,8 @@ class RunDescription:
     estimates: what the belief estimates about the model in training, by name.
     rollouts_per_task: in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks with evidence in the open step.
+    unfinished_groups: groups of which rollouts are to come.
+    aborting_tasks: tasks that were aborted three times in a row or more.
     costs: what the rollouts of all closed steps cost.
     leased: tasks in flight.
     degraded: other replicas may know a newer state and more tasks in flight, for the shared store is away.
@@ -71,6 +73,8 @@ class RunDescription:
     estimates: dict[str, float]
     rollouts_per_task: float | None
     pending: int
+    unfinished_groups: int
+    aborting_tasks: int
     totals: Totals
     costs: CostSums
     leased: int
@@ -95,6 +99,8 @@ class RunDescription:
             estimates=state.belief.estimates(run.dataset.pool),
             rollouts_per_task=state.rollouts_per_task,
             pending=state.open_step.tasks,
+            unfinished_groups=len(state.unfinished),
+            aborting_tasks=len(state.aborts.always_aborted),
             totals=state.totals,
             costs=state.costs.sums,
             leased=leased,
@@ -133,8 +139,8 @@ class DescribeRun:
         described = partial(RunDescription.of, leased=len(leased), degraded=newest.degraded)
         return await asyncio.to_thread(described, matching, newest.state)  # a look at each task that was ever tried
 
-    async def page(self, dataset: str, after: str, limit: int) -> list[RunDescription]:
-        """Return the next `limit` runs by name, beginning behind `after`; fewer if there are no more.
+    async def page(self, dataset: str, after: str, limit: int, caller: Caller = ANYBODY) -> list[RunDescription]:
+        """Return the next `limit` runs that the caller reaches by name, behind `after`; fewer if there are no more.
 
         Raises:
             UnknownDatasetError: there is no such dataset.
@@ -144,6 +150,8 @@ class DescribeRun:
         while wanted := limit - len(found):
             rows = await self.runs.after(opened.row.id, after, wanted)
             for row in rows:
+                if not caller.reaches_run(dataset, row.name):
+                    continue
                 with suppress(UnknownRunError):  # deleted since the rows were read
                     found.append(await self._of_row(opened, row))
             if len(rows) < wanted:

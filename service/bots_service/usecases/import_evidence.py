@@ -116,7 +116,7 @@ class ImportEvidence:
         except InvalidOutcomesError:  # another replica may have appended them just now
             run = await self.open_runs.fresh(run.dataset.row.name, run.row.name)
             tasks = find_tasks(run, outcomes)
-        evidence = read_evidence(tasks, outcomes, state.settings.reward_range)
+        evidence, _ = read_evidence(tasks, outcomes, state.settings.reward_range)
         return run, AgedEvidence(evidence, read_ages(request))
 
     async def _result(self, run: OpenRun, seq: int, aged: AgedEvidence, *, duplicate: bool) -> EvidenceResult:

@@ -1,5 +1,8 @@
 """POST /report: record what rollouts showed. Journal first, posterior second: what is acknowledged is never lost."""
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -19,6 +22,7 @@ from bots_service.core.evidence import (
     joined_groups,
     rewards_differ,
 )
+from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -54,7 +58,11 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     seconds: how many accelerator seconds all of these rollouts took: one for each accelerator in each second.
     seed: of a task that a generator made, as it was selected; a report's outcomes of one generator with one seed are
         one group, and each without a seed is another.
-    status: "aborted" if the task brought nothing; tokens and seconds may say what it cost.
+    status: "aborted" if the task brought nothing; tokens and seconds may say what it cost. With a group size, one
+        rollout of the group was aborted.
+    group_size: how many rollouts the whole group has, where this outcome brings only some of them. The parts of one
+        selected task wait for each other, and count as one group when so many have come; when an outcome without a
+        group size, or an abort, says that no more will come; or when the task's lease has run out.
     """
 
     task: TaskId
@@ -66,6 +74,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Spent | None = None
     seed: Seed | None = None
     status: Literal["aborted"] | None = None
+    group_size: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] | None = None
 
 
 class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,6 +115,7 @@ class ReportOutcomes:
     catch_up: CatchUp
     leases: Leases
     metrics: TrainingMetrics
+    clock: Callable[[], float] = time.time
 
     async def __call__(self, request: ReportRequest, idempotency_key: IdempotencyKey | None) -> ReportResult:
         """Return what the report did.
@@ -146,16 +156,26 @@ class ReportOutcomes:
         origin = None if request.selection_id is None else read_id(run.row, request.selection_id)
         run, tasks = await self._tasks(run, request.outcomes)
         require_no_seeds(run, request.outcomes)
-        evidence = read_evidence(tasks, request.outcomes, state.settings.reward_range)
+        evidence, aborted = read_evidence(tasks, request.outcomes, state.settings.reward_range)
+        parts = read_parts(tasks, request.outcomes, state.settings.reward_range)
         if origin is not None and _is_ahead(origin, state):
             state = (await self.catch_up.newest(run)).state
             if _is_ahead(origin, state):  # the selection may come from a replica that can't publish
                 state = (await self.catch_up.current(run)).state
             if _is_ahead(origin, state):
                 raise _from_the_future(run, origin, state.step)
-        body = Report(evidence, None, request.close_step, costs=read_costs(tasks, request.outcomes))
+        body = Report(
+            evidence,
+            None,
+            request.close_step,
+            costs=read_costs(tasks, request.outcomes),
+            aborted=aborted,
+            parts=parts,
+            at=self.clock(),
+        )
         if origin is not None:
-            body = replace(body, made_at=origin.step, walks=origin.walks)
+            selection = (origin.seq, origin.ordinal)
+            body = replace(body, made_at=origin.step, walks=origin.walks, selection=selection)
         epoch = None if origin is None else origin.epoch
         try:
             with Span("append", count=len(request.outcomes)) as span:
@@ -168,9 +188,17 @@ class ReportOutcomes:
         receipt = folded.receipt
         if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
             with Span("release"):
-                await self.leases.release(run.row, tasks)
+                await self.leases.release(run.row, self._done(run, tasks, parts.tasks))
             receipt = await self.catch_up.by_tag(run, receipt, since=state)
         return ReportResult(receipt, appended.duplicate, folded.degraded)
+
+    def _done(self, run: OpenRun, tasks: Tasks, in_parts: Tasks) -> Tasks:
+        """Return the tasks of a report that may be selected again: not those whose groups wait for more rollouts."""
+        if not len(in_parts):
+            return tasks
+        known = self.catch_up.known(run)
+        waiting = in_parts if known is None else known.state.unfinished.parts.tasks
+        return np.setdiff1d(tasks, np.intersect1d(in_parts, waiting))
 
     async def _settings_state(self, run: OpenRun, outcomes: list[Outcome]) -> RunState:
         """Return a state whose settings say how to read these outcomes: rewards need the newest."""
@@ -209,36 +237,83 @@ def find_tasks(run: OpenRun, outcomes: list[Outcome]) -> Tasks:
     return tasks
 
 
-def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> Evidence:
-    """Return what the outcomes show; aborted ones show nothing.
+def read_evidence(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> tuple[Evidence, Tasks]:
+    """Return what the outcomes of whole groups show, and, sorted, the tasks that were aborted.
 
     Raises:
         InvalidOutcomesError: an outcome can't be true; carries the first flaws.
     """
     kept: list[int] = []
-    successes: list[float] = []
-    failures: list[float] = []
+    aborted: list[int] = []
+    counts: list[tuple[float, float]] = []
     effective: list[bool] = []
     flaws: list[Flaw] = []
     for place, outcome in enumerate(outcomes):
+        if outcome.group_size is not None:
+            continue
         try:
             if _is_aborted(outcome):
+                aborted.append(place)
                 continue
-            counts = _counts(outcome, reward_range)
-            flag = _is_effective(outcome, counts, reward_range)
+            counted = _counts(outcome, reward_range)
+            flag = _is_effective(outcome, counted, reward_range)
         except ValueError as error:
             flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
             continue
         kept.append(place)
-        successes.append(counts[0])
-        failures.append(counts[1])
+        counts.append(counted)
         effective.append(flag)
     if flaws:
         raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
-    counts_of_kept = (frozen(np.array(successes)), frozen(np.array(failures)))
-    evidence = Evidence(frozen(tasks[kept]), *counts_of_kept, frozen(np.array(effective, bool)))
+    successes, failures = np.array(counts, np.float64).reshape(-1, 2).T.copy()
+    evidence = Evidence(frozen(tasks[kept]), frozen(successes), frozen(failures), frozen(np.array(effective, bool)))
     seeds = [outcomes[place].seed for place in kept]
-    return joined_groups(evidence, seeds) if any(seed is not None for seed in seeds) else evidence
+    if any(seed is not None for seed in seeds):
+        evidence = joined_groups(evidence, seeds)
+    return evidence, frozen(np.setdiff1d(tasks[aborted], evidence.tasks))
+
+
+def read_parts(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float, float]) -> GroupParts:
+    """Return what the outcomes with a group size show: parts of groups.
+
+    Raises:
+        InvalidOutcomesError: an outcome can't be true; carries the first flaws.
+    """
+    rows: list[tuple[float, ...]] = []
+    flaws: list[Flaw] = []
+    for place, outcome in enumerate(outcomes):
+        if outcome.group_size is None:
+            continue
+        try:
+            rows.append((tasks[place], outcome.group_size, *_part(outcome, reward_range)))
+        except ValueError as error:
+            flaws.append(Flaw(("body", "outcomes", place), f"task {outcome.task!r}: {error}"))
+    if flaws:
+        raise InvalidOutcomesError("invalid outcomes", tuple(flaws[:20]))
+    if not rows:
+        return NO_PARTS
+    part_tasks, *numbers = np.array(rows, np.float64).T.copy()
+    return GroupParts(frozen(part_tasks.astype(np.int32)), *map(frozen, numbers))
+
+
+def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, ...]:
+    """Return what a part says, as in `GroupParts` from `rollouts` on; ValueError says what is wrong."""
+    costs = tuple(math.nan if one is None else one for one in (outcome.tokens, outcome.seconds))
+    if _is_aborted(outcome):
+        return (1.0, 0.0, 0.0, 0.0, 0.0, *costs)
+    if outcome.seed is not None:
+        raise ValueError('"seed" and "group_size" exclude each other: report the group of a generator whole')
+    if outcome.effective is not None:
+        raise ValueError('"effective" and "group_size" exclude each other: the rewards of the whole group say it')
+    successes, failures = _counts(outcome, reward_range)
+    rollouts = successes + failures
+    if rollouts > outcome.group_size:
+        raise ValueError(f"{rollouts:g} rollouts of a group of {outcome.group_size}")
+    if outcome.rewards is None:
+        return (rollouts, successes, failures, float(failures == 0), float(successes > 0), *costs)
+    rewards_differ(outcome.rewards, reward_range)  # raises where one is not finite
+    width = reward_range[1] - reward_range[0]
+    return (rollouts, successes, failures, min(outcome.rewards) / width, max(outcome.rewards) / width, *costs)
 
 
 def require_no_seeds(run: OpenRun, outcomes: list[Outcome]) -> None:
@@ -256,11 +331,13 @@ def require_no_seeds(run: OpenRun, outcomes: list[Outcome]) -> None:
 
 
 def read_costs(tasks: Tasks, outcomes: list[Outcome]) -> CostRows:
-    """Return what the outcomes say of their cost, those that were aborted too; the outcomes have been checked."""
-    if all(outcome.tokens is None and outcome.seconds is None for outcome in outcomes):
+    """Return what whole groups cost, those that were aborted too; the outcomes have been checked."""
+    whole = [place for place, outcome in enumerate(outcomes) if outcome.group_size is None]
+    said = [(outcomes[place].tokens, outcomes[place].seconds) for place in whole]
+    if all(both == (None, None) for both in said):
         return NO_COSTS
-    spent = np.array([[outcome.tokens for outcome in outcomes], [outcome.seconds for outcome in outcomes]], np.float64)
-    return cost_rows(tasks, spent, np.array([float(_trials(outcome)) for outcome in outcomes]))
+    trials = np.array([float(_trials(outcomes[place])) for place in whole])
+    return cost_rows(tasks[whole], np.array(said, np.float64).T, trials)
 
 
 def _trials(outcome: Outcome) -> float:

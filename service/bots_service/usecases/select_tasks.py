@@ -301,6 +301,7 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         attempts=state.attempts,
         mix=state.mix,
         costs=state.costs,
+        aborts=state.aborts,
     )
 
 

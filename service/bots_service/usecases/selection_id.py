@@ -13,7 +13,7 @@ from bots_service.ports.records import RunRow
 
 LONGEST_ID = 4096  # characters: one of 65 walks, for 64 quotas and the rest, has up to 2,500
 # Numbers of bounded length: a state keeps them.
-_PARTS = re.compile(r"[0-9]{1,19}(-[0-9]{1,19}){3}(-[0-9a-f]{1,8}(\.[0-9a-f]{1,8}){3})*", re.ASCII)
+_PARTS = re.compile(r"[0-9]{1,15}(-[0-9]{1,15}){3}(-[0-9a-f]{1,8}(\.[0-9a-f]{1,8}){3})*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

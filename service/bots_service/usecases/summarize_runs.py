@@ -161,12 +161,16 @@ class SummarizeRuns:
 
     async def __call__(self, caller: Caller, query: OverviewQuery) -> OverviewPage:
         """Return a page of the runs that the query is about; verdicts may be some seconds old, or missing yet."""
-        known = await self.courses.all(caller.reaches)
+        known = await self._reached(caller)
         outdated = [run for run in known if run.is_whole and not run.is_judged]
         if await self.judging.judge_soon(sorted(outdated, key=turn_of)):
-            known = await self.courses.all(caller.reaches)
+            known = await self._reached(caller)
         runs = await self._as_they_are_now(known)
         return await asyncio.to_thread(page_of, runs, query)
+
+    async def _reached(self, caller: Caller) -> list[KnownCourse]:
+        known = await self.courses.all(caller.reaches)
+        return [one for one in known if caller.reaches_run(one.head.dataset, one.row.name)]
 
     async def one(self, dataset: str, run: str) -> SummedRun:
         """Return one run.

@@ -128,7 +128,7 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
         **documented(*EVERY, *RUN, OverloadedError),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN, about=About.WHOLE, audited=True)
 async def export_dataset(request: Request, dataset: DatasetName, run: OneRun = None) -> Response:
     """Stream the dataset with all its runs, or one run of it, as one checksummed file."""
     export = use_cases_of(request).export_backup

@@ -205,8 +205,8 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     seq: the number of the entry.
     epoch: the epoch that it was appended in.
     step: number of closed steps after it; null if it is not known yet.
-    kind: report, past_evidence, settings, guard_decision, rewind or fork.
-    tasks: how many outcomes a report or past evidence has.
+    kind: report, past_evidence, settings, guard_decision, forget, rewind or fork.
+    tasks: how many outcomes a report or past evidence has, or how many tasks were forgotten.
     effective: how many of these groups have a gradient.
     rollouts: how many rollouts a report or past evidence has.
     closed: whether a report closed a step.

@@ -30,7 +30,7 @@ router = guarded_router(tags=["keys"])
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The key's id, the part between its underscores.")]
 # No control characters, which could play tricks with a terminal.
 KeyName = Annotated[str, whole("^[^\\x00-\\x1f\\x7f-\\x9f]{1,128}$")]
-Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}$")]
+Pattern = Annotated[str, whole("^[A-Za-z0-9._*?-]{1,128}(/[A-Za-z0-9._*?-]{1,128})?$")]
 
 
 class RateLimitRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +49,8 @@ class KeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: a name for people.
     scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches; `*` stands for any characters, `?` for one.
+    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
+        characters, `?` for one.
     rate_limit: how often it may call; left out, as often as it likes.
     expires_in_seconds: how long it is valid; left out, until it is revoked.
     """
@@ -90,7 +91,8 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     id: the part of the key between its underscores.
     name: a name for people.
     scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches; `*` stands for any characters, `?` for one.
+    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
+        characters, `?` for one.
     rate_limit: how often it may call; null: as often as it likes.
     expires_at: when it expires (RFC 3339, UTC); null: never.
     revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.
@@ -126,7 +128,8 @@ class NewApiKey(ApiKey, frozen=True, kw_only=True):
     id: the part of the key between its underscores.
     name: a name for people.
     scopes: what the key may do.
-    datasets: patterns of the datasets that it reaches; `*` stands for any characters, `?` for one.
+    datasets: patterns of the datasets that it reaches, or of their runs, such as guru/alice-*; `*` stands for any
+        characters, `?` for one.
     rate_limit: how often it may call; null: as often as it likes.
     expires_at: when it expires (RFC 3339, UTC); null: never.
     revoked_at: when it was revoked (RFC 3339, UTC); null: it was not.

@@ -18,8 +18,8 @@ from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, RunNa
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.run_settings import SettingsInUse, SettingsRequest
-from bots_service.api.security import ANY_SCOPE, allowed, guarded_router
-from bots_service.core.checks import Name
+from bots_service.api.security import ANY_SCOPE, allowed, caller_of, guarded_router, require_run
+from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.coverage import Coverage
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare
@@ -31,6 +31,7 @@ from bots_service.errors import (
     Flaw,
     InvalidInputError,
     InvalidSettingsError,
+    InvalidTasksError,
     LimitReachedError,
     RunHasHistoryError,
     UnknownStepError,
@@ -115,6 +116,15 @@ class RewindRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)]
 
 
+class ForgetRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Tasks that are other tasks now, because a label or a verifier was mended.
+
+    tasks: their ids.
+    """
+
+    tasks: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_IDS)]
+
+
 class Run(Struct, frozen=True):
     """The present state of a run.
 
@@ -124,6 +134,8 @@ class Run(Struct, frozen=True):
         explains all of its estimates).
     rollouts_per_task: in use: the setting, or learned from what was reported; null before the first report.
     pending: tasks with evidence in the open step.
+    unfinished_groups: groups of rollouts that were reported in part; each counts when it is whole.
+    aborting_tasks: tasks that were aborted three times in a row or more. They rest, and are tried again now and then.
     leased: tasks in flight.
     degraded: the shared store is unreachable, so other replicas may know a newer state and more tasks in flight.
     totals: sums over all closed steps.
@@ -147,6 +159,8 @@ class Run(Struct, frozen=True):
     estimates: dict[str, float]
     rollouts_per_task: float | None
     pending: int
+    unfinished_groups: int
+    aborting_tasks: int
     leased: int
     degraded: bool
     totals: Totals
@@ -175,6 +189,8 @@ class Run(Struct, frozen=True):
             estimates=run.estimates,
             rollouts_per_task=run.rollouts_per_task,
             pending=run.pending,
+            unfinished_groups=run.unfinished_groups,
+            aborting_tasks=run.aborting_tasks,
             leased=run.leased,
             degraded=run.degraded,
             totals=run.totals,
@@ -203,6 +219,7 @@ class RunPage(Struct, frozen=True):
 
 _PUT = msgspec.json.Decoder(RunRequest)
 _PATCH = msgspec.json.Decoder(SettingsRequest)
+_FORGET = msgspec.json.Decoder(ForgetRequest)
 _REWIND = msgspec.json.Decoder(RewindRequest)
 
 
@@ -240,6 +257,8 @@ EXAMPLE = Run(
     },
     rollouts_per_task=8.0,
     pending=0,
+    unfinished_groups=0,
+    aborting_tasks=0,
     leased=64,
     degraded=False,
     totals=Totals(
@@ -279,6 +298,9 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_PUT, await body.whole())
+    for parent in (wanted.fork, wanted.warm_start, wanted.replay_of):
+        if parent is not None:
+            require_run(request, dataset, parent.run)
 
     async def act() -> PutRunResult:
         return await use_cases.put_run(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())
@@ -297,10 +319,10 @@ async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
 )
 @allowed(Scope.READ)
 async def list_runs(request: Request, dataset: DatasetName, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Return a dataset's runs by name."""
+    """Return by name the runs of a dataset that the caller's key reaches."""
     use_cases = use_cases_of(request)
     after = "" if cursor is None else read_cursor(cursor, AfterName).name
-    runs = await use_cases.describe_run.page(dataset, after, limit + 1)
+    runs = await use_cases.describe_run.page(dataset, after, limit + 1, caller_of(request))
     following = write_cursor(AfterName(runs[limit - 1].row.name)) if len(runs) > limit else None
     return json_response(RunPage([Run.from_description(run) for run in runs[:limit]], following))
 
@@ -359,6 +381,29 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 
     async def act() -> ChangeRunResult:
         return await use_cases.rewind_run(dataset, run, step, body.idempotency_key())
+
+    return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
+
+
+@router.post(
+    "/datasets/{dataset}/runs/{run}/forget",
+    summary="Forget tasks",
+    response_class=Response,
+    openapi_extra=reads(ForgetRequest(["gsm8k-17"])),
+    responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidTasksError)},
+)
+@allowed(Scope.REPORT, audited=True)
+async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Forget what the run knows of some tasks alone; written to the journal.
+
+    They are believed as tasks that were never tried. What their rollouts told of other tasks stays, as do all counts.
+    """
+    use_cases = use_cases_of(request)
+    body = Body(request, {JSON: CONTROL_LIMIT})
+    tasks = decode_plain(_FORGET, await body.whole()).tasks
+
+    async def act() -> ChangeRunResult:
+        return await use_cases.forget_tasks(dataset, run, tasks, body.idempotency_key())
 
     return await answered_once(use_cases.answers, body, ChangeRunResult, act, changed_response)
 

@@ -31,7 +31,8 @@ class TaskVisit(Struct, frozen=True):
     successes: how many of the task's rollouts succeeded; a fractional reward counts in part.
     trials: how many rollouts of the task were reported.
     mean_reward: successes / trials: the mean reward, with the run's reward range mapped to [0, 1].
-    effective: whether the rollouts have a gradient: their rewards differ.
+    effective: whether the rollouts have a gradient: their rewards differ. Null for a part of a group.
+    group_size: how many rollouts the group has, of which the report brought some; null for a whole group.
     tokens, seconds: what the rollouts cost; null where the report doesn't say it.
     late: whether the report came after its step had closed, so that it counts for less or for nothing; null like step.
     hidden: whether a rewind undid it.
@@ -42,7 +43,8 @@ class TaskVisit(Struct, frozen=True):
     successes: float
     trials: float
     mean_reward: float
-    effective: bool
+    effective: bool | None
+    group_size: float | None
     tokens: float | None
     seconds: float | None
     late: bool | None
@@ -58,7 +60,8 @@ class TaskVisit(Struct, frozen=True):
             successes=visit.successes,
             trials=visit.trials,
             mean_reward=visit.successes / visit.trials,
-            effective=visit.is_effective,
+            effective=visit.is_effective if visit.group_size is None else None,
+            group_size=visit.group_size,
             tokens=visit.tokens,
             seconds=visit.seconds,
             late=visit.is_late,
@@ -86,6 +89,7 @@ EXAMPLE = TaskVisit(
     trials=8.0,
     mean_reward=0.375,
     effective=True,
+    group_size=None,
     tokens=7200.0,
     seconds=None,
     late=False,

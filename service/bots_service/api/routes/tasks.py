@@ -53,6 +53,7 @@ SCHEMA = pa.schema(
         ("last_step", pa.int32()),
         ("tokens", pa.float64()),
         ("seconds", pa.float64()),
+        ("aborts", pa.int32()),
         ("segment", pa.string()),
     ]
 )
@@ -73,7 +74,8 @@ Sort = Annotated[
 OneSegment = Annotated[
     Segment | None,
     Query(
-        description="Only tasks of this segment. untried: no rollout in this run; stuck: tried, never a success;"
+        description="Only tasks of this segment. untried: no rollout in this run; aborting: aborted at its"
+        " last three selections or more; stuck: tried, never a success;"
         f" solved: tried, mean at least {SOLVED_MEAN}; teaching: the other tried ones; retired: not selected."
         " Without it: all but the retired ones."
     ),
@@ -102,7 +104,8 @@ class Task(Struct, frozen=True, gc=False):
     visits: how many of these steps reported it.
     last_step: the last of these steps; null if there was none.
     tokens, seconds: what these rollouts cost, as far as reports said it; null where none did.
-    segment: untried, stuck, teaching, solved or retired.
+    aborts: how often it was selected and aborted.
+    segment: untried, aborting, stuck, teaching, solved or retired.
     tags: the tags that the task carries, sorted.
     """
 
@@ -119,6 +122,7 @@ class Task(Struct, frozen=True, gc=False):
     last_step: int | None
     tokens: float | None
     seconds: float | None
+    aborts: int
     segment: Segment
     tags: list[str]
 
@@ -127,6 +131,7 @@ class SegmentCounts(Struct, frozen=True):
     """How many tasks are in each segment.
 
     untried: tasks without a rollout in this run.
+    aborting: tasks that were aborted at their last three selections or more; they count in no other segment.
     stuck: tasks that were tried and never succeeded.
     teaching: tasks that were tried and are neither stuck nor solved.
     solved: tasks that were tried and have a mean of at least 0.9.
@@ -134,6 +139,7 @@ class SegmentCounts(Struct, frozen=True):
     """
 
     untried: int
+    aborting: int
     stuck: int
     teaching: int
     solved: int
@@ -187,16 +193,17 @@ EXAMPLE = Task(
     last_step=12,
     tokens=7200.0,
     seconds=None,
+    aborts=0,
     segment="teaching",
     tags=["arithmetic"],
 )
-EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, stuck=310, teaching=1632, solved=411, retired=0)
+EXAMPLE_SEGMENTS = SegmentCounts(untried=5120, aborting=0, stuck=310, teaching=1632, solved=411, retired=0)
 
 
 def csv_row(task: Task) -> tuple[object, ...]:
     """Return the columns of a task: those of the Arrow stream, and its tags."""
     believed = (task.alpha, task.beta, task.mean, *task.interval, task.effective, task.variance)
-    tried = (task.attempts, task.successes, task.visits, task.last_step, task.tokens, task.seconds)
+    tried = (task.attempts, task.successes, task.visits, task.last_step, task.tokens, task.seconds, task.aborts)
     return (task.id, *believed, *tried, task.segment, ";".join(task.tags))
 
 
@@ -267,6 +274,7 @@ def tasks_of(dataset: OpenDataset, table: TaskTable) -> list[Task]:
             table.visits.tolist(),
             (step or None for step in table.last_step.tolist()),
             *([None if isnan(cost) else cost for cost in column.tolist()] for column in (table.tokens, table.seconds)),
+            table.aborts.tolist(),
             (SEGMENTS[place] for place in table.segment.tolist()),
             _tags_of(dataset, table),
         )
@@ -323,4 +331,5 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
     costs = [pa.array(column, from_pandas=True) for column in (table.tokens, table.seconds)]  # NaN becomes null
-    return pa.record_batch([ids, *parameters, *map(pa.array, numbers), last_step, *costs, segment], schema=SCHEMA)
+    told = [*map(pa.array, numbers), last_step, *costs, pa.array(table.aborts), segment]
+    return pa.record_batch([ids, *parameters, *told], schema=SCHEMA)

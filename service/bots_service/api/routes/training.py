@@ -18,7 +18,7 @@ from bots_service.api.parameters import use_cases_of
 from bots_service.api.problems import BODY, EVERY, RUN, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
-from bots_service.api.security import About, allowed, guarded_router, log_names, require_dataset
+from bots_service.api.security import About, allowed, guarded_router, log_names, require_run
 from bots_service.core.checks import Name
 from bots_service.core.draw.selection import SelectRequest
 from bots_service.core.summary.cost import Cost, cost_of
@@ -232,7 +232,7 @@ async def select_tasks(request: Request) -> Response:
     body = Body(request, {JSON: TRAINING_LIMIT})
     wanted = decode_plain(_SELECT, await body.whole())
     log_names(request, {"dataset": wanted.dataset, "run": wanted.run})
-    require_dataset(request, wanted.dataset)
+    require_run(request, wanted.dataset, wanted.run)
 
     async def answered() -> Response:
         selection, dataset, again = await use_cases.select_tasks(wanted, body.idempotency_key())
@@ -264,7 +264,7 @@ async def report_outcomes(request: Request) -> Response:
     try:
         report = decode_plain(_REPORT, text) if len(text) <= PLAIN_BYTES else decode(_REPORT, text)
         log_names(request, {"dataset": report.dataset, "run": report.run})
-        require_dataset(request, report.dataset)
+        require_run(request, report.dataset, report.run)
         reported = await use_cases.report_outcomes(report, body.idempotency_key())
     except InvalidInputError as error:
         await _count_refused(request, text, error)
@@ -276,7 +276,7 @@ async def _count_refused(request: Request, text: bytes, error: InvalidInputError
     """Count a report that was refused with the run that it names, if there is one and the caller reaches it."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         named = _NAMES.decode(text)
-        require_dataset(request, named.dataset)
+        require_run(request, named.dataset, named.run)
         try:
             await use_cases_of(request).count_refused_report(named.dataset, named.run, error)
         except BotsError as reason:  # the trainer gets its answer whatever becomes of the count

@@ -230,6 +230,10 @@ class BotsBelief:
         tried = tried.with_counts(left, np.zeros((2, len(left))), weight=1.0, lag=REMEMBERED, step=step)
         return replace(self, tried=tried, estimate=self._estimated_from_past(pool, past, settings))
 
+    def forgotten(self, tasks: Tasks) -> "BotsBelief":
+        """Return the belief without the counts of these tasks' own."""
+        return replace(self, tried=self.tried.without(tasks))
+
     def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> "BotsBelief":
         """Return the belief with all counts, implied and own, times 1 - share, on top of the new run's prior."""
         if share == 1.0:

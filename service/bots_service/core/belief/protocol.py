@@ -210,6 +210,13 @@ class Belief(Protocol):
         """
         ...
 
+    def forgotten(self, tasks: Tasks) -> Self:
+        """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again.
+
+        What their evidence told of other tasks stays.
+        """
+        ...
+
     def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> Self:
         """Return the belief that a new run begins with, at step 0, when it trusts this one less.
 

@@ -116,6 +116,10 @@ class TrackerBelief:
             belief = belief._after(pool, evidence, age, None)
         return belief
 
+    def forgotten(self, tasks: Tasks) -> "TrackerBelief":
+        """Return the belief without the residuals of these tasks."""
+        return replace(self, residuals=self.residuals.without(tasks))
+
     def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> "TrackerBelief":
         """Return the geometric mean of this belief and the one before any evidence, weighted by 1 - share and share.
 

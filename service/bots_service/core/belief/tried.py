@@ -137,6 +137,11 @@ class Tried(LayeredRows[Rows]):
         """
         return self.scale * self.of(tasks).counts
 
+    def without(self, tasks: Tasks) -> "Tried":
+        """Return the evidence less that of some tasks, which are sorted."""
+        rows = super().without(tasks)
+        return Tried(rows.settled, rows.recent, self.scale)
+
     def aged(self, kept: float, *, step: int) -> "Tried":
         """Return the evidence one step later, when the step of this number closes."""
         scale = self.scale * kept

@@ -1,6 +1,6 @@
 """What a comparison tells the process that computes it, and what it hears, as checksummed blocks of bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,9 @@ from bots_service.core.arrays import frozen
 from bots_service.core.checks import Arrays
 from bots_service.core.codec import pack, unpack
 from bots_service.core.comparison.refold import Scores
-from bots_service.core.entries import Body, Entry, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Forget, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.groups import GroupParts
 from bots_service.core.guard.watched_tags import ROW
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
@@ -83,8 +84,16 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
     body = entry.body
     if isinstance(body, Report):
         evidence = {name: getattr(body.evidence, name) for name in _EVIDENCE}
-        walks = [walk_numbers(walk) for walk in body.walks]
-        return {"kind": "report", "made_at": body.made_at, "close": body.close, "walks": walks}, evidence
+        parts = {f"parts_{one.name}": getattr(body.parts, one.name) for one in fields(GroupParts)}
+        header = {
+            "kind": "report",
+            "made_at": body.made_at,
+            "close": body.close,
+            "walks": [walk_numbers(walk) for walk in body.walks],
+            "selection": body.selection,
+            "at": body.at,
+        }
+        return header, {**evidence, **parts, "aborted": body.aborted}
     if isinstance(body, PastEvidence):
         evidence = {name: getattr(body.aged.evidence, name) for name in _EVIDENCE}
         return {"kind": "past"}, {"ages": body.aged.ages, **evidence}
@@ -94,6 +103,8 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
         return {"kind": "rewind", "to_seq": body.to_seq, "to_step": body.to_step}, {}
     if isinstance(body, GuardDecision):
         return {"kind": "decision", "decision": body.decision, "tag": body.tag}, {}
+    if isinstance(body, Forget):
+        return {"kind": "forget"}, {"tasks": body.tasks}
     raise ValueError(f"entry {entry.seq} begins with a stored state")
 
 
@@ -103,11 +114,23 @@ def unpack_entry(blob: bytes) -> Entry:
     body: Body
     if header["kind"] == "report":
         walks = tuple(Walk(*numbers) for numbers in header["walks"])
-        body = Report(_evidence_of(arrays), header["made_at"], header["close"], walks)
+        parts = GroupParts(*(arrays[f"parts_{one.name}"] for one in fields(GroupParts)))
+        body = Report(
+            _evidence_of(arrays),
+            header["made_at"],
+            header["close"],
+            walks,
+            aborted=arrays["aborted"],
+            parts=parts,
+            selection=tuple(header["selection"]),
+            at=header["at"],
+        )
     elif header["kind"] == "past":
         body = PastEvidence(AgedEvidence(_evidence_of(arrays), arrays["ages"]))
     elif header["kind"] == "settings":
         body = SettingsChange(header["values"])
+    elif header["kind"] == "forget":
+        body = Forget(arrays["tasks"])
     elif header["kind"] == "decision":
         body = GuardDecision(header["decision"], header["tag"])
     else:

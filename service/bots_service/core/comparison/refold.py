@@ -13,6 +13,7 @@ from bots_service.core.belief.protocol import Belief, ClosingStep
 from bots_service.core.comparison.candidates import Candidate, PoolView, view
 from bots_service.core.entries import Entry, Rewind
 from bots_service.core.evidence import Evidence, joined, sum_by_task
+from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.guard.guard import NO_ALARMS
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
@@ -59,7 +60,14 @@ def restarted(state: RunState, pool: Pool) -> RunState:
     if state.seq == 0:
         return state
     belief = fresh_state(state.settings, pool).belief
-    return replace(state, belief=belief, open_step=NOTHING_OPEN, attempts=no_attempts(), guard=NO_ALARMS)
+    return replace(
+        state,
+        belief=belief,
+        open_step=NOTHING_OPEN,
+        attempts=no_attempts(),
+        guard=NO_ALARMS,
+        unfinished=NOTHING_UNFINISHED,
+    )
 
 
 def refolded(
@@ -111,6 +119,8 @@ class _Rival:
     def taught(self, lesson: Lesson, closed: int) -> "_Rival":
         """Return the candidate after an entry. closed: how many steps had closed before."""
         belief, pool, settings = self.belief, self.view.pool, self.candidate.settings
+        if len(lesson.forgotten):
+            belief = belief.forgotten(lesson.forgotten)
         if len(lesson.past):
             belief = belief.with_past(pool, lesson.past, settings, step=closed)
         if lesson.step is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bots_service.core.aborts import NO_ABORTS, AbortRows
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.costs import NO_RUN_COSTS, RunCosts
@@ -27,6 +28,7 @@ class DrawContext:
     attempts: what these steps reported.
     mix: what the tags of the run's mix were owed and given.
     costs: what these attempts cost.
+    aborts: which tasks brought nothing.
     """
 
     settings: RunSettings
@@ -38,6 +40,7 @@ class DrawContext:
     attempts: Attempts = field(default_factory=no_attempts)
     mix: MixAccount = ()
     costs: RunCosts = NO_RUN_COSTS
+    aborts: AbortRows = NO_ABORTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def select_generators(
     mixed = _mixed(pool, request, count - sum(quotas.values()), context, excluded=named.excluded)
     outside = outside_bounds(belief, pool, request)
     resting = resting_tasks(belief, pool, context.settings, context.group_size)
-    avoided = united(cooling_tasks(context), resting, outside)
+    avoided = united(cooling_tasks(context), resting, context.aborts.resting(context.step), outside)
     for quota in tag_quotas(quotas, count, request.uniform_share, mixed):
         available = _available(pool, request, quota, excluded=named.excluded)
         if not len(available):

@@ -331,7 +331,7 @@ def fill_quota(
     strategy, chosen = STRATEGIES[context.settings.strategy], list[StrategyResult]()
     if by_strategy:
         resting = resting_tasks(belief, pool, context.settings, context.group_size)
-        avoided = united(cooling_tasks(context), resting, outside)
+        avoided = united(cooling_tasks(context), resting, context.aborts.resting(context.step), outside)
         chosen += avoiding(avoided, strategy, Eligible(pool, belief, part, excluded), by_strategy, context)
     if uniform_count:
         excluded = united(excluded, *(one.tasks for one in chosen))

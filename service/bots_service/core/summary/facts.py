@@ -33,6 +33,8 @@ class RunFacts:
     calibration: predictions and observations of the last steps; group_size: mean rollouts of a reported task there.
     expected: the effective task ratio that uniform sampling is expected to reach now; None without available tasks.
     easy, hard: shares of the tasks whose expected success probability is at least EASY, and below HARD.
+    aborting: how many tasks always abort; met: how many were aborted or tried.
+    has_references: whether tasks have pass rates of reference models.
     hints: what is known to be wrong with the run's settings and references, a sentence or two each.
     """
 
@@ -45,6 +47,9 @@ class RunFacts:
     expected: float | None
     easy: float
     hard: float
+    aborting: int
+    met: int
+    has_references: bool
     hints: tuple[str, ...]
 
 
@@ -71,6 +76,9 @@ def facts_of(state: RunState, pool: Pool, evidence: Sequence[StepEvidence], rece
         expected=None if expected is None else expected.effective_task_ratio,
         easy=easy,
         hard=hard,
+        aborting=len(state.aborts.always_aborted),
+        met=state.totals.distinct + state.attempts.never_tried(state.aborts.tasks),
+        has_references=pool.has_references,
         hints=advice(state, pool),
     )
 

@@ -9,6 +9,7 @@ from bots_service.core.arrays import Counts, Flags, Tasks, contained, frozen
 from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostRows, CostSums, cost_sums
 from bots_service.core.entries import Report
 from bots_service.core.evidence import Evidence, joined
+from bots_service.core.groups import NOTHING_UNFINISHED
 from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.pool import Pool
 from bots_service.core.summary.cost import Cost, cost_of
@@ -26,7 +27,13 @@ class StepEvidence:
 
 
 def closed_steps_of(
-    reports: Iterable[tuple[int, Report]], closings: dict[int, int], longest_lag: int, *, generators: bool
+    reports: Iterable[tuple[int, Report]],
+    closings: dict[int, int],
+    longest_lag: int,
+    *,
+    lease_s: float,
+    generators: bool,
+    earlier: Iterable[Report] = (),
 ) -> list[StepEvidence]:
     """Return the steps that some reports closed, as the fold closed them, without outcomes that were too late to count.
 
@@ -34,15 +41,22 @@ def closed_steps_of(
         reports: the consecutive reports of a history, with their seqs, from the beginning of a step on.
         closings: the seqs of those that closed a step, in order, with the steps.
         longest_lag: how many steps late evidence may be and still count.
+        lease_s: how long the lease of a task lasts.
         generators: whether the tasks are generators.
+        earlier: reports from just before, which may hold parts of groups that these complete.
     """
     found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), 1) - 1
+    unfinished = NOTHING_UNFINISHED
+    for report in earlier:
+        _, unfinished = unfinished.after(report, lease_s)
     for seq, report in reports:
-        made_at = step if report.made_at is None else min(report.made_at, step)
-        counts = step - made_at <= longest_lag
-        if counts:
-            open_step = open_step.with_report(report.evidence, made_at, late=False)
-        open_step = open_step.with_costs(report.costs, counted=counts)
+        whole, unfinished = unfinished.after(report, lease_s)
+        for each in whole:
+            made_at = step if each.made_at is None else min(each.made_at, step)
+            counts = step - made_at <= longest_lag
+            if counts:
+                open_step = open_step.with_report(each.evidence, made_at, late=False)
+            open_step = open_step.with_costs(each.costs, counted=counts)
         if seq in closings:
             step = closings[seq]
             groups = open_step.groups(open_step.whole(), generators=generators)

@@ -45,6 +45,7 @@ VerdictKind = Literal[
     "verifier_suspect",
     "stalled",
     "starting",
+    "aborting",
     "narrow",
     "miscalibrated",
     "pool_exhausted",
@@ -61,6 +62,8 @@ MOST_BEFORE = 0.8  # of the groups were of that kind already: what is left to ch
 LARGE_ERROR = 0.1
 CLEAR = 3.0  # standard errors
 EXHAUSTED = 0.1  # of the tasks would be effective: nine of ten rollouts teach nothing, however they are selected
+MANY_ABORTING = 0.01  # of the tasks that were selected: a few dead ones in a large pool rest, and do no harm
+SINGLE = 1.5  # rollouts of a task: with fewer, groups have one, and none can be effective
 COLLAPSED = 0.2  # as of the alert BotsEffectiveTaskRatioCollapsed
 
 
@@ -94,7 +97,7 @@ class RunFindings:
 
 def findings_of(facts: RunFacts) -> RunFindings:
     """Return what the facts say against a run."""
-    weakness = _narrow(facts) or _miscalibrated(facts) or _exhausted(facts)
+    weakness = _aborting(facts) or _narrow(facts) or _miscalibrated(facts) or _exhausted(facts)
     return RunFindings(_alarmed(facts) or _suspect(facts), weakness, facts.hints)
 
 
@@ -254,6 +257,18 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
+def _aborting(facts: RunFacts) -> RunVerdict | None:
+    if facts.aborting <= MANY_ABORTING * facts.met:
+        return None
+    tasks = "1 task always aborts" if facts.aborting == 1 else f"{facts.aborting} tasks always abort"
+    reason = f"{tasks}, of {facts.met} that were selected: three times in a row or more."
+    advice = (
+        "Look at their environments: the segment Aborting of the tasks lists them. They rest and are tried again now"
+        " and then; retire those that can't work."
+    )
+    return RunVerdict("aborting", reason, advice)
+
+
 def _narrow(facts: RunFacts) -> RunVerdict | None:
     return None if facts.narrow is None else RunVerdict("narrow", *facts.narrow)
 
@@ -263,10 +278,9 @@ def _miscalibrated(facts: RunFacts) -> RunVerdict | None:
     if error is None or error < LARGE_ERROR or error < CLEAR * noise:
         return None
     reason = f"Predicted success rates are off by {error:.2f} on average; chance explains {noise:.2f}."
-    advice = (
-        "Often the reference models no longer describe this model: add one that is closer to it. Don't change"
-        " forgetting. Compare beliefs to see whether another one predicts better."
-    )
+    advice = "Don't change forgetting. Compare beliefs to see whether another one predicts better."
+    if facts.has_references:
+        advice = f"Often the reference models no longer describe this model: add one that is closer to it. {advice}"
     return RunVerdict("miscalibrated", reason, advice)
 
 
@@ -292,7 +306,7 @@ def calibration_error(sums: Calibration, group_size: float) -> tuple[float | Non
 
 
 def _exhausted(facts: RunFacts) -> RunVerdict | None:
-    if facts.expected is None or facts.expected > EXHAUSTED:
+    if facts.expected is None or facts.expected > EXHAUSTED or facts.group_size < SINGLE:
         return None
     reason = (
         f"About {_percent(facts.expected, 0)} of the pool's tasks would be effective: {_percent(facts.easy, 0)} are"
@@ -308,7 +322,7 @@ def _slow(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict | None:
     A flat success rate is no sign: selection keeps it near the target while the model learns.
     """
     ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
-    if ratio is None or progress.steps < RECENT:
+    if ratio is None or progress.steps < RECENT or _is_single(progress):
         return None
     hint = " ".join(hints)
     if ratio < COLLAPSED:
@@ -326,6 +340,10 @@ def _slow(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict | None:
     )
 
 
+def _is_single(progress: RunProgress) -> bool:
+    return progress.recent.rollouts < SINGLE * progress.recent.reported
+
+
 def _slack(ratio: float, uniform: float, reported: int) -> float:
     """Return how far below uniform sampling a ratio may be by chance, if both have so many tasks."""
     return CLEAR * sqrt((ratio * (1 - ratio) + uniform * (1 - uniform)) / reported)
@@ -336,6 +354,12 @@ def _healthy(progress: RunProgress, hints: tuple[str, ...]) -> RunVerdict:
     ratio, uniform = progress.recent.effective_task_ratio, progress.uniform
     if ratio is None:
         return RunVerdict("healthy", "The last steps reported no task.", advice)
+    if _is_single(progress):
+        reason = (
+            "Each task has one rollout, so no group can be effective; the run selects the tasks whose success is least"
+            " certain, by p (1 - p)."
+        )
+        return RunVerdict("healthy", reason, advice)
     compared = "" if uniform is None else f"; uniform sampling has {_percent(uniform)}"
     steps = min(progress.steps, RECENT)
     return RunVerdict(

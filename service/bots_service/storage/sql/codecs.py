@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from bots_service.core.arrays import Floats, frozen
 from bots_service.core.costs import NO_COSTS, CostRows
-from bots_service.core.entries import Body, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Forget, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
+from bots_service.core.groups import NO_PARTS, GroupParts
 from bots_service.core.guard import Decision
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.run_settings import settings_from
@@ -78,11 +79,26 @@ class CostsText(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds_rollouts: list[float] = []
 
 
+class PartsText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Parts of groups, as parallel lists; tokens and seconds are empty where no part said what it cost."""
+
+    tasks: list[int]
+    group_size: list[float]
+    rollouts: list[float]
+    successes: list[float]
+    failures: list[float]
+    lowest: list[float]
+    highest: list[float]
+    tokens: list[float | None] = []
+    seconds: list[float | None] = []
+
+
 class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", omit_defaults=True):
     """A report: parallel lists of task indices, counts, and whether the group has a gradient; and a selection's walks.
 
     walks: part, turn, place and size of each.
     costs: None where no outcome said what it cost.
+    aborted, parts, selection, at: as in `Report`.
     """
 
     tasks: list[int]
@@ -93,6 +109,10 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", om
     close: bool | None
     walks: list[tuple[int, int, int, int]] = []
     costs: CostsText | None = None
+    aborted: list[int] = []
+    parts: PartsText | None = None
+    selection: tuple[int, int] = (0, 0)
+    at: float = 0.0
 
 
 class PastText(msgspec.Struct, frozen=True, tag_field="kind", tag="past_evidence"):
@@ -118,6 +138,12 @@ class GuardDecisionText(msgspec.Struct, frozen=True, tag_field="kind", tag="guar
     tag: str | None
 
 
+class ForgetText(msgspec.Struct, frozen=True, tag_field="kind", tag="forget"):
+    """Tasks of which what was known is dropped."""
+
+    tasks: list[int]
+
+
 class RewindText(msgspec.Struct, frozen=True, tag_field="kind", tag="rewind"):
     """A rewind."""
 
@@ -133,7 +159,7 @@ class ForkText(msgspec.Struct, frozen=True, tag_field="kind", tag="fork"):
     state: bytes
 
 
-BodyText = ReportText | PastText | SettingsText | GuardDecisionText | RewindText | ForkText
+BodyText = ReportText | PastText | SettingsText | GuardDecisionText | ForgetText | RewindText | ForkText
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[BodyText] = msgspec.json.Decoder(BodyText)
@@ -143,6 +169,7 @@ KINDS: dict[type[Body], EntryKind] = {
     PastEvidence: "past_evidence",
     SettingsChange: "settings",
     GuardDecision: "guard_decision",
+    Forget: "forget",
     Rewind: "rewind",
     Fork: "fork",
 }
@@ -177,6 +204,10 @@ def _text_of(body: Body) -> BodyText:
             close=body.close,
             walks=[walk_numbers(walk) for walk in body.walks],
             costs=_costs_text(body.costs),
+            aborted=body.aborted.tolist(),
+            parts=_parts_text(body.parts),
+            selection=body.selection,
+            at=body.at,
         )
     if isinstance(body, PastEvidence):
         return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
@@ -184,6 +215,8 @@ def _text_of(body: Body) -> BodyText:
         return SettingsText(body.values)
     if isinstance(body, GuardDecision):
         return GuardDecisionText(body.decision, body.tag)
+    if isinstance(body, Forget):
+        return ForgetText(body.tasks.tolist())
     if isinstance(body, Rewind):
         return RewindText(body.to_seq, body.to_step)
     return ForkText(body.parent, body.parent_seq, body.state)
@@ -219,6 +252,29 @@ def _costs_of(text: CostsText | None) -> CostRows:
     return CostRows(np.array(text.tasks, np.int32), np.array(columns[:2]), np.array(columns[2:])).frozen()
 
 
+_COUNTS = ("group_size", "rollouts", "successes", "failures", "lowest", "highest")
+_COSTS = ("tokens", "seconds")
+
+
+def _parts_text(parts: GroupParts) -> PartsText | None:
+    if not len(parts):
+        return None
+    counts = {name: _finite(getattr(parts, name)) for name in _COUNTS}
+    costs = {name: [None if np.isnan(one) else one for one in getattr(parts, name).tolist()] for name in _COSTS}
+    said = {name: column for name, column in costs.items() if any(one is not None for one in column)}
+    return PartsText(parts.tasks.tolist(), **counts, **said)
+
+
+def _parts_of(text: PartsText | None) -> GroupParts:
+    if text is None:
+        return NO_PARTS
+    columns = [getattr(text, name) or [None] * len(text.tasks) for name in (*_COUNTS, *_COSTS)]
+    if any(len(column) != len(text.tasks) for column in columns):
+        raise DamagedStateError("a journal entry can't be read: its parts of groups differ in length")
+    tasks = frozen(np.array(text.tasks, np.int32))
+    return GroupParts(tasks, *(frozen(np.array(column, np.float64)) for column in columns))  # None becomes NaN
+
+
 def _finite(numbers: Floats) -> list[float]:
     if not np.isfinite(numbers).all():
         raise ValueError("a number is not finite")  # JSON would turn it into null
@@ -238,7 +294,17 @@ def _evidence_of(text: ReportText | PastText) -> Evidence:
 def _body_of(text: BodyText) -> Body:
     if isinstance(text, ReportText):
         walks = tuple(Walk(*numbers) for numbers in text.walks)
-        return Report(_evidence_of(text), text.made_at, text.close, walks, _costs_of(text.costs))
+        return Report(
+            _evidence_of(text),
+            text.made_at,
+            text.close,
+            walks,
+            _costs_of(text.costs),
+            frozen(np.array(text.aborted, np.int32)),
+            _parts_of(text.parts),
+            text.selection,
+            text.at,
+        )
     if isinstance(text, PastText):
         return PastEvidence(AgedEvidence(_evidence_of(text), frozen(np.array(text.ages, np.float64))))
     if isinstance(text, SettingsText):
@@ -247,6 +313,8 @@ def _body_of(text: BodyText) -> Body:
         return SettingsChange({name: tuple(value) if isinstance(value, list) else value for name, value in values})
     if isinstance(text, GuardDecisionText):
         return GuardDecision(text.decision, text.tag)
+    if isinstance(text, ForgetText):
+        return Forget(frozen(np.array(text.tasks, np.int32)))
     if isinstance(text, RewindText):
         return Rewind(text.to_seq, text.to_step)
     return Fork(text.parent, text.parent_seq, text.state)

@@ -5,9 +5,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import BigInteger, Connection, bindparam, case, select, text
 
-from bots_service.core.entries import Body, Entry, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import (
+    Body,
+    Entry,
+    Forget,
+    Fork,
+    GuardDecision,
+    PastEvidence,
+    Report,
+    Rewind,
+    SettingsChange,
+)
 from bots_service.core.receipt import Receipt
 from bots_service.errors import BotsError, UnknownRunError
 from bots_service.ports.journal import EntryKind, LoggedEntry, VisitsPage
@@ -72,7 +83,7 @@ class Tail:
 def _nbytes(entry: Entry) -> int:
     body = entry.body
     if isinstance(body, Report):
-        return ENTRY_BYTES + body.evidence.nbytes
+        return ENTRY_BYTES + body.evidence.nbytes + body.parts.nbytes
     if isinstance(body, PastEvidence):
         return ENTRY_BYTES + body.aged.evidence.nbytes + body.aged.ages.nbytes
     return ENTRY_BYTES + (len(body.state) if isinstance(body, Fork) else 0)
@@ -136,8 +147,13 @@ def _told(body: Body) -> dict[str, Any]:
     """Return what a page tells of a body."""
     if isinstance(body, Report | PastEvidence):
         seen = body.evidence if isinstance(body, Report) else body.aged.evidence
-        rollouts = float(seen.successes.sum() + seen.failures.sum())
-        return {"tasks": len(seen), "effective": int(seen.effective.sum()), "rollouts": rollouts}
+        rollouts, tasks = float(seen.successes.sum() + seen.failures.sum()), len(seen)
+        if isinstance(body, Report):
+            rollouts += float(body.parts.successes.sum() + body.parts.failures.sum())
+            tasks += len(np.unique(body.parts.tasks))
+        return {"tasks": tasks, "effective": int(seen.effective.sum()), "rollouts": rollouts}
+    if isinstance(body, Forget):
+        return {"tasks": len(body.tasks)}
     if isinstance(body, Rewind):
         return {"to_step": body.to_step}
     if isinstance(body, GuardDecision):

@@ -1,8 +1,10 @@
 """What a run's reports said of one task: read backward from the newest entry, a part of the journal at a time."""
 
 import msgspec
+import numpy as np
 from sqlalchemy import BigInteger, Connection, bindparam, select
 
+from bots_service.core.arrays import Floats
 from bots_service.core.entries import Report
 from bots_service.core.evidence import sum_by_task
 from bots_service.errors import DamagedStateError
@@ -38,10 +40,17 @@ _REPORTS = (
 )
 
 
+class _PartsTasks(msgspec.Struct):
+    """Of parts of groups, the tasks alone."""
+
+    tasks: list[int] = []
+
+
 class _ReportedTasks(msgspec.Struct):
     """Of a report's body, the tasks alone: the rest of most bodies need not be read."""
 
     tasks: list[int]
+    parts: _PartsTasks = msgspec.field(default_factory=_PartsTasks)
 
 
 _reported = msgspec.json.Decoder(_ReportedTasks)
@@ -75,24 +84,42 @@ def visits_before(connection: Connection, run_id: int, task: int, seq: int, limi
 def _visit(row: SqlRow, task: int, spans: list[SeqRange]) -> LoggedVisit | None:
     """Return what a report said of the task, None if nothing."""
     try:
-        if task not in _reported.decode(row.body).tasks:
+        reported = _reported.decode(row.body)
+        if task not in reported.tasks and task not in reported.parts.tasks:
             return None
     except msgspec.MsgspecError as error:
         raise DamagedStateError(f"a journal entry can't be read: {error}") from error
     body = decode_body(row.body)
     assert isinstance(body, Report)  # noqa: S101 - for the type checker
-    seen = sum_by_task(body.evidence.where(body.evidence.tasks == task))
-    successes = float(seen.successes[0])
+    seen, parts = sum_by_task(body.evidence.where(body.evidence.tasks == task)), body.parts
+    parts = parts.where(parts.tasks == task)
+    successes = float(seen.successes.sum() + parts.successes.sum())
+    trials = successes + float(seen.failures.sum() + parts.failures.sum())
+    if not trials:  # all of these were aborted
+        return None
     tokens, seconds = body.costs.said_of(task)
     return LoggedVisit(
         seq=row.seq,
         step=row.step,
         successes=successes,
-        trials=successes + float(seen.failures[0]),
-        is_effective=bool(seen.effective[0]),
-        tokens=tokens,
-        seconds=seconds,
+        trials=trials,
+        is_effective=bool(seen.effective.any()),
+        group_size=None if len(seen) else float(parts.group_size[-1]),
+        tokens=_said(tokens, parts.tokens),
+        seconds=_said(seconds, parts.seconds),
         is_late=None if row.step is None else row.late + row.expired > 0,
         is_hidden=not any(span.after < row.seq <= span.last for span in spans),
         created_at=row.created_at,
     )
+
+
+def _said(whole: float | None, parts: Floats) -> float | None:
+    """Return what a task cost in a report, None if it doesn't say it.
+
+    Args:
+        whole: of its whole group, None if unsaid.
+        parts: of parts of its group, NaN where unsaid.
+    """
+    if not len(parts) or np.isnan(parts).all():
+        return whole
+    return float(np.nansum(parts)) + (whole or 0.0)

@@ -56,6 +56,7 @@ const WORDS = {
     `Held groups ${{ release: "released", drop: "dropped" }[entry.decision]}`,
     joined(entry.tag === null ? "" : `tag ${entry.tag}`, atStep(entry)),
   ],
+  forget: (entry) => [`${many(entry.tasks, "task")} forgotten`, atStep(entry) ?? ""],
   fork: (entry) => ["Start from another run", atStep(entry) ?? ""],
 };
 

@@ -4,11 +4,15 @@ import { element, fill, say } from "./dom.js";
 import { count, percent } from "./format.js";
 
 /** Those of the bar, from left to right; retired tasks are no part of the pool any more. */
-export const POOL = ["untried", "stuck", "teaching", "solved"];
+export const POOL = ["untried", "aborting", "stuck", "teaching", "solved"];
 const ALL = "";
 const WORDS = {
   [ALL]: { title: "All", meaning: "Every task that can be selected." },
   untried: { title: "Untried", meaning: "No rollout in this run yet." },
+  aborting: {
+    title: "Aborting",
+    meaning: "Aborted at the last three selections or more. They rest, and are tried again now and then: look at their environments.",
+  },
   stuck: { title: "Stuck at 0", meaning: "Tried, but never solved. These give no gradient until the first success." },
   teaching: { title: "Teaching", meaning: "Solved at least once, with a success probability below 0.9." },
   solved: { title: "Solved", meaning: "Tried, with a success probability of at least 0.9." },

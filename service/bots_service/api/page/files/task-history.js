@@ -80,7 +80,8 @@ function row(visit) {
 /** 3 -> "3", 2.5 -> "2.50": a shaped reward counts in part. */
 const amount = (successes) => (Number.isInteger(successes) ? count(successes) : decimal(successes, 2));
 
-const notesOf = ({ late, hidden, tokens, seconds }) => [
+const notesOf = ({ late, hidden, group_size: size, tokens, seconds }) => [
+  size === null ? null : element("span", { class: "cost soft" }, `of a group of ${count(size)}`),
   costOf(tokens, seconds),
   late ? element("span", { class: "tag", title: "The report came after its step had closed" }, "late") : null,
   hidden ? element("span", { class: "tag", title: "Undone by a rewind" }, "undone") : null,

@@ -9,6 +9,7 @@ const KINDS = {
   learning_slowly: { name: "Learning slowly", tone: "warning" },
   pool_exhausted: { name: "Pool exhausted", tone: "warning" },
   miscalibrated: { name: "Miscalibrated", tone: "warning" },
+  aborting: { name: "Tasks abort", tone: "warning" },
   narrow: { name: "Narrow", tone: "warning" },
   stalled: { name: "Stalled", tone: "bad" },
   verifier_suspect: { name: "Verifier suspect", tone: "bad" },
