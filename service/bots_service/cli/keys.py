@@ -53,7 +53,9 @@ def create(
     dataset: Annotated[
         list[str],
         typer.Option(
-            "--dataset", help="Datasets it gives access to, such as guru-*; may be repeated.", metavar="PATTERN"
+            "--dataset",
+            help="Datasets it gives access to, such as guru-*, or runs, such as guru/alice-*; may be repeated.",
+            metavar="PATTERN",
         ),
     ],
     rate: Annotated[float | None, typer.Option(help="Maximum requests per second.", show_default="unlimited")] = None,
