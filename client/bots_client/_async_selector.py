@@ -90,7 +90,7 @@ class AsyncSelector:
     def observe(
         self,
         task: str,
-        rewards: Iterable[SupportsFloat],
+        rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
         *,
         successes: float | None = None,
         effective: bool | None = None,

@@ -3,13 +3,14 @@
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypedDict
 
 from bots_client._arguments import checked_list, checked_str, checked_strings, wrong_type
 from bots_client._errors import InvalidRequestError
+from bots_client._rewards import rewards_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack  # noqa: PLC0414 - exported for the calls
@@ -55,14 +56,21 @@ class Outcome:
     A task is effective if its group of rollouts gives a gradient: its rewards differ. Without rewards, it is effective
     if 0 < successes < trials. Pass `effective` to override this.
 
+    A rollout whose reward is None, NaN or infinite is left out, and the others count. Without others the outcome is
+    aborted.
+
     An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
     took, one for each accelerator in each second. That of a generator may say from which seed its task was made.
+
+    Attributes:
+        left_out: number of rollouts that were left out; only the client counts them.
     """
 
     task: str
     evidence: tuple[tuple[str, Any], ...]
     cost: tuple[tuple[str, float], ...] = ()
     seed: int | None = None
+    left_out: int = 0
 
     @classmethod
     def counts(
@@ -71,7 +79,7 @@ class Outcome:
         successes: SupportsFloat,
         trials: SupportsFloat,
         *,
-        rewards: Iterable[SupportsFloat] | None = None,
+        rewards: Iterable[SupportsFloat | None] | SupportsFloat | None = None,
         effective: bool | None = None,
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
@@ -84,6 +92,7 @@ class Outcome:
             successes: number of rollouts that met the task's own criterion; the belief learns from it.
             trials: number of rollouts, at most 4096.
             rewards: the trainer's rewards, one per trial, of any range; they only decide whether the task is effective.
+                Those that are left out are no trials.
             effective: whether the group gives a gradient; None: decided by the rewards, or without them by the counts.
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
@@ -91,15 +100,19 @@ class Outcome:
                 without a seed is another.
         """
         checked_str(task, "task")
-        counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task)))
-        evidence = (*counts, *_rewards(task, rewards), *_effective(task, effective))
-        return cls(task, evidence, _cost(task, tokens, seconds), seed)
+        cost, shown = _cost(task, tokens, seconds), _effective(task, effective)
+        kept, left_out = ((), 0) if rewards is None else _usable(task, rewards)
+        if left_out and not kept:
+            return cls(task, ABORTED, cost, left_out=left_out)
+        counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task) - left_out))
+        given = () if rewards is None else (("rewards", kept),)
+        return cls(task, (*counts, *given, *shown), cost, seed, left_out)
 
     @classmethod
     def rewards(
         cls,
         task: str,
-        rewards: Iterable[SupportsFloat],
+        rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
         *,
         effective: bool | None = None,
         tokens: SupportsFloat | None = None,
@@ -110,7 +123,8 @@ class Outcome:
 
         Args:
             task: id of the task.
-            rewards: the belief learns from them; each counts as a fraction of a success.
+            rewards: the belief learns from them; each counts as a fraction of a success. A single number is that of one
+                rollout.
             effective: whether the group gives a gradient; None: decided by the rewards.
             tokens: how many tokens all rollouts generated; None: not known.
             seconds: how many accelerator seconds all rollouts took; None: not known.
@@ -118,8 +132,11 @@ class Outcome:
                 without a seed is another.
         """
         checked_str(task, "task")
-        evidence = (*_rewards(task, rewards), *_effective(task, effective))
-        return cls(task, evidence, _cost(task, tokens, seconds), seed)
+        cost, shown = _cost(task, tokens, seconds), _effective(task, effective)
+        kept, left_out = _usable(task, rewards)
+        if left_out and not kept:
+            return cls(task, ABORTED, cost, left_out=left_out)
+        return cls(task, (("rewards", kept), *shown), cost, seed, left_out)
 
     @classmethod
     def aborted(
@@ -200,8 +217,8 @@ def wires_of_tasks(tasks: Iterable[Any]) -> list[dict[str, Any]]:
     return wires
 
 
-def wires_of_outcomes(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return outcomes as JSON values of the wire format.
+def checked_outcomes(outcomes: Iterable[Any]) -> list[Outcome]:
+    """Return outcomes as a list.
 
     Raises:
         TypeError: it is not a list of `Outcome`.
@@ -211,13 +228,12 @@ def wires_of_outcomes(outcomes: Iterable[Any]) -> list[dict[str, Any]]:
     expected, (one, several) = "a list of Outcome", _as_code(outcomes)
     if one or isinstance(outcomes, Mapping):  # a tuple such as ("t1", 7, 16): one outcome, not a list of three
         raise wrong_type("outcomes", expected, outcomes, write=several)
-    wires = []
-    for place, outcome in enumerate(checked_list(outcomes, "outcomes", expected, write=several)):
+    listed = checked_list(outcomes, "outcomes", expected, write=several)
+    for place, outcome in enumerate(listed):
         if not isinstance(outcome, Outcome):
             one, _ = _as_code(outcome)
             raise wrong_type(f"outcomes[{place}]", "an Outcome", outcome, write=one or ANY_OUTCOME.format("", ""))
-        wires.append(outcome.as_wire())
-    return wires
+    return listed
 
 
 def _as_code(value: object) -> tuple[str, str]:
@@ -235,10 +251,16 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Merge each group's outcomes that have counts and rewards, so that all its rewards are compared together.
 
     Other outcomes need no merging: the service adds their counts. Outcomes that say their cost stay apart from
-    others: a cost is that of all rollouts of its outcome.
+    others: a cost is that of all rollouts of its outcome. A rollout that broke does not abort the rest of its group.
     """
+    listed = list(outcomes)
+    shown = {outcome.task for outcome in listed if not outcome.is_aborted}
     whole: dict[tuple[str | int | None, ...] | int, Outcome] = {}
-    for place, outcome in enumerate(outcomes):
+    left_out = 0
+    for place, outcome in enumerate(listed):
+        if outcome.is_aborted and outcome.left_out and not outcome.cost and outcome.task in shown:
+            left_out += outcome.left_out
+            continue
         key = (outcome.task, outcome.seed, *(name for name, _ in outcome.cost))
         earlier = whole.get(key)
         if [name for name, _ in outcome.evidence] != SHAPED:
@@ -247,21 +269,27 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
             whole[key] = outcome
         else:
             evidence, cost = _added(earlier.evidence, outcome.evidence), _added(earlier.cost, outcome.cost)
-            sums = Outcome(outcome.task, evidence, cost, outcome.seed)
+            sums = Outcome(outcome.task, evidence, cost, outcome.seed, earlier.left_out + outcome.left_out)
             fits = len(dict(sums.evidence)["rewards"]) <= MAX_REWARDS
             whole[key if fits else place] = sums if fits else outcome
-    return list(whole.values())
+    merged = list(whole.values())
+    if left_out:  # of tasks that others here show, so there is one
+        merged[0] = replace(merged[0], left_out=merged[0].left_out + left_out)
+    return merged
 
 
 def _added(ones: tuple[tuple[str, Any], ...], others: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, one + other) for (name, one), (_, other) in zip(ones, others, strict=True))
 
 
-def _rewards(task: str, rewards: Iterable[SupportsFloat] | None) -> tuple[tuple[str, Any], ...]:
-    if rewards is None:
-        return ()
-    listed = checked_list(rewards, f"rewards of task {task}", "a list of numbers")
-    return (("rewards", tuple(plain(reward, of=task) for reward in listed)),)
+def _usable(task: str, rewards: Any) -> tuple[tuple[int | float, ...], int]:
+    """Return the rewards of those rollouts that have one, and how many are left out."""
+    try:
+        given = rewards_of(rewards, f"rewards of task {task}")
+    except ValueError as error:
+        raise InvalidRequestError(f"task {task}: {error}") from error
+    kept = tuple(plain(reward) for reward in given if reward is not None)
+    return kept, len(given) - len(kept)
 
 
 def _effective(task: str, effective: bool | None) -> tuple[tuple[str, Any], ...]:

@@ -11,7 +11,7 @@ from bots_client._call import Call
 from bots_client._calls import step_calls
 from bots_client._client import Client
 from bots_client._errors import BUSY, BotsClientError, InvalidRequestError, RequestError
-from bots_client._inputs import Outcome
+from bots_client._inputs import Outcome, checked_outcomes
 from bots_client._models import Lease, Receipt, Selection
 from bots_client._resilience.health import Health
 from bots_client._resilience.local_state import ClientOptions, LocalRun, ProcessState
@@ -258,7 +258,9 @@ class ResilientClient:
         """
         state = self._state
         local_run = state.run(dataset, run)
+        outcomes = checked_outcomes(outcomes)
         state.counters.add(reports=1)
+        self._leave_out(sum(outcome.left_out for outcome in outcomes))
         with state.counters.timed("report_seconds"):
             try:
                 call = step_calls.report(
@@ -387,6 +389,10 @@ class ResilientClient:
         local_run.mistakes.raise_found()
         return answer
 
+    def _leave_out(self, rollouts: int) -> None:
+        """Count rollouts that are no evidence."""
+        self._state.counters.add(left_out_rollouts=rollouts)
+
     def _check_rewards(self, outcome: Outcome, dataset: str, run: str) -> None:
         """Raise InvalidRequestError if a reward is outside the run's range, as far as that is known here."""
         if self._options.raises_mistakes:  # otherwise the service refuses it, and it stays on disk for inspection
@@ -398,10 +404,6 @@ class ResilientClient:
         mistakes.note(error)
         if not later:
             mistakes.raise_found()
-
-    def _log(self, text: str) -> None:
-        """Log an error, once a minute."""
-        self._state.connection.log(text)
 
     def _raise_mistake(self, dataset: str, run: str) -> None:
         """Raise the mistake that was found in the background since the last call, if there is one."""

@@ -4,9 +4,10 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, SupportsFloat
 
-from bots_client._arguments import checked_ids, checked_list, checked_str, checked_strings, require_size, wrong_type
+from bots_client._arguments import checked_ids, checked_str, checked_strings, require_size, wrong_type
 from bots_client._calls import run_calls
 from bots_client._errors import InvalidRequestError, RequestError
 from bots_client._history_models import HistoryStep
@@ -190,7 +191,7 @@ class Selector:
     def observe(
         self,
         task: str,
-        rewards: Iterable[SupportsFloat],
+        rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
         *,
         successes: float | None = None,
         effective: bool | None = None,
@@ -203,8 +204,9 @@ class Selector:
 
         Args:
             task: id of the task.
-            rewards: the trainer's reward of each rollout, in the run's reward range; with successes, any finite number.
-                With a NaN or an infinite one, the task is recorded as aborted, and this is logged.
+            rewards: the trainer's reward of each rollout, in the run's reward range; with successes, any number. A list
+                or a tensor, or the number of one rollout. Rollouts with None, NaN or an infinite one are left
+                out, and counted in `health`; without others the task is aborted.
             successes: number of rollouts that met the task's own criterion, from which the belief learns; None: it
                 learns from the rewards. Pass it if rewards are shaped, such as correctness 1 + format 0.2.
             effective: whether the group gives a gradient; None: if its rewards differ.
@@ -216,18 +218,14 @@ class Selector:
         Raises:
             RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
-        about = {"tokens": tokens, "seconds": seconds, "seed": seed}
+        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "seed": seed}
         try:
-            listed = checked_list(rewards, "rewards", "a list of numbers")
-            if _are_finite(listed):
-                outcome = _outcome(task, listed, successes, effective, about)
-                self.client._check_rewards(outcome, self.dataset, self.run)
-            else:  # the program met something that it could not measure, which must not end a training
-                self.client._log(f"task {task!r}: a reward is not a finite number; the task is reported as aborted")
-                outcome = Outcome.aborted(task)
-        except InvalidRequestError as error:
+            outcome = _outcome(task, rewards, successes, about)
+            self.client._check_rewards(outcome, self.dataset, self.run)
+        except (InvalidRequestError, TypeError) as error:
+            self._note(Outcome.aborted(task), selection)  # ends its lease
             self._mistake(error)
-            outcome = Outcome.aborted(task)
+            return
         self._note(outcome, selection)
 
     def abort(
@@ -459,18 +457,15 @@ class Selector:
 
 def _outcome(
     task: str,
-    rewards: list[SupportsFloat],
+    rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
     successes: float | None,
-    effective: bool | None,
     about: dict[str, Any],
 ) -> Outcome:
-    if successes is None:
-        return Outcome.rewards(task, rewards, effective=effective, **about)
-    return Outcome.counts(task, successes, len(rewards), rewards=rewards, effective=effective, **about)
-
-
-def _are_finite(rewards: Iterable[Any]) -> bool:
-    return all(math.isfinite(reward) for reward in rewards if isinstance(reward, SupportsFloat))
+    outcome = Outcome.rewards(task, rewards, **about)
+    if successes is None or outcome.is_aborted:
+        return outcome
+    kept = dict(outcome.evidence)["rewards"]
+    return replace(Outcome.counts(task, successes, len(kept), rewards=kept, **about), left_out=outcome.left_out)
 
 
 def _checked_range(reward_range: Any) -> tuple[float, float] | None:

@@ -100,7 +100,10 @@ def test_a_call_names_the_parameter_and_says_what_to_write(connect, mistake, mes
     [
         (lambda: AnyOutcome.counts(7, 16, "t1"), "task: expected a str, got the int 7"),
         (lambda: AnyOutcome.rewards([1, 0], "t1"), "task: expected a str, got the list [1, 0]"),
-        (lambda: AnyOutcome.rewards("t1", 0.5), "rewards of task t1: expected a list of numbers, got the float 0.5"),
+        (
+            lambda: AnyOutcome.rewards("t1", {"a": 1}),
+            "rewards of task t1: expected a list of numbers, got the dict {'a'",
+        ),
         (lambda: AnyOutcome.rewards("t1", "10"), "rewards of task t1: expected a list of numbers, got the str '10'"),
         (lambda: AnyOutcome.aborted(None), "task: expected a str, got None"),
         (

@@ -31,10 +31,20 @@ def test_no_outcome_holds_more_rewards_than_the_service_takes():
     assert joined([full, one, one]) == [full, one, one]
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), "high", None])
+@pytest.mark.parametrize("reward", ["high", [1, 0], object()])
 def test_a_reward_that_is_no_number_is_refused_by_its_task(reward):
     with pytest.raises(InvalidRequestError, match=r"task math-17: .* is not a"):
         Outcome.rewards("math-17", [1, reward])
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), None])
+def test_a_rollout_without_a_reward_is_left_out(reward):
+    shown = Outcome.rewards("a", [1, reward, 0])
+    counted = Outcome.counts("a", 1, 3, rewards=[1, reward, 0])
+    assert (shown.as_wire(), shown.left_out) == ({"task": "a", "rewards": (1, 0)}, 1)
+    assert counted.as_wire() == {"task": "a", "successes": 1, "trials": 2, "rewards": (1, 0)}
+    assert Outcome.rewards("a", [reward]).as_wire() == Outcome.aborted("a").as_wire()
+    assert Outcome.counts("a", 0, 1, rewards=[reward]).is_aborted
 
 
 @pytest.mark.parametrize("effective", ["false", 0.5, [True], float("nan")])

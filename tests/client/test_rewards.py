@@ -14,7 +14,7 @@ import pytest
 
 from bots_client import Client, InvalidRequestError, ResilientClient, Selector, Task
 from bots_client.integrations import rewards
-from bots_client.integrations.rewards import flush, observe_groups, reports_groups, reports_rollouts
+from bots_client.integrations.rewards import flush, guarded, observe_groups, reports_groups, reports_rollouts
 
 IDS = [f"task-{number}" for number in range(8)]
 
@@ -39,6 +39,16 @@ def client(url, tmp_path):
 
 
 @pytest.fixture
+def connect_to_service(url, tmp_path, open_until_the_end):
+    """Make further clients."""
+
+    def connect(**how):
+        return open_until_the_end.enter_context(ResilientClient(url, spool=tmp_path, **how))
+
+    return connect
+
+
+@pytest.fixture
 def selector(client, dataset):
     return Selector(client, dataset, ids=IDS, rank=0)
 
@@ -54,7 +64,7 @@ def right(prompts, completions, answer, **_columns):
     return [float(completion == wanted) for completion, wanted in zip(completions, answer, strict=True)]
 
 
-def batch(tasks, generations=4):
+def batch(tasks, generations=4, selection=""):
     """One batch, as TRL hands it to reward functions: each task's rollouts in a row; every second one is right."""
     column = [task for task in tasks for _ in range(generations)]
     return {
@@ -62,13 +72,14 @@ def batch(tasks, generations=4):
         "completions": ["yes", "no"] * (len(column) // 2),
         "answer": ["yes"] * len(column),
         "task_id": column,
+        "selection_id": [selection] * len(column),
         "trainer_state": object(),
     }
 
 
 def test_a_batch_is_reported_by_tasks_and_closes_a_step(client, dataset, selector):
-    tasks = selector.next(3).ids
-    given = reports_groups(selector)(right)(**batch(tasks))
+    selection = selector.next(3)
+    given = reports_groups(selector)(right)(**batch(selection.ids, selection=selection.selection_id))
     assert given == [1.0, 0.0] * 6
     run = state(client, dataset)
     assert (run.step, run.leased) == (1, 0)
@@ -77,7 +88,7 @@ def test_a_batch_is_reported_by_tasks_and_closes_a_step(client, dataset, selecto
 
 def test_what_a_function_returns_is_handed_on_as_it_is(selector):
     rewards = (0.5, None, 1)
-    assert reports_groups(selector)(lambda **_columns: rewards)(task_id=["task-0"] * 3) is rewards
+    assert reports_groups(selector)(lambda **_columns: rewards)(**batch(["task-0"], 3)) is rewards
 
 
 def test_a_coroutine_function_stays_one(client, dataset, selector):
@@ -104,12 +115,14 @@ def test_an_object_that_is_called_may_be_a_coroutine_function_too(client, datase
 
 
 def test_rewards_that_do_not_apply_are_no_evidence(client, dataset, selector):
-    first, second = selector.next(2).ids
-    columns = {"task_id": [first, first, first, second, second]}
-    reports_groups(selector)(lambda **_columns: [1.0, None, math.nan, None, None])(**columns)
+    selection = selector.next(2)
+    first, second = selection.ids
+    columns = {"task_id": [first] * 4 + [second] * 2, "selection_id": [selection.selection_id] * 6}
+    reports_groups(selector)(lambda **_columns: [1.0, None, math.nan, -math.inf, None, None])(**columns)
     run = state(client, dataset)
     assert (run.totals.reported, run.totals.rollouts, run.totals.successes) == (1, 1, 1)
     assert run.leased == 0, "the lease of the task without evidence is given back"
+    assert client.health.left_out_rollouts == 5
 
 
 def test_columns_and_rewards_may_be_arrays(client, dataset, selector):
@@ -129,7 +142,7 @@ def test_ids_may_come_as_numbers(client, url, dataset):
         direct.append_tasks(dataset, [Task("7")])
     selector = Selector(client, dataset, ids=[*IDS, "7"], rank=0)
 
-    reports_groups(selector)(lambda **_columns: [1.0, 0.0])(task_id=np.array([7, 7]))
+    reports_groups(selector)(lambda **_columns: [1.0, 0.0])(task_id=np.array([7, 7]), selection_id=np.array(["", ""]))
 
     assert state(client, dataset).totals.rollouts == 2
 
@@ -144,8 +157,7 @@ def test_steps_close_after_so_many_tasks_where_groups_come_one_by_one(client, da
 def test_evidence_finds_the_selection_that_the_row_names(client, dataset, selector):
     early = client.select(dataset, 1, ids=IDS)
     client.report(dataset, [], selection=None, close_step=True)
-    columns = batch(early.ids) | {"selection_id": [early.selection_id] * 4}
-    reports_groups(selector)(right)(**columns)
+    reports_groups(selector)(right)(**batch(early.ids, selection=early.selection_id))
     run = state(client, dataset)
     assert (run.totals.late, run.leased) == (1, 0)
 
@@ -163,10 +175,12 @@ def test_what_the_function_raises_is_raised_and_nothing_reported(client, dataset
 @pytest.mark.parametrize(
     ("columns", "rewards", "complaint"),
     [
-        ({"answer": ["yes"]}, [1.0], "'task_id' is not one of answer"),
-        ({"task_id": ["task-0"]}, iter([1.0]), "must be a list or an array"),
-        ({"task_id": ["task-0"]}, [1.0, 0.0], "shorter|longer"),
-        ({"task_id": ["task-0"]}, ["good"], "could not convert"),
+        ({"selection_id": ["s"]}, [1.0], "'task_id' is not one of selection_id"),
+        ({"task_id": ["task-0"]}, [1.0], "'selection_id' are taken for those of an evaluation"),
+        ({"task_id": ["task-0"], "selection_id": ["s"]}, iter([1.0]), "must be a list or an array"),
+        ({"task_id": ["task-0"], "selection_id": ["s"]}, [1.0, 0.0], "shorter|longer"),
+        ({"task_id": ["task-0"], "selection_id": ["s"]}, ["good"], "'good' is not a number"),
+        ({"task_id": ["task-0"], "selection_id": ["s"]}, {"correct": [1.0]}, "expected a list of numbers"),
     ],
 )
 def test_what_cannot_be_reported_is_logged_once_and_changes_nothing(
@@ -187,8 +201,9 @@ def test_a_mistake_raises_from_the_next_call_unless_the_client_only_warns(url, d
     with ResilientClient(url, spool=tmp_path, on_mistake="raise" if raises else "warn") as client:
         selector = Selector(client, dataset, ids=IDS, rank=0)
         reporting = reports_groups(selector) if kind == "groups" else reports_rollouts(client, dataset)
-        score = reporting(lambda task_id: [-1.0] * len(task_id) if kind == "groups" else -1.0)
-        given = {"task_id": ["task-0"] if kind == "groups" else "task-0"}
+        score = reporting(lambda **_row: [-1.0] if kind == "groups" else -1.0)
+        row = {"task_id": "task-0", "selection_id": ""}
+        given = {name: [value] for name, value in row.items()} if kind == "groups" else row
         score(**given)
         assert flush()
 
@@ -246,7 +261,8 @@ def test_rollouts_as_areal_scores_them_are_reported(client, by_rollout):
         return None if completions == "" else int(completions == answer)
 
     async def all_of_them():
-        return [await reward("2 + 2", said, [1], [2], answer="4", task_id="task-3") for said in ("4", "5", "")]
+        row = {"answer": "4", "task_id": "task-3", "selection_id": ""}
+        return [await reward("2 + 2", said, [1], [2], **row) for said in ("4", "5", "")]
 
     assert asyncio.run(all_of_them()) == [1, 0, None]
     run = state(client, by_rollout)
@@ -260,7 +276,7 @@ def test_the_belief_learns_success_and_the_scores_say_whether_a_group_teaches(cl
 
     for task, passes, shapings in ((IDS[0], [0, 0], [0, -0.5]), (IDS[1], [1, 1], [0, 0])):
         for passed, shaping in zip(passes, shapings, strict=True):
-            score(task_id=task, passed=passed, shaping=shaping)
+            score(task_id=task, selection_id="", passed=passed, shaping=shaping)
     totals = state(client, by_rollout).totals
     assert (totals.rollouts, totals.successes) == (4, 2)
     assert (totals.effective, totals.all_solved) == (1, 1)
@@ -281,18 +297,70 @@ def test_rollouts_of_many_threads_become_one_report_for_each_selection(client, d
 
 def test_a_reward_that_is_no_number_is_left_out_and_the_others_count(client, by_rollout, caplog):
     score = reports_rollouts(client, by_rollout)(lambda reward, **_row: reward)
-    for reward in (math.inf, "good", None, math.nan, 0.5):
-        score(reward, task_id="task-0")
+    for reward in (math.inf, "excellent", None, math.nan, {"score": -math.inf, "acc": 1}, 0.5):
+        score(reward, task_id="task-0", selection_id="")
     totals = state(client, by_rollout).totals
     assert (totals.rollouts, totals.successes) == (1, 0.5)
-    assert len(caplog.records) == 2, "None and NaN mean that it does not apply"
+    assert client.health.left_out_rollouts == 4
+    assert len(caplog.records) == 1, "what is no number is a mistake; a rollout without a reward is none"
+
+
+def test_a_rollout_that_broke_does_not_end_the_lease_of_its_group(client, dataset):
+    score = reports_rollouts(client, dataset, close_step=False)(lambda reward, **_row: reward)
+    selection = client.select(dataset, 1, ids=IDS)
+    score(None, task_id=selection.ids[0], selection_id=selection.selection_id)
+    run = state(client, dataset)
+    assert (run.seq, run.leased, client.health.left_out_rollouts) == (0, 1, 1)
+
+
+def test_one_of_several_rewards_counts_or_their_sum(client, by_rollout):
+    earned = []
+    for key in ("form", "sum"):
+        score = reports_rollouts(client, by_rollout, score_key=key)(
+            lambda **_row: {"form": 0.25, "right": np.array(0.5)}
+        )
+        score(task_id="task-0", selection_id="")
+        earned.append(state(client, by_rollout).totals.successes)
+    assert earned == [0.25, 0.25 + 0.75]
+
+
+@pytest.mark.parametrize("kind", ["groups", "rollouts"])
+def test_rows_that_no_selection_chose_are_of_an_evaluation_and_not_reported(client, dataset, selector, kind, caplog):
+    reporting = reports_groups(selector) if kind == "groups" else reports_rollouts(client, dataset, close_step=False)
+    score = reporting(lambda **row: [1.0] * len(row["task_id"]) if kind == "groups" else 1.0)
+    trained: dict[str, object] = {"task_id": "task-0", "selection_id": ""}
+    evaluated: dict[str, object] = {"task_id": "task-0", "answer": "4"}
+    for row in (trained, evaluated, trained | {"selection_id": None}):
+        score(**({name: [value] for name, value in row.items()} if kind == "groups" else row))
+    assert flush()
+    if kind == "rollouts":  # a decorator of groups has closed its step
+        client.report(dataset, [], close_step=True)
+    assert [step.rollouts for step in client.direct.history(dataset)][-1] == 1
+    assert not caplog.records
+
+
+def test_the_guard_logs_what_fails_and_lets_mistakes_through(connect_to_service, dataset, caplog):
+    selector = Selector(connect_to_service(), dataset, ids=IDS, rank=0)
+    careless = Selector(connect_to_service(on_mistake="warn"), dataset, ids=IDS, rank=0)
+
+    for _ in range(2):
+        with guarded("rewards of a test"):
+            raise AttributeError("'dict' object has no attribute 'tolist'")
+    with guarded("rewards of a test"):
+        careless.observe("unknown", [1.0])
+    with pytest.raises(InvalidRequestError, match="unknown"), guarded("rewards of a test"):
+        selector.observe("unknown", [1.0])
+
+    said = [record.message for record in caplog.records if "rewards of a test" in record.message]
+    assert said == ["rewards of a test are not reported: 'dict' object has no attribute 'tolist'"]
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads is what is tried
 def test_a_forked_process_reports_its_own_rollouts_before_it_ends(client, by_rollout):
     score = reports_rollouts(client, by_rollout)(always_right)
-    score({"task_id": "task-0"})
-    child = multiprocessing.get_context("fork").Process(target=score, args=({"task_id": "task-1"},))
+    score({"task_id": "task-0", "selection_id": ""})
+    row = {"task_id": "task-1", "selection_id": ""}
+    child = multiprocessing.get_context("fork").Process(target=score, args=(row,))
     child.start()
     child.join()
     assert child.exitcode == 0
@@ -305,8 +373,8 @@ from bots_client import ResilientClient
 from bots_client.integrations.rewards import reports_rollouts
 
 url, dataset, spool = sys.argv[1:]
-score = reports_rollouts(ResilientClient(url, spool=spool), dataset)(lambda task_id: 1.0)
-score("task-0")
+score = reports_rollouts(ResilientClient(url, spool=spool), dataset)(lambda task_id, selection_id: 1.0)
+score("task-0", "")
 """
 
 

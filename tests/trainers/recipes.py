@@ -1,6 +1,7 @@
 """The code of the pages in docs/trainers, as a reader would save it: a module, with a live service behind it."""
 
 import importlib.util
+import logging
 import multiprocessing
 import sys
 from collections.abc import Iterator
@@ -48,12 +49,14 @@ def recipe(
     create_pool(bots, dataset)
     name = name or f"recipe_{dataset.replace('-', '_')}"
     start_method = multiprocessing.get_start_method()
+    loggers = logging.Logger.manager, logging.Logger.root
     with standing_in(*without.split(), for_=trainer or folder):
         try:
             yield saved_as(name, code_of(page).replace(SHOWN_DATASET, f'"{dataset}"'), folder)
         finally:
             sys.modules.pop(name, None)
             multiprocessing.set_start_method(start_method, force=True)  # SkyRL sets one for the whole process
+            logging.Logger.manager, logging.Logger.root = loggers  # so does AReaL
 
 
 def saved_as(name: str, code: str, folder: Path) -> ModuleType:

@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from bots_client import Selector
-from bots_client.integrations.rewards import flush
+from bots_client.integrations.rewards import flush, reports_groups
 from tests.trainers.packages import folder_of
 from tests.trainers.recipes import BATCH, POOL, ROLLOUTS, recipe, reward_of, task_ids
 
@@ -141,6 +143,23 @@ def skyrl_trainer(recipe_module: Any, rows: Path) -> Any:
     return recipe_module.BotsTrainer(cfg, None, Tokenizer(), dataset, None, Generator())
 
 
+async def evaluated(trainer: Any) -> None:
+    """Have SkyRL's own loop evaluate the rows that it trains on."""
+    from skyrl.train.evaluate import evaluate
+
+    rows = trainer.train_dataset.collate_fn([trainer.train_dataset[place] for place in range(BATCH)])
+    trainer.cfg.trainer.print_example_interval = 0
+    trainer.cfg.trainer.dump_eval_results = False
+    with mock.patch.multiple(
+        "skyrl.train.evaluate",
+        validate_generator_output=mock.DEFAULT,
+        get_metrics_from_generator_output=mock.DEFAULT,
+        calculate_per_dataset_metrics=lambda *_: {},
+        concatenate_generator_outputs=lambda outputs: outputs[0] | {"rollout_metrics": {}},
+    ):
+        await evaluate([rows], trainer.generator, trainer.cfg, 1, Tokenizer())
+
+
 def test_skyrl_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, tmp_path, monkeypatch):
     rows = tmp_path / "rows.jsonl"
     rows.write_text(
@@ -165,6 +184,10 @@ def test_skyrl_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, 
                 trained += 1
         assert bots.run("skyrl").step == trained
         trainer.selector.step()
+        before = bots.run("skyrl").totals
+        asyncio.run(evaluated(trainer))
+        trainer.selector.step()
+        assert bots.run("skyrl").totals == before
         totals = bots.run("skyrl").totals
         assert (totals.reported, totals.rollouts) == (POOL, POOL * ROLLOUTS)
         assert totals.successes == solved
@@ -211,12 +234,33 @@ def test_areal_trains_on_what_is_selected_and_each_rollout_is_reported_from_wher
                 seen.append(row["task_id"])
                 assert row["selection_id"]
                 asyncio.run(grouped.arun_episode(None, row))
-        assert AsyncRewardWrapper._executors.pop(1).submit(flush).result()
+        assert AsyncRewardWrapper._executors[1].submit(flush).result()
         bots.report("areal", [], run="areal", close_step=True)  # what was left of the last step
         totals = bots.run("areal", "areal").totals
         assert (totals.rollouts, totals.successes) == (len(seen) * ROLLOUTS, ROLLOUTS * sum(map(reward_of, seen)))
         assert bots.run("areal", "areal").leased == 0
+
+        before = bots.run("areal", "areal")
+        with mock.patch("areal.trainer.rl_trainer.is_single_controller", return_value=True):
+            trainer._evaluate_fn(*evaluation(trainer, Workflow(), rows))
+        assert AsyncRewardWrapper._executors.pop(1).submit(flush).result()
+        assert bots.run("areal", "areal").seq == before.seq
         loader.dataset._selector.client.close()
+
+
+def evaluation(trainer: Any, workflow: Any, rows: Any) -> tuple[Any, None]:
+    """Give a trainer what AReaL's own evaluation reads: an engine that rolls out at once, and rows of the training."""
+    from areal.infra.remote_inf_engine import GroupedRolloutWorkflow
+
+    def submit(row: dict[str, str], workflow: Any, _kwargs: None, *, group_size: int, is_eval: bool) -> None:
+        assert is_eval
+        asyncio.run(GroupedRolloutWorkflow(workflow, group_size, None).arun_episode(None, row))
+
+    trainer.actor = SimpleNamespace(is_data_parallel_head=lambda: True)
+    trainer.config = SimpleNamespace(eval_gconfig=SimpleNamespace(n_samples=ROLLOUTS))
+    trainer.valid_dataloader = [list(rows[:BATCH])]
+    trainer.eval_rollout = SimpleNamespace(submit=submit, wait=lambda *_, **__: None)
+    return workflow, None
 
 
 TUNIX = (
@@ -253,6 +297,7 @@ def tunix_learner(reward: Any, *, trained: int, steps: int) -> Any:
 
     training = mock.MagicMock(
         mini_batch_size=None, train_micro_batch_size=None, rollout_micro_batch_size=None, max_steps=steps,
+        eval_every_n_steps=1,
         compute_logps_micro_batch_size=None, max_seq_token_per_tpu=None, get_with_default=lambda _, default: default,
     )  # fmt: skip
     cluster = mock.MagicMock(spec_set=["actor_trainer", "rollout", "cluster_config", "global_steps", "perf", "perf_v2",
@@ -287,12 +332,21 @@ def test_tunix_trains_on_what_is_selected_and_a_resuming_learner_asks_for_nothin
             jax.tree_util = utils.tree_util = SimpleNamespace(tree_map=tree_map)  # type: ignore[attr-defined]
         monkeypatch.setattr(rl_learner.sft_utils, "show_hbm_usage", lambda **_: None)
         selector = Selector(None, "tunix", ids=rows)
-        scored = module.reporting(selector, reward, tasks_per_step=BATCH)
-        tunix_learner(scored, trained=0, steps=3).train(module.batches(selector, rows, BATCH))
+        modes: list[str] = []
+
+        def noting(prompts: Any, completions: Any, mode: str, **columns: Any) -> list[float]:
+            modes.append(mode)
+            return reward(prompts, completions, **columns)
+
+        scored = reports_groups(selector, tasks_per_step=BATCH)(noting)
+        evaluated = [
+            {name: np.array([row[name]]) for name in row} | {"task_id": np.array([t])} for t, row in rows.items()
+        ]
+        tunix_learner(scored, trained=0, steps=3).train(module.batches(selector, rows, BATCH), evaluated)
         assert flush()
         run = bots.run("tunix")
         assert (run.step, run.totals.rollouts, selector.client.health.selects) == (3, 3 * BATCH * ROLLOUTS, 3)
-        assert scored(["p"], ["1"], mode="Mode.EVAL", answer=["1"]) == [1.0]
+        assert any("eval" in mode.lower() for mode in modes)
 
         selector.client.direct.rewind("tunix", 2)
         tunix_learner(scored, trained=2, steps=3).train(module.batches(selector, rows, BATCH, trained=2))

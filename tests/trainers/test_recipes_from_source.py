@@ -5,11 +5,10 @@ NEMO_RL_SOURCE and RLLM_SOURCE name checkouts. Without one, what needs it is ski
 
 import asyncio
 import collections
-import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from tests.trainers.recipes import BATCH, POOL, ROLLOUTS, recipe, reward_of, task_ids
-from tests.trainers.standins import standing_in
 
 
 def source(variable: str) -> Path:
@@ -26,16 +24,6 @@ def source(variable: str) -> Path:
     if not folder:
         pytest.skip(f"set {variable} to a checkout: this trainer is not on PyPI, so its hook was not run")
     return Path(folder)
-
-
-def loaded(folder: Path, file: str) -> ModuleType:
-    """Import one file of a checkout by itself, as its package's other imports need not be there."""
-    spec = importlib.util.spec_from_file_location(Path(file).stem, folder / file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Prompts(torch.utils.data.Dataset[dict[str, Any]]):
@@ -57,45 +45,68 @@ def nemo_batches(module: Any, dataloaders: dict[str, Any], monkeypatch: pytest.M
     """Iterate as NeMo-RL does, with its own wrapper if its source is there."""
     if not os.environ.get("NEMO_RL_SOURCE"):
         return iter(lambda: module.select(dict.fromkeys(dataloaders), dataloaders)[0], None)
-    wrapper = loaded(source("NEMO_RL_SOURCE"), "nemo_rl/data/dataloader.py").MultipleDataloaderWrapper
+    from nemo_rl.data.dataloader import MultipleDataloaderWrapper
+
     monkeypatch.setattr(sys, "path", list(sys.path))  # it adds its own folder
-    return iter(wrapper(BATCH, {"custom_dataloader": "bots_nemo.select"}, dataloaders))
+    return iter(MultipleDataloaderWrapper(BATCH, {"custom_dataloader": "bots_nemo.select"}, dataloaders))
 
 
-def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots, tmp_path, monkeypatch):
+def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots, tmp_path, monkeypatch, caplog):
     loader = StatefulDataLoader(Prompts(), batch_size=BATCH, collate_fn=collate)
-    with recipe("nemo-rl.md", bots, tmp_path, name="bots_nemo") as module:
+    checkout = os.environ.get("NEMO_RL_SOURCE")
+    with recipe(
+        "nemo-rl.md", bots, tmp_path, trainer=Path(checkout) if checkout else None, without="wandb", name="bots_nemo"
+    ) as module:
         batches = nemo_batches(module, {"math": loader}, monkeypatch)
-        environment = type("Environment", (module.ReportsRewards, Graded), {})()
         solved = 0.0
-        for _ in range(3):
-            batch = next(batches)
-            assert [f"t{place}" for place in batch["idx"]] == [row["task_id"] for row in batch["extra_env_info"]]
-            rows = [row for row in batch["extra_env_info"] for _ in range(ROLLOUTS)]
-            solved += environment.step([[]] * len(rows), rows).rewards.sum().item()
-        environment.step([[]], [{"task_id": "t1"}])  # validation
-        totals = bots.run("nemo-rl", "nemo").totals
-        assert bots.run("nemo-rl", "nemo").step == 3
-        assert (totals.rollouts, totals.successes) == (3 * BATCH * ROLLOUTS, solved)
+        for shape in (as_tensor, by_name):
+            environment = type("Environment", (module.ReportsRewards, Graded), {"shaped": staticmethod(shape)})()
+            for _ in range(3):
+                batch = next(batches)
+                assert [f"t{place}" for place in batch["idx"]] == [row["task_id"] for row in batch["extra_env_info"]]
+                rows = [row for row in batch["extra_env_info"] for _ in range(ROLLOUTS)]
+                environment.step([[]] * len(rows), rows)
+                solved += sum(reward_of(row["task_id"]) for row in rows)
+            environment.step([[]], [{"task_id": "t1"}])  # validation
+        run = bots.run("nemo-rl", "nemo")
+        assert (run.step, run.totals.rollouts, run.totals.successes) == (2 * 3, 2 * 3 * BATCH * ROLLOUTS, solved)
+
+        odd = type("Odd", (module.ReportsRewards, Graded), {"shaped": staticmethod(lambda _: "none at all")})()
+        assert odd.step([[]], [{"task_id": "t1", "selection_id": ""}]).rewards == "none at all"
+        assert "rewards of the environment are not reported" in caplog.text
         module.prepared(loader.dataset)[1].client.close()
         environment.client.close()
+
+
+def as_tensor(rewards: torch.Tensor) -> torch.Tensor:
+    """Return the rewards as environments with one reward do."""
+    return rewards
+
+
+def by_name(rewards: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the rewards as environments with several do, for GDPO."""
+    return {"correct": rewards.bfloat16() / 2, "format": rewards / 2}
 
 
 class Graded:
     """Stands for an environment; what it returns is NeMo-RL's own record if its source is there."""
 
+    shaped: Any
+
     def step(self, message_log_batch: list[Any], metadata: list[dict[str, Any]], *_: object) -> Any:
         rewards = torch.tensor([reward_of(row["task_id"]) for row in metadata])
-        return returned()([{}] * len(rewards), metadata, [None] * len(rewards), rewards, torch.ones_like(rewards))
+        given = {"observations": [{}] * len(rewards), "metadata": metadata, "rewards": self.shaped(rewards)}
+        record = returned()
+        return record(**{name: given.get(name) for name in record._fields})
 
 
 def returned() -> Any:
     """Return the class of what environments return."""
     if not os.environ.get("NEMO_RL_SOURCE"):
-        names = ["observations", "metadata", "next_stop_strings", "rewards", "terminateds"]
-        return collections.namedtuple("Returned", names)
-    with standing_in("nemo_rl", for_=Path()):
-        return loaded(source("NEMO_RL_SOURCE"), "nemo_rl/environments/interfaces.py").EnvironmentReturn
+        return collections.namedtuple("Returned", ["observations", "metadata", "rewards"])
+    from nemo_rl.environments.interfaces import EnvironmentReturn
+
+    return EnvironmentReturn
 
 
 def test_nemo_rl_itself_was_there():

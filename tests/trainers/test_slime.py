@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import math
 import re
 import sys
 from argparse import Namespace
@@ -10,7 +11,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from bots_client import Client
+from bots_client import Client, InvalidRequestError
 from tests.trainers.hosts import (
     FORGETTING,
     blocks,
@@ -143,13 +144,99 @@ def test_with_partial_rollouts_aborted_groups_come_back_first_with_their_selecti
     assert evidence_of(bots, dataset, BEST[2:]) == expected
 
 
-def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset):
+def split_group(adapter, group, *rewards):
+    """Return a group whose rollouts are split, each into a sample for each of its rewards."""
+    split = []
+    for sample, of_samples in zip(group, rewards, strict=True):
+        parts = copies(sample, len(of_samples), rollout_id=sample.index)
+        finish(adapter, parts, of_samples)
+        split.append(parts)
+    return split
+
+
+SPLIT = ((0, 1), (0.25, 0.5, 0.25), (0, 0), (1,))
+
+
+@pytest.mark.parametrize("is_flat", [False, True], ids=["lists", "rollout_id alone"])
+@pytest.mark.parametrize(
+    ("way", "rewards", "successes"),
+    [
+        (None, ((1, 1), (1, 1, 1), (0, 0), (1,)), 3),  # each sample has the whole reward
+        ("sum", ((0.5, 0.5), (0.25, 0.5, 0.25), (0, 0), (1,)), 3),  # the samples share it
+        (None, SPLIT, 1 + 0.25 + 0 + 1),
+        ("last", SPLIT, 1 + 0.25 + 0 + 1),
+        ("max", SPLIT, 1 + 0.5 + 0 + 1),
+        ("sum", SPLIT, 1 + 1 + 0 + 1),
+    ],
+)
+def test_a_rollout_of_several_samples_counts_once(
+    bots: Client, adapter, sourcing, dataset, request, *, way, rewards, successes, is_flat
+):
+    run = re.sub(r"\W", "-", request.node.name)
+    source = sourcing(bots_run=run, **({} if way is None else {"bots_rollout_reward": way}))
+    group = split_group(adapter, source.get_samples(1)[0], *rewards)
+    samples = [sample for rollout in group for sample in rollout]
+    adapter.report_all_samples(source.args, [samples if is_flat else group], source.get_samples)
+    totals = bots.run(dataset, run).totals
+    assert (totals.rollouts, totals.successes) == (SAMPLES, successes)
+    assert bots.run(dataset, run).leased == 0
+
+
+def test_samples_with_different_rewards_are_told_with_the_option_that_decides(adapter, sourcing, caplog):
+    source = sourcing()
+    for group in source.get_samples(2):
+        adapter.report_all_samples(source.args, [split_group(adapter, group, *SPLIT)], source.get_samples)
+    [said] = [record.message for record in caplog.records if "bots_rollout_reward" in record.message]
+    assert "sum or last or max" in said
+
+
+def test_sums_of_what_each_sample_has_whole_raise_and_do_not_count_failures_alone(bots, adapter, sourcing, dataset):
+    source = sourcing(bots_rollout_reward="sum")
+    failed, solved = source.get_samples(2)
+    groups = [split_group(adapter, failed, *[(0, 0)] * SAMPLES), split_group(adapter, solved, *[(1, 1)] * SAMPLES)]
+    with pytest.raises(InvalidRequestError, match=r"reward 2 of task .* is outside"):
+        adapter.report_all_samples(source.args, groups, source.get_samples)
+    assert bots.run(dataset).totals.rollouts == 0
+
+
+@pytest.mark.parametrize("adapter", ["source"], indirect=True)
+def test_slimes_own_agents_give_each_sample_the_whole_reward_which_counts_once(bots, adapter, sourcing, dataset):
+    trajectories = importlib.import_module("slime.agent.trajectory")
     source = sourcing()
     [group] = source.get_samples(1)
-    finish(adapter, group, [0.5, 0, 0.25, 0])
-    split = [copies(sample, 2) for sample in group]
+    manager, split = trajectories.TrajectoryManager(), []
+    for sample in group:
+        for start in ("main", "sub-agent"):  # two chains of messages: two samples
+            turn = trajectories.TurnRecord(prompt_ids=[1], output_ids=[2], finish_reason="stop")
+            asked, said = {"role": "user", "content": start}, {"role": "assistant", "content": "!"}
+            manager.record_turn("a", turn=turn, prompt_messages=[asked], response_message=said)
+        split.append(manager.get_trajectory("a", base_sample=sample, reward=float(sample.index % 2)))
+    assert [len(samples) for samples in split] == [2] * SAMPLES
     adapter.report_all_samples(source.args, [split], source.get_samples)
-    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1.5, 2.5)}
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (SAMPLES / 2, SAMPLES / 2)}
+
+
+def test_rollouts_without_a_reward_are_left_out_and_the_log_counts_them(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    broken, sound = source.get_samples(2)
+    finish(adapter, broken, [1, None, math.nan, math.inf])
+    finish(adapter, sound, [1, 0, 1, 0])
+    adapter.report_all_samples(source.args, [broken, sound], source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 0), BEST[1]: (2, 2)}
+    metrics: dict[str, float] = {}
+    adapter.log_metrics(0, source.args, [], metrics, 1.5)
+    assert metrics["bots/left_out_rollouts"] == 3
+
+
+def test_rewards_that_cannot_be_read_end_no_rollout(bots: Client, adapter, sourcing, dataset, caplog):
+    source = sourcing()
+    named, sound = source.get_samples(2)
+    finish(adapter, named, [{dataset: 1.0, "length": 7}] * SAMPLES)  # and no --reward-key
+    finish(adapter, sound, [1, 0, 1, 0])
+    adapter.report_all_samples(source.args, [named, sound], source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[1]: (2, 2)}
+    assert bots.run(dataset).leased == 0
+    assert f"{dataset}': 1.0" in caplog.text
 
 
 def test_a_generate_function_may_drop_the_metadata(bots: Client, adapter, sourcing, dataset):
@@ -222,6 +309,7 @@ def test_loading_a_checkpoint_rewinds_and_a_fresh_start_does_not(bots: Client, a
             {"rollout_function_path": "slime.rollout.fully_async_rollout.generate_rollout_fully_async"},
             f"--rollout-function-path {ADAPTER}.generate_rollout_fully_async",
         ),
+        ({"bots_rollout_reward": "mean"}, "bots_rollout_reward is 'mean'; pass sum, last, max, or leave it out"),
     ],
 )
 def test_a_setup_that_would_report_no_group_is_refused_with_its_fix(sourcing, changes, fix):

@@ -9,7 +9,7 @@ import yaml
 
 from bots_client import Client
 from tests.trainers.hosts import blocks, create_pool, evidence_of, service_in
-from tests.trainers.slimes import NAMES, PROTOCOL, SAMPLES, Sample, arguments, finish, names, sample_type
+from tests.trainers.slimes import NAMES, PROTOCOL, SAMPLES, Sample, arguments, copies, finish, names, sample_type
 from tests.trainers.sources import Modules, adapter_on
 
 BEST = ["math-20", "math-3", "math-11", "math-7"]
@@ -130,6 +130,16 @@ def test_groups_are_selected_by_the_service_and_reported_once(bots: Client, adap
     adapter.report_all_samples(source.args, groups, source.get_samples)  # both hand over the method
     assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (1, 3), BEST[1]: (4, 0), BEST[2]: (0.5, 3.5)}
     assert (bots.run(dataset).step, bots.run(dataset).leased) == (1, 0)
+
+
+def test_a_rollout_of_several_samples_counts_once(bots: Client, adapter, sourcing, dataset):
+    source = sourcing()
+    groups = source.get_samples(2)
+    for group, rewards in zip(groups, ([1, 1, 0, 0], [0] * SAMPLES), strict=True):
+        finish(adapter, group, rewards)
+    split = [[copies(sample, 1 + sample.index % 3, rollout_id=sample.index) for sample in group] for group in groups]
+    adapter.report_all_samples(source.args, split, source.get_samples)
+    assert evidence_of(bots, dataset, NAMES) == {BEST[0]: (2, 2), BEST[1]: (0, 4)}
 
 
 def test_groups_that_were_put_back_come_first(adapter, sourcing):

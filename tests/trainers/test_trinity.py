@@ -64,8 +64,11 @@ class Host:
         """Return the next batch of Trinity's tasks."""
         return asyncio.run(self.scheduler.read())
 
-    def feed_back(self, batch, rewards, *, turns: int = 1, accuracy: float | None = None):
-        """Finish a step in which each rollout of a task had such a reward; return the operator's metrics."""
+    def feed_back(self, batch, rewards, *, turns: int = 1, accuracy: float | str | None = None):
+        """Finish a step in which each rollout of a task had such a reward; return the operator's metrics.
+
+        A list of rewards has one for each turn. accuracy: of all experiences; "reward": their reward.
+        """
         experience = importlib.import_module("trinity.common.experience")
         self.steps += 1
         experiences = [
@@ -74,11 +77,11 @@ class Host:
                 tokens=[1, 2, 3],
                 reward=reward,
                 info={"task_index": task.index},
-                metrics={} if accuracy is None else {"accuracy": accuracy},
+                metrics={} if accuracy is None else {"accuracy": reward if accuracy == "reward" else accuracy},
             )
             for number, task in enumerate(batch)
-            for run, reward in enumerate(rewards[task.raw_task["id"]])
-            for turn in range(turns)
+            for run, of_run in enumerate(rewards[task.raw_task["id"]])
+            for turn, reward in enumerate(of_run if isinstance(of_run, list) else [of_run] * turns)
         ]
         kept, metrics = asyncio.run(self.operator.process(experiences))
         assert kept == experiences
@@ -210,12 +213,40 @@ def test_with_trinitys_own_operator_the_configured_number_of_rollouts_counts(bot
     assert bots.run("own").totals.effective == BATCH
 
 
-def test_a_mean_that_is_not_finite_is_evidence_of_nothing(bots: Client, hosting):
+def test_rollouts_without_a_reward_are_left_out_and_counted(bots: Client, hosting):
     create_pool(bots, "nan", IDS, first=BEST)
     host = hosting("nan")
     host.feed_back(host.read(), {BEST[0]: [1.0, math.nan], BEST[1]: [1.0, 0.0], BEST[2]: [math.inf]})
-    assert evidence_of(bots, "nan", IDS) == {BEST[1]: (1, 1)}
+    assert evidence_of(bots, "nan", IDS) == {BEST[0]: (1, 0), BEST[1]: (1, 1)}
     assert bots.run("nan").leased == 0
+    [selector] = host.selectors
+    assert selector.selector.client.health.left_out_rollouts == 2
+
+
+def test_with_trinitys_own_operator_a_mean_that_is_not_finite_is_evidence_of_nothing(bots: Client, hosting):
+    create_pool(bots, "own-nan", IDS, first=BEST)
+    host = hosting("own-nan", operator="pass_rate_calculator")
+    host.feed_back(host.read(), {BEST[0]: [1.0, math.nan], BEST[1]: [1.0, 0.0], BEST[2]: [math.inf]})
+    assert evidence_of(bots, "own-nan", IDS) == {BEST[1]: (ROLLOUTS / 2, ROLLOUTS / 2)}
+    assert bots.run("own-nan").leased == 0
+
+
+@pytest.mark.parametrize(
+    ("way", "successes"),
+    [(None, 1 + 0 + 0.5), ("last", 1 + 0 + 0.5), ("max", 1 + 1 + 0.5), ("sum", 1 + 1 + 0.75)],
+)
+@pytest.mark.parametrize("named", [None, "accuracy"])
+def test_turns_with_rewards_of_their_own_are_one_rollout(bots: Client, hosting, way, successes, named, caplog):
+    dataset = f"own-turns-{way}-{named}"
+    create_pool(bots, dataset, IDS, first=BEST)
+    host = hosting(dataset, args={"success": named, "rollout_reward": way})
+    batch = host.read()
+    turns = {BEST[0]: [[0.0, 1.0], [1.0, 0.0], [0.25, 0.5]], BEST[1]: [[1.0, 1.0], [0.0, 0.0]][way == "sum" :]}
+    host.feed_back(batch, turns | {BEST[2]: []}, accuracy=None if named is None else "reward")
+    alpha = evidence_of(bots, dataset, IDS)
+    assert alpha[BEST[0]] == pytest.approx((successes, 3 - successes))
+    assert alpha[BEST[1]] == ((0, 1) if way == "sum" else (1, 1))
+    assert ("rollout_reward" in caplog.text) == (way is None)
 
 
 def test_rows_without_ids_go_by_their_number(bots: Client, hosting):

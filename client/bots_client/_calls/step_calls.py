@@ -8,7 +8,7 @@ from urllib.parse import quote
 from bots_client._arguments import checked_number, checked_str, checked_strings, require_size, wrong_type
 from bots_client._call import ANSWER_BYTES, Call, given, path, written
 from bots_client._decode import into
-from bots_client._inputs import Outcome, quotas_of, wires_of_outcomes
+from bots_client._inputs import Outcome, checked_outcomes, quotas_of
 from bots_client._models import Receipt, Selection
 from bots_client._wishes import EffectiveGroups, RolloutsBudget, wire_of_budget, wire_of_groups
 
@@ -111,7 +111,7 @@ def report(
         run=checked_str(run, "run"),
         selection_id=selection.selection_id if isinstance(selection, Selection) else selection,
         close_step=close_step,
-        outcomes=wires_of_outcomes(outcomes),
+        outcomes=[outcome.as_wire() for outcome in checked_outcomes(outcomes)],
     )
     call = written("POST", path("report"), into(Receipt), content, key=idempotency_key, deadline_s=deadline_s)
     return _of_the_run(call, dataset, run, max_bytes=ANSWER_BYTES)

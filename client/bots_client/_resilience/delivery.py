@@ -255,22 +255,38 @@ def _call_of(kept: SpooledWrite) -> Call[Receipt | Run]:
 
 
 def split_report(body: bytes, flaws: Sequence[FieldError]) -> tuple[bytes, bytes] | None:
-    """Split a report into one with its valid outcomes and one with its invalid outcomes.
+    """Split a report into one that is valid and one with its invalid outcomes.
+
+    In the first, the tasks of invalid outcomes are aborted, so that their leases end.
 
     Args:
         body: the report as it was sent.
         flaws: the service's errors.
 
     Returns:
-        None if an error is elsewhere, or no valid outcome is left.
+        None if an error is elsewhere, or no task is left.
     """
     flawed = {flaw.loc[2] for flaw in flaws if len(flaw.loc) > 2 and flaw.loc[:2] == OUTCOMES}
+    unknown = {flaw.loc[2] for flaw in flaws if flaw.loc[3:4] == ("task",)}
     report = json.loads(body)
     outcomes = report.get("outcomes", [])
-    sound = [outcome for index, outcome in enumerate(outcomes) if index not in flawed]
     refused = [outcome for index, outcome in enumerate(outcomes) if index in flawed]
-    if not refused or any(flaw.loc[:2] != OUTCOMES for flaw in flaws) or not sound:
+    if not refused or any(flaw.loc[:2] != OUTCOMES for flaw in flaws):
         return None
+    given_back = {
+        index: {"task": outcome["task"], "status": "aborted"}
+        for index, outcome in enumerate(outcomes)
+        if index in flawed - unknown and "status" not in outcome
+    }
+    sound = [
+        given_back.get(index, outcome)
+        for index, outcome in enumerate(outcomes)
+        if index not in flawed or index in given_back
+    ]
+    if not sound:
+        return None
+    if report.get("close_step") and all("status" in outcome for outcome in sound):
+        report["close_step"] = False  # a step needs evidence
     return _bytes({**report, "outcomes": sound}), _bytes({**report, "outcomes": refused})
 
 

@@ -18,6 +18,7 @@ class Health:
     reports: submitted reports; replayed: reports delivered from disk.
     refused: reports that the service refused for good (see `last_error`); they stay on disk for inspection.
     lost: reports that were never delivered: the disk failed, is damaged or full, or more than spool_bytes waited.
+    left_out_rollouts: rollouts without a usable reward (None, NaN or infinite), which are no evidence.
     select_seconds, report_seconds: total time spent waiting.
     last_error: the last error; "" if there was none.
     """
@@ -31,6 +32,7 @@ class Health:
     replayed: int = 0
     refused: int = 0
     lost: int = 0
+    left_out_rollouts: int = 0
     select_seconds: float = 0.0
     report_seconds: float = 0.0
     last_error: str = ""

@@ -21,7 +21,7 @@ from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.health import Health, HealthCounters
-from bots_client._resilience.mistakes import Mistakes
+from bots_client._resilience.mistakes import RANGE_FIX, Mistakes
 from bots_client._resilience.recovery_probe import RecoveryProbe
 from bots_client._resilience.registration import MAX_EXCLUDED, Registration, register
 from bots_client._resilience.spool import spool_of
@@ -185,8 +185,8 @@ class LocalRun:
         if (reward := self._outside(rewards)) is not None and self._reward_range is not None:
             low, high = self._reward_range
             raise InvalidRequestError(
-                f"reward {reward} of task {outcome.task!r} is outside the run's reward range [{low:g}, {high:g}]: pass"
-                f" Selector(reward_range=...), which is (-1, 1) for DAPO and verl, or report successes"
+                f"reward {reward} of task {outcome.task!r} is outside the run's reward range [{low:g}, {high:g}]:"
+                f" {RANGE_FIX}"
             )
 
     def _outside(self, rewards: Iterable[float]) -> float | None:

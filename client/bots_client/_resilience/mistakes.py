@@ -8,17 +8,24 @@ from bots_client._resilience.connection import Connection
 
 T = TypeVar("T")
 
+MARK = "_bots_mistake"  # attribute of an error that `Mistakes` raised
+RANGE_FIX = (
+    "report how many rollouts solved the task (successes=, or Outcome.counts), next to rewards of any range; or, if the"
+    " lowest reward means failed and the highest solved, as -1 and 1 do, pass Selector(reward_range=(-1, 1))"
+)
 OUTCOMES = ("body", "outcomes")  # begins the location of an outcome's error; the outcome's index follows
 FIXES = {
     f"{PROBLEM}unknown-dataset": "call Selector.register() first, which creates it, or correct the name",
     f"{PROBLEM}unknown-run": "call Selector.register() first, which creates it, or correct the name",
     f"{PROBLEM}unauthenticated": "pass api_key=, or set BOTS_API_KEY",
     f"{PROBLEM}forbidden": "pass the key of a trainer of this dataset with api_key= or BOTS_API_KEY",
-    f"{PROBLEM}invalid-outcomes": (
-        "rewards outside the run's range need Selector(reward_range=...), which is (-1, 1) for DAPO and verl; missing"
-        " tasks need Selector.register()"
-    ),
+    f"{PROBLEM}invalid-outcomes": f"rewards outside the run's range: {RANGE_FIX}. Missing tasks: Selector.register()",
 }
+
+
+def is_mistake(error: Exception) -> bool:
+    """Return whether an error is a mistake of the calling program, which is to be raised into it."""
+    return getattr(error, MARK, False)
 
 
 class Mistakes:
@@ -71,6 +78,7 @@ class Mistakes:
         """Raise the mistake that was noted since the last call of this method, if there is one."""
         error, self._found = self._found, None
         if error is not None:
+            vars(error)[MARK] = True
             raise error
 
     def _is_mistake(self, error: RequestError, call: Call[T], is_own: bool) -> bool:

@@ -6,12 +6,14 @@ Their classes have the same names and members; `slime.py`, `miles.py` and `vime.
 import copy
 import json
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 from bots_client import ResilientClient, Selector
+from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client.integrations.rewards import counted, guarded
 
 TASK_ID, SELECTION_ID = "task_id", "selection_id"  # of Sample.metadata
 EVIDENCE = ("completed", "truncated")  # values of Sample.Status
@@ -22,7 +24,8 @@ class SelectedGroups:
     """Groups of prompts selected by the service: goes before the trainer's `RolloutDataSource` among the bases.
 
     Raises:
-        ValueError: there are no prompts, a prompt's metadata have no unique task_id, or no group would be reported.
+        ValueError: there are no prompts, a prompt's metadata have no unique task_id, an option is not one, or no group
+            would be reported.
     """
 
     args: Namespace
@@ -32,6 +35,7 @@ class SelectedGroups:
 
     def __init__(self, args: Namespace) -> None:
         self.check_reporting(args)
+        self.split = SplitRollouts(getattr(args, "bots_rollout_reward", None), option="bots_rollout_reward")
         super().__init__(args)  # type: ignore[call-arg]  # the trainer's class
         if self.dataset is None:
             raise ValueError("pass --prompt-data, and keep the global dataset: the service selects from it")
@@ -87,10 +91,8 @@ class SelectedGroups:
             is_all: all other groups were cancelled: their tasks are reported as aborted.
         """
         for group in groups:
-            rollouts = list(_rollouts(group))
-            first = rollouts[0][0]
-            origin = self.open.pop(first.group_index, first.metadata)
-            self._observe(origin, [rollout for rollout in rollouts if _finished(rollout)], tokens=_tokens(rollouts))
+            with guarded("rollouts of a group"):
+                self._report_group(_rollouts(group))
         if is_all:
             self.abort_all_but(())
         self.selector.step()
@@ -98,16 +100,36 @@ class SelectedGroups:
     def abort_all_but(self, kept: Collection[int]) -> None:
         """Report the tasks of open groups as aborted. kept: numbers of groups that the trainer takes up again."""
         for number in [number for number in self.open if number not in kept]:
-            self._observe(self.open.pop(number), [])
+            origin = self.open.pop(number)
+            self.selector.abort(origin[TASK_ID], selection=origin[SELECTION_ID])
 
-    def _observe(self, origin: dict[str, Any], rollouts: list[list[Sample]], *, tokens: int | None = None) -> None:
-        task, selection = origin[TASK_ID], origin[SELECTION_ID]
-        if not rollouts:
-            self.selector.abort(task, tokens=tokens, selection=selection)
-            return
-        rewards = [_reward(rollout, self.args) for rollout in rollouts]
-        successes = _successes(rollouts, getattr(self.args, "bots_success_key", "acc"))
-        self.selector.observe(task, rewards, successes=successes, tokens=tokens, selection=selection)
+    def _report_group(self, rollouts: list[list[Sample]]) -> None:
+        first = next(sample for rollout in rollouts for sample in rollout)
+        origin = self.open.pop(first.group_index, first.metadata)
+        rewards: list[float | None] = [None]
+        successes: float | None = None
+        with guarded("rewards of a group"):  # without them its lease ends all the same
+            rewards, successes = self._measured(rollouts)
+        self.selector.observe(
+            origin[TASK_ID],
+            rewards,
+            successes=successes,
+            tokens=sum(sample.response_length for rollout in rollouts for sample in rollout),
+            selection=origin[SELECTION_ID],
+        )
+
+    def _measured(self, rollouts: list[list[Sample]]) -> tuple[list[float | None], float | None]:
+        """Return the rewards of a group's rollouts, None for one that did not finish, and the number of successes.
+
+        No successes where a finished rollout's reward does not have that entry.
+        """
+        finished = [rollout if all(map(_is_finished, rollout)) else [] for rollout in rollouts]
+        rewards = [self.split.reward([sample.get_reward_value(self.args) for sample in each]) for each in finished]
+        key = getattr(self.args, "bots_success_key", "acc")
+        if not all(isinstance(sample.reward, Mapping) and key in sample.reward for each in finished for sample in each):
+            return rewards, None
+        successes = [self.split.success([sample.reward[key] for sample in each]) for each in finished]
+        return counted(zip(rewards, successes, strict=True))
 
     def save(self, rollout_id: int) -> None:
         """Save the trainer's own state, and next to it the selector's state."""
@@ -158,38 +180,18 @@ def _id_of(row: Sample) -> str:
     return str(row.metadata[TASK_ID])
 
 
-def _rollouts(group: list[Any]) -> Iterator[list[Sample]]:
-    """Yield the samples of each rollout of a group: one, or several from a custom generate function."""
-    for rollout in group:
-        yield rollout if isinstance(rollout, list) else [rollout]
+def _rollouts(group: list[Any]) -> list[list[Sample]]:
+    """Return the samples of each rollout of a group: those of a list in it, and those that share a rollout_id."""
+    rollouts: dict[str, list[Sample]] = {}
+    for place, rollout in enumerate(group):
+        samples = rollout if isinstance(rollout, list) else [rollout]
+        shared = getattr(samples[0], "rollout_id", None) if samples else None
+        rollouts.setdefault(f"place {place}" if shared is None else f"id {shared}", []).extend(samples)
+    return list(rollouts.values())
 
 
-def _tokens(rollouts: list[list[Sample]]) -> int:
-    """Return how many tokens the rollouts of a group generated, those that did not finish included."""
-    return sum(sample.response_length for rollout in rollouts for sample in rollout)
-
-
-def _finished(rollout: list[Sample]) -> bool:
-    return all(sample.status.value in EVIDENCE and sample.reward is not None for sample in rollout)
-
-
-def _reward(rollout: list[Sample], args: Namespace) -> float:
-    """Return the sum over the samples: by slime's guide, a rollout's reward is divided among them."""
-    return sum(float(sample.get_reward_value(args)) for sample in rollout)
-
-
-def _successes(rollouts: list[list[Sample]], key: str) -> float | None:
-    """Return the number of successes by an entry of the rewards; None if a reward does not have it."""
-    solved = [[_entry(sample.reward, key) for sample in rollout] for rollout in rollouts]
-    if any(value is None for rollout in solved for value in rollout):
-        return None
-    # A rollout's samples share its success, or each has the whole value.
-    return sum(min(1.0, sum(float(value or 0) for value in rollout)) for rollout in solved)
-
-
-def _entry(reward: Any, key: str) -> SupportsFloat | None:
-    value = reward.get(key) if isinstance(reward, Mapping) else None
-    return value if isinstance(value, SupportsFloat) else None
+def _is_finished(sample: Sample) -> bool:
+    return sample.status.value in EVIDENCE and sample.reward is not None
 
 
 def _state_file(folder: str, rollout_id: int | None) -> Path:

@@ -18,7 +18,8 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
     Its options are those of the adapter for slime: `bots_client.integrations.slime.ServiceRows`.
 
     Raises:
-        ValueError: there are no prompts, a prompt's metadata have no unique task_id, or no group would be reported.
+        ValueError: there are no prompts, a prompt's metadata have no unique task_id, an option is not one, or no group
+            would be reported.
     """
 
     def check_reporting(self, args: Namespace) -> None:

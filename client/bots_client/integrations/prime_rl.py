@@ -13,7 +13,9 @@ from prime_rl.orchestrator.curriculum.samplers import TaskSampler
 from prime_rl.orchestrator.train_source import TrainSource
 
 from bots_client import ResilientClient, Selector
+from bots_client.integrations._split_rollouts import SplitRollouts
 from bots_client.integrations._task_buffer import TaskBuffer
+from bots_client.integrations.rewards import counted, guarded
 
 
 class ServiceSampler(TaskSampler):
@@ -26,15 +28,27 @@ class ServiceSampler(TaskSampler):
             selected at a time: the belief changes when a step closes, and the orchestrator waits during a call.
         success: name of the reward that says how far a task was solved, in [0, 1]; None: what is optimised, the sum of
             all rewards, which then must lie in the run's reward range.
+        rollout_reward: of an episode with several trainable traces, such as those of its agents: "sum", "last" or "max"
+            of their rewards. None: equal ones are one; where they differ the last one counts, and this is logged.
+
+    Raises:
+        ValueError: rollout_reward is none of these.
     """
 
     def __init__(
-        self, tasks: Sequence[vf.Task], selector: Selector, *, tasks_per_step: int, success: str | None = None
+        self,
+        tasks: Sequence[vf.Task],
+        selector: Selector,
+        *,
+        tasks_per_step: int,
+        success: str | None = None,
+        rollout_reward: str | None = None,
     ) -> None:
         self.tasks = {task.key: task for task in tasks}
         self.selector = selector
         self.tasks_per_step = tasks_per_step
         self.success = success
+        self.split = SplitRollouts(rollout_reward, option="BOTS_ROLLOUT_REWARD")
         self.observed = 0
         self.task_buffer = TaskBuffer(selector, tasks_per_step)
 
@@ -44,17 +58,26 @@ class ServiceSampler(TaskSampler):
         return self.tasks[task.id]
 
     def observe(self, group: list[vf.Episode]) -> None:
-        """Report a finished group by its trainable traces; without any, report it as aborted."""
-        task = group[0].task.key
-        traces = [trace for episode in group for trace in episode.traces if _is_evidence(episode, trace)]
-        if not traces:
-            self.selector.abort(task)
-            return
-        self.selector.observe(task, [trace.reward for trace in traces], successes=_successes(traces, self.success))
-        self.observed += 1
+        """Report a finished group by the trainable traces of its episodes; without any, report it as aborted."""
+        rewards: list[float | None] = [None]
+        successes: float | None = None
+        with guarded("rewards of a group"):  # without them its lease ends all the same
+            rewards, successes = self._measured(group)
+        self.selector.observe(group[0].task.key, rewards, successes=successes)
+        self.observed += any(reward is not None for reward in rewards)
         if self.observed >= self.tasks_per_step:
             self.observed = 0
             self.selector.step()
+
+    def _measured(self, group: list[vf.Episode]) -> tuple[list[float | None], float | None]:
+        """Return the rewards of a group's episodes, None for one that is no evidence, and the number of successes."""
+        episodes = [[trace for trace in episode.traces if _is_evidence(episode, trace)] for episode in group]
+        rewards = [self.split.reward([trace.reward for trace in traces]) for traces in episodes]
+        name = self.success
+        if name is None or any(trace.rewards.get(name) is None for traces in episodes for trace in traces):
+            return rewards, None
+        successes = [self.split.success([trace.rewards[name].score for trace in traces]) for traces in episodes]
+        return counted(zip(rewards, successes, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -79,6 +102,7 @@ class ServiceTrainSource(TrainSource):
         BOTS_TASKS_PER_STEP: groups of a training batch, over all environments.
         BOTS_RUN: default "default".
         BOTS_SUCCESS: name of the reward that says how far a task was solved; default: the sum of all.
+        BOTS_ROLLOUT_REWARD: of an episode with several trainable traces: "sum", "last" or "max"; see `ServiceSampler`.
 
     Datasets that don't exist are created from the environments' tasks.
 
@@ -106,17 +130,14 @@ class ServiceTrainSource(TrainSource):
         selector = Selector(ResilientClient(), dataset, run, ids=[task.key for task in tasks])
         selector.register()
         return ServiceSampler(
-            tasks, selector, tasks_per_step=tasks_per_step, success=os.environ.get("BOTS_SUCCESS") or None
+            tasks,
+            selector,
+            tasks_per_step=tasks_per_step,
+            success=os.environ.get("BOTS_SUCCESS") or None,
+            rollout_reward=os.environ.get("BOTS_ROLLOUT_REWARD") or None,
         )
 
 
 def _is_evidence(episode: Any, trace: Any) -> bool:
     """Return whether a trace is evidence: complete, by the model in training, with a turn of its own."""
     return episode.ok and not trace.has_error and trace.agent.trainable and trace.num_turns > 0
-
-
-def _successes(traces: Sequence[Any], name: str | None) -> float | None:
-    """Return the number of successes by the named reward; None without a name."""
-    if name is None or any(trace.rewards.get(name) is None for trace in traces):
-        return None
-    return sum(float(trace.rewards[name].score) for trace in traces)

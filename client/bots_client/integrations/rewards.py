@@ -9,24 +9,62 @@ import functools
 import inspect
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, ParamSpec, SupportsFloat, TypeVar, cast
 
 from bots_client import Outcome, ResilientClient, Selector
 from bots_client._resilience.connection import Reminder
+from bots_client._resilience.mistakes import is_mistake
+from bots_client._rewards import reward_of, rewards_of
 from bots_client.integrations._background import BackgroundQueue, flush
 
-__all__ = ["flush", "observe_groups", "reports_groups", "reports_rollouts"]
+__all__ = ["flush", "guarded", "named", "observe_groups", "reports_groups", "reports_rollouts", "rewards_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Origin = TypeVar("Origin")
-Rollout = tuple[str, str, float]  # its task, the id of its selection, its reward
+Rollout = tuple[str, str, float | None]  # its task, the id of its selection, its reward if it has one
 Gather = Callable[[list[Rollout]], list[Rollout]]
 
 GATHER_S = 1.0  # a step of 8192 rollouts in 8 processes then takes about a hundred journal entries, not 8192
 
 logger = logging.getLogger("bots_client")
+_said = Reminder()
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[None]:
+    """Log what reporting raises within the block, once a minute, so that it never ends a training step.
+
+    All adapters, decorators and recipes report within it. Only mistakes raise, such as a reward outside the run's
+    range, unless the client has on_mistake="warn". It is also a decorator, though not of coroutine functions.
+
+    Args:
+        what: names the rewards in the log.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_mistake(error):
+            raise
+        if _said.is_due(f"{what}: {error}"):
+            logger.warning("%s are not reported: %s", what, error)
+
+
+def named(reward: Any, name: str) -> Any:
+    """Return one of a rollout's rewards by its name, or their sum.
+
+    Args:
+        reward: a mapping of names to numbers, arrays or tensors; anything else is returned as it is.
+        name: "sum", unless a reward has this name: the sum of all.
+
+    Raises:
+        LookupError: no reward has the name.
+    """
+    if not isinstance(reward, Mapping):
+        return reward
+    return sum(reward.values()) if name == "sum" and name not in reward else _required(reward, name)
 
 
 def reports_groups(
@@ -40,27 +78,30 @@ def reports_groups(
     """Return a decorator for functions of a batch: `(prompts, completions, **columns) -> list of rewards`.
 
     TRL, ms-swift and tunix call reward functions this way, with one value per rollout in every column of the dataset.
-    The rewards of each task become its evidence, and the call closes the training step. None and NaN mean "not
-    applicable": no evidence. Decorate only the function that measures success. Coroutine functions are supported.
+    The rewards of each task become its evidence, and the call closes the training step. None, NaN and infinite mean
+    "not applicable": no evidence. Decorate only the function that measures success. Coroutine functions are supported.
 
     Args:
         selector: the job's selector.
         task_column: the column with the task's id.
-        selection_column: the column with the id of its selection, as in `SelectedTasks`; if it is missing, the
-            selector finds the selection.
+        selection_column: the column with the id of its selection, as in `SelectedTasks`. Rows without it are not of the
+            training, but of an evaluation, and are not reported.
         tasks_per_step: close a step after this many tasks, for trainers that score group by group; None: each call
             closes one.
         gather: collects the rollouts of all ranks on one of them if groups span ranks:
             `bots_client.integrations.torch.to_rank_zero`. By default each rank reports its own part of a group.
     """
     queue = BackgroundQueue(functools.partial(_observe_calls, selector, tasks_per_step or 0, [0]))
+    is_training = _TellsTraining(selection_column)
 
     def rollouts_of(result: object, columns: Mapping[str, Any]) -> list[Rollout]:
+        if not is_training(columns):
+            return []
         tasks = [str(task) for task in _required(columns, task_column)]  # the column may hold numbers
-        selections = columns.get(selection_column)
-        if selections is None:
-            selections = [""] * len(tasks)
-        return list(zip(tasks, selections, _numbers(result), strict=True))
+        if isinstance(result, Iterator):
+            raise TypeError(f"rewards must be a list or an array, got {type(result).__name__}")  # it would be used up
+        rollouts = zip(tasks, columns[selection_column], rewards_of(result), strict=True)
+        return [rollout for rollout in rollouts if rollout[1] is not None]
 
     def take(result: object, columns: Mapping[str, Any]) -> None:
         own: list[Rollout] = []
@@ -87,113 +128,160 @@ def reports_rollouts(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions of one rollout that return a number, or a mapping with one.
 
-    The ids are read from the arguments: verl passes the row's `extra_info`, AReaL the row's columns. None and NaN mean
-    "not applicable": no evidence. Coroutine functions are supported. It works in many processes at once; because none
-    of them knows when a step ends, create the run with `tasks_per_step`, or let the trainer close the steps.
+    The ids are read from the arguments: verl passes the row's `extra_info`, AReaL the row's columns. None, NaN and
+    infinite mean "not applicable": no evidence. Coroutine functions are supported. It works in many processes at once;
+    because none of them knows when a step ends, create the run with `tasks_per_step`, or let the trainer close steps.
 
     Args:
         client: sends the reports.
         dataset: name of the dataset.
         run: name of the run.
         task_key: key of the task's id in the row.
-        selection_key: key of its selection's id; without one the evidence counts for the current step.
-        score_key: key of the optimised reward in a mapping.
+        selection_key: key of its selection's id. A row without it is not of the training, but of an evaluation, and is
+            not reported.
+        score_key: key of the optimised reward in a mapping; "sum", unless it has such a key: the sum of its values.
         success_key: key of the degree of success, in [0, 1]; if present, the belief learns from it.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """
 
-    def report(selection: str, outcomes: list[Outcome]) -> None:
+    def report(client: ResilientClient, selection: str, outcomes: list[Outcome]) -> None:
         client.report(dataset, outcomes, run=run, selection=selection or None, close_step=close_step)
 
-    rollouts = Rollouts(report)
+    rollouts = Rollouts(lambda _: client, report)
+    is_training = _TellsTraining(selection_key)
 
     def take(result: object, given: Mapping[str, Any]) -> None:
         extra = given.get("extra_info")
         row = extra if isinstance(extra, Mapping) else given
-        origin, task = row.get(selection_key) or "", str(_required(row, task_key))
-        rollouts.add(origin, task, *score_and_success(result, score_key, success_key))
+        if is_training(row):
+            task = str(_required(row, task_key))
+            rollouts.add(row[selection_key], task, *score_and_success(result, score_key, success_key))
 
     return lambda function: looked_at(function, take, rollouts.queue)
+
+
+class _TellsTraining:
+    """Tells rows of the training from others: those name the selection that chose them, if only as "" in an outage."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._has_met_one = False
+
+    def __call__(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row, or the columns of several, are of the training.
+
+        Raises:
+            LookupError: they are not, and none was so far: the key may be another.
+        """
+        if row.get(self._key) is not None:
+            self._has_met_one = True
+        elif not self._has_met_one:
+            raise LookupError(
+                f"rows without {self._key!r} are taken for those of an evaluation, and no others have come so far;"
+                f" SelectedTasks adds it to the rows of a training, here are {', '.join(row)}"
+            )
+        return row.get(self._key) is not None
 
 
 class Rollouts(Generic[Origin]):
     """Collects the rewards of single rollouts for a moment, then sends one report for each origin.
 
     Args:
-        report: called with an origin, such as a selection, and the outcomes of its tasks.
+        client_of: returns the client that reports the rollouts of an origin, such as a selection.
+        report: called with this client, the origin, and the outcomes of its tasks.
     """
 
-    def __init__(self, report: Callable[[Origin, list[Outcome]], object]) -> None:
+    def __init__(
+        self,
+        client_of: Callable[[Origin], ResilientClient],
+        report: Callable[[ResilientClient, Origin, list[Outcome]], object],
+    ) -> None:
+        self._client_of = client_of
         self._report = report
         self.queue = BackgroundQueue(self._report_all, GATHER_S)
 
     def add(self, origin: Origin, task: str, reward: object, success: object = None) -> None:
-        """Add the reward of one rollout; None and NaN are not evidence.
+        """Add the reward of one rollout.
 
         Args:
             origin: rollouts with the same origin share a report.
             task: id of the task.
-            reward: the optimised reward, in the run's reward range unless a success is given.
+            reward: the optimised reward, in the run's reward range unless a success is given. None, NaN and infinite:
+                the rollout is left out.
             success: degree of success, in [0, 1]; None and NaN: the reward is used.
 
         Raises:
-            InvalidRequestError, TypeError, ValueError: a value is not a finite number; the rollout is left out.
+            ValueError: a value is not a number.
         """
-        earned, solved = _number(reward), _number(success)
-        if not math.isnan(earned):
-            _outcome_of(task, [(earned, solved)])
-            self.queue.add((origin, task, earned, solved))
+        self.queue.add((origin, task, reward_of(reward), reward_of(success)))
 
-    def _report_all(self, rollouts: list[tuple[Origin, str, float, float]]) -> None:
-        by_origin: dict[Origin, dict[tuple[str, bool], list[tuple[float, float]]]] = {}
+    def _report_all(self, rollouts: list[tuple[Origin, str, float | None, float | None]]) -> None:
+        by_origin: dict[Origin, dict[tuple[str, bool], list[tuple[float | None, float | None]]]] = {}
         for origin, task, *earned in rollouts:
-            group = (task, math.isnan(earned[1]))
+            group = (task, earned[1] is None)
             by_origin.setdefault(origin, {}).setdefault(group, []).append((earned[0], earned[1]))
         for origin, groups in by_origin.items():
-            self._report(origin, [_outcome_of(task, group) for (task, _), group in groups.items()])
+            client = self._client_of(origin)
+            outcomes = [_outcome_of(task, group) for (task, _), group in groups.items()]
+            # Where every rollout at hand is left out, others of the group may still run: its lease stays.
+            client._leave_out(sum(outcome.left_out for outcome in outcomes if outcome.is_aborted))
+            if any(not outcome.is_aborted for outcome in outcomes):
+                self._report(client, origin, [outcome for outcome in outcomes if not outcome.is_aborted])
 
 
-def _outcome_of(task: str, rollouts: Sequence[tuple[float, float]]) -> Outcome:
-    """Return the outcome of (reward, success) pairs; the successes are all NaN if there are none."""
-    rewards, successes = zip(*rollouts, strict=True)
-    if math.isnan(successes[0]):
-        return Outcome.rewards(task, rewards)
-    return Outcome.counts(task, math.fsum(successes), len(rewards), rewards=rewards)
+def _outcome_of(task: str, rollouts: Sequence[tuple[float | None, float | None]]) -> Outcome:
+    """Return the outcome of (reward, success) pairs; all have a success, or none."""
+    if rollouts[0][1] is None:
+        return Outcome.rewards(task, [reward for reward, _ in rollouts])
+    rewards, successes = counted(rollouts)
+    return Outcome.counts(task, successes, len(rewards), rewards=rewards)
+
+
+def counted(rollouts: Iterable[tuple[object, object]]) -> tuple[list[float | None], float]:
+    """Return the rewards of (reward, success) pairs, and the sum of the successes.
+
+    A rollout without a usable success has no reward either, so that it is left out.
+
+    Raises:
+        ValueError: a value is not a number.
+    """
+    pairs = [(reward_of(reward), reward_of(success)) for reward, success in rollouts]
+    rewards = [None if success is None else reward for reward, success in pairs]
+    return rewards, math.fsum(success for reward, success in pairs if reward is not None and success is not None)
 
 
 def score_and_success(result: object, score_key: str, success_key: str) -> tuple[object, object]:
     """Return the reward in a reward function's result, and its success if the result is a mapping that has one."""
-    if isinstance(result, Mapping):
-        return result[score_key], result.get(success_key)
-    return result, None
+    success = result.get(success_key) if isinstance(result, Mapping) else None
+    return named(result, score_key), success
 
 
 def observe_groups(
-    selector: Selector, tasks: Iterable[str], rewards: Iterable[float], selections: Iterable[str] | None = None
+    selector: Selector,
+    tasks: Iterable[str],
+    rewards: Iterable[SupportsFloat | None],
+    selections: Iterable[str] | None = None,
 ) -> int:
     """Pass the rewards of rollouts to a selector, grouped by task; return the number of tasks with evidence.
 
     Args:
         selector: the job's selector.
         tasks: the task of each rollout.
-        rewards: of each rollout; NaN: not applicable. A task with only NaN is reported as aborted.
+        rewards: of each rollout; None, NaN and infinite: left out. A task with no others is reported as aborted.
         selections: the id of each rollout's selection; "" and None: the selector finds it.
+
+    Raises:
+        ValueError: a reward is not a number.
     """
-    groups: dict[tuple[str, str], list[float]] = {}
+    groups: dict[tuple[str, str], list[float | None]] = {}
     tasks = list(tasks)
     if selections is None:
         selections = [""] * len(tasks)
-    for task, selection, reward in zip(tasks, selections, rewards, strict=True):
+    for task, selection, reward in zip(tasks, selections, rewards_of(rewards), strict=True):
         groups.setdefault((task, selection), []).append(reward)
-    applied = 0
-    for (task, selection), all_rewards in groups.items():
-        applicable = [reward for reward in all_rewards if not math.isnan(reward)]
-        if applicable:
-            selector.observe(task, applicable, selection=selection or None)
-            applied += 1
-        else:
-            selector.abort(task, selection=selection or None)
-    return applied
+    for (task, selection), of_task in groups.items():
+        selector.observe(task, of_task, selection=selection or None)
+    return sum(any(reward is not None for reward in of_task) for of_task in groups.values())
 
 
 def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int], calls: list[list[Rollout]]) -> None:
@@ -208,23 +296,19 @@ def _observe_calls(selector: Selector, tasks_per_step: int, open_tasks: list[int
 def looked_at(
     function: Callable[P, R], take: Callable[[object, Mapping[str, Any]], None], queue: BackgroundQueue[Any]
 ) -> Callable[P, R]:
-    """Return the function wrapped so that `take` sees its results and its arguments by name.
+    """Return the function wrapped so that `take` sees its results and its arguments by name, guarded.
 
     Args:
         function: the trainer's.
-        take: its failures are logged, the same one once a minute.
+        take: reports.
         queue: whose mistakes the function raises.
     """
     name = getattr(function, "__name__", type(function).__name__)
     parameters = list(inspect.signature(function).parameters)
-    said = Reminder()
 
-    def look(result: object, positional: tuple[object, ...], named: Mapping[str, Any]) -> None:
-        try:
-            take(result, {**dict(zip(parameters, positional, strict=False)), **named})
-        except Exception as error:  # a reward function must not fail because of reporting
-            if said.is_due(str(error)):
-                logger.warning("rewards of %s are not reported: %s", name, error)
+    def look(result: object, positional: tuple[object, ...], by_name: Mapping[str, Any]) -> None:
+        with guarded(f"rewards of {name}"):
+            take(result, {**dict(zip(parameters, positional, strict=False)), **by_name})
         queue.raise_mistake()
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
@@ -252,19 +336,3 @@ def _required(row: Mapping[str, Any], name: str) -> Any:
     if name not in row:
         raise LookupError(f"{name!r} is not one of {', '.join(row)}")
     return row[name]
-
-
-def _numbers(result: object) -> list[float]:
-    """Return a copy of the rewards of a batch.
-
-    Raises:
-        TypeError: they are not a sequence; an iterator would be used up.
-    """
-    values = result.tolist() if hasattr(result, "tolist") else result
-    if not isinstance(values, Sequence):
-        raise TypeError(f"rewards must be a list or an array, got {type(result).__name__}")
-    return [_number(value) for value in values]
-
-
-def _number(value: object) -> float:
-    return math.nan if value is None else float(cast(float, value))

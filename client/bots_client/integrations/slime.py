@@ -31,10 +31,14 @@ class ServiceRows(SelectedGroups, RolloutDataSource):
         bots_run: default "default".
         bots_success_key: for rewards that are mappings, the entry with the degree of success, in [0, 1];
             default "acc". Without it the reward is used, which must then be in the run's reward range.
+        bots_rollout_reward: of a rollout that a generate function split into several samples: "sum", if its reward is
+            divided among them, "last" or "max". Default: equal rewards are one; where they differ the last one counts,
+            and this is logged.
         bots_options: other arguments of `Selector`, such as tags.
 
     Raises:
-        ValueError: there are no prompts, a prompt's metadata have no unique task_id, or no group would be reported.
+        ValueError: there are no prompts, a prompt's metadata have no unique task_id, an option is not one, or no group
+            would be reported.
     """
 
     def check_reporting(self, args: Namespace) -> None:

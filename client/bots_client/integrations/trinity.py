@@ -3,7 +3,6 @@
 Pass both by their dotted path in Trinity's configuration; see docs/trainers/trinity.md.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +13,8 @@ from trinity.common.constants import SELECTOR_METRIC
 from trinity.common.experience import Experience
 
 from bots_client import ResilientClient, Selector
-
-SMALLEST = 1e-9  # difference of rewards that gives a gradient; the service's value
+from bots_client.integrations._split_rollouts import EQUAL, SplitRollouts
+from bots_client.integrations.rewards import counted, guarded
 
 
 class ServiceSelector(BaseSelector):
@@ -23,7 +22,7 @@ class ServiceSelector(BaseSelector):
 
     Its options are in `data_selector.kwargs`:
         dataset: name of the dataset; created from the taskset's tasks if it doesn't exist.
-        rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` corrects it if some were lost.
+        rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows them better, if some were lost.
         id_key: the column with the tasks' ids; without it the ids are the row numbers, from "0".
         url: of the service; default BOTS_URL.
     All others are arguments of `Selector`, such as run, tags or uniform_share.
@@ -55,28 +54,28 @@ class ServiceSelector(BaseSelector):
         self,
         indices: Sequence[int],
         values: Sequence[float],
-        rollouts: Sequence[int] | None = None,
-        effective: Sequence[bool] | None = None,
+        rewards: Sequence[Sequence[float | None]] | None = None,
+        successes: Sequence[float | None] | None = None,
         tokens: Sequence[int] | None = None,
     ) -> None:
         """Report the outcomes of a batch and close its step.
 
         Args:
             indices: rows.
-            values: mean reward of each row, in the run's reward range; a value that is not finite is not evidence.
-            rollouts: number of rollouts in each mean, from `RolloutCounter`; default: the option.
-            effective: whether the rewards of each row differ, from `RolloutCounter`; default: whether the mean is
-                between 0 and 1, as in Trinity's own `selection/valid_ratio`.
+            values: mean reward of each row, in the run's reward range; used only without rewards. A row whose mean lies
+                between 0 and 1 is then effective, as in Trinity's own `selection/valid_ratio`.
+            rewards: of each row's rollouts, from `RolloutCounter`.
+            successes: of each row, from `RolloutCounter`; None: the rewards say how far its task was solved.
             tokens: how many tokens the rollouts of each row generated, from `RolloutCounter`; default: not known.
 
         Raises:
             ValueError: the numbers of rows and values differ.
         """
-        counts = [self.rollouts] * len(indices) if rollouts is None else rollouts
-        differ = [0 < value < 1 for value in values] if effective is None else effective
-        spent = [None] * len(indices) if tokens is None else tokens
-        for row, value, count, differs, cost in zip(indices, values, counts, differ, spent, strict=True):
-            self.selector.observe(self.ids[row], [value] * count, effective=differs, tokens=cost)
+        unknown = [None] * len(indices)
+        rows = zip(indices, values, rewards or unknown, successes or unknown, tokens or unknown, strict=True)
+        for row, value, own, solved, cost in rows:
+            shown = ([value] * self.rollouts, 0 < value < 1) if own is None else (own, None)
+            self.selector.observe(self.ids[row], shown[0], successes=solved, effective=shown[1], tokens=cost)
         self.selector.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -90,36 +89,55 @@ class ServiceSelector(BaseSelector):
 
 
 class RolloutCounter(PassRateCalculator):
-    """Trinity's `pass_rate_calculator`, which also reports the rollouts, their tokens and whether the rewards differ.
+    """Trinity's `pass_rate_calculator`, which also gives the reward of each rollout, and counts their tokens.
 
     Its metrics include `bots/effective_task_ratio`, the share of tasks whose rewards differ.
 
     Args:
         success: the experience's metric with the degree of success, in [0, 1]; None: its reward.
+        rollout_reward: of a rollout with several experiences, such as those of its turns: "sum", "last" or "max" of
+            their rewards. None: equal ones are one; where they differ the last one counts, and this is logged.
+
+    Raises:
+        ValueError: rollout_reward is none of these.
     """
 
-    def __init__(self, success: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, success: str | None = None, rollout_reward: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.success = success
+        self.split = SplitRollouts(rollout_reward, option="rollout_reward")
 
     def process(self, exps: list[Experience]) -> tuple[list[Experience], dict[str, Any]]:
-        """Return the experiences unchanged; next to `indices` the metrics have `rollouts`, `tokens` and `effective`."""
+        """Return the experiences unchanged; next to `indices` the metrics have `rewards`, `successes` and `tokens`."""
         exps, metrics = super().process(exps)
-        groups: dict[tuple[int, int], list[Experience]] = {}
+        with guarded("rewards of a batch"):
+            self._add_rewards(exps, metrics)
+        return exps, metrics
+
+    def _add_rewards(self, exps: list[Experience], metrics: dict[str, Any]) -> None:
+        groups: dict[tuple[int, int], dict[str, list[Experience]]] = {}
         for exp in exps:
             place = exp.info["task_index"]
-            groups.setdefault((place["taskset_id"], place["index"]), []).append(exp)
+            groups.setdefault((place["taskset_id"], place["index"]), {}).setdefault(exp.eid.rid, []).append(exp)
+        measured = {place: self._measured(list(rollouts.values())) for place, rollouts in groups.items()}
         for taskset, metric in metrics[SELECTOR_METRIC].items():
-            of_tasks = [groups[taskset, row] for row in metric["indices"]]
-            # A rollout with several turns has several experiences.
-            metric["rollouts"] = [len({exp.eid.rid for exp in group}) for group in of_tasks]
-            metric["tokens"] = [sum(map(_generated, group)) for group in of_tasks]
-            metric["effective"] = [_differ(group) for group in of_tasks]
-            if self.success is not None:
-                metric["values"] = [_mean(group, self.success) for group in of_tasks]
+            places = [(taskset, row) for row in metric["indices"]]
+            metric["rewards"] = [measured[place][0] for place in places]
+            metric["successes"] = [measured[place][1] for place in places]
+            metric["tokens"] = [
+                sum(_generated(exp) for rollout in groups[place].values() for exp in rollout) for place in places
+            ]
         if groups:
-            metrics["bots/effective_task_ratio"] = sum(map(_differ, groups.values())) / len(groups)
-        return exps, metrics
+            differ = [_differ(rewards) for rewards, _ in measured.values()]
+            metrics["bots/effective_task_ratio"] = sum(differ) / len(differ)
+
+    def _measured(self, rollouts: list[list[Experience]]) -> tuple[list[float | None], float | None]:
+        """Return the reward of each rollout, None for one that is left out, and the number of successes."""
+        rewards = [self.split.reward([exp.reward for exp in rollout]) for rollout in rollouts]
+        if self.success is None:
+            return rewards, None
+        metrics = [[(exp.metrics or {}).get(self.success) for exp in rollout] for rollout in rollouts]
+        return counted(zip(rewards, map(self.split.success, metrics), strict=True))
 
 
 def _generated(exp: Experience) -> int:
@@ -129,12 +147,6 @@ def _generated(exp: Experience) -> int:
     return len(exp.tokens) - int(exp.prompt_length)
 
 
-def _differ(group: Sequence[Experience]) -> bool:
-    rewards = [float(exp.reward) for exp in group]
-    return max(rewards) - min(rewards) > SMALLEST
-
-
-def _mean(group: Sequence[Experience], metric: str) -> float:
-    """Return the mean of a metric; NaN if an experience does not have it."""
-    values = [float((exp.metrics or {}).get(metric, math.nan)) for exp in group]
-    return math.fsum(values) / len(values)
+def _differ(rewards: Sequence[float | None]) -> bool:
+    known = [reward for reward in rewards if reward is not None]
+    return bool(known) and max(known) - min(known) > EQUAL

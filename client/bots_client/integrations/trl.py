@@ -16,6 +16,7 @@ from trl import GRPOTrainer
 
 from bots_client import RequestError, Selector
 from bots_client.integrations._background import flush
+from bots_client.integrations.rewards import guarded
 from bots_client.integrations.torch import SelectedTasks, SelectorSampler
 
 ROUNDING = 1e-6  # relative: sums of equal rewards may differ by this much, because TRL's are float32
@@ -215,21 +216,22 @@ class SelectsTasks(_Trainer):
         rewards = rewards_per_func.cpu().double()
         for task, of_task in places.items():
             tokens = None if all_lengths is None else sum(all_lengths[place] for place in of_task)
-            self._observe_group(task, rewards[of_task], tokens)
+            with guarded(f"rewards of task {task}"):
+                self._observe_group(task, rewards[of_task], tokens)
 
     def _observe_group(self, task: str, rewards: torch.Tensor, tokens: int | None) -> None:
         """Record the rewards of a group, [rollouts, reward functions]; the belief learns from one criterion."""
+        rewards = rewards.where(rewards.isfinite(), math.nan)
         applies = ~rewards.isnan()
         criterion = next((place for place in self._criteria if applies[:, place].any()), None)
         if criterion is None:
-            self._selector.abort(task, tokens=tokens)
+            self._selector.observe(task, [None] * len(rewards), tokens=tokens)
             return
-        judged = rewards[applies[:, criterion], criterion]
         scored = self._optimised(rewards)[applies.any(dim=1)]  # TRL drops rollouts to which no function applies
         spread = float(scored.max() - scored.min())
         self._selector.observe(
             task,
-            judged.round(decimals=6).tolist(),  # float32 turns 0.2 into 0.200000003
+            rewards[:, criterion].round(decimals=6),  # float32 turns 0.2 into 0.200000003
             effective=spread > ROUNDING * max(1.0, float(scored.abs().max())),
             tokens=tokens,
         )

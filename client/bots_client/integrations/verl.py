@@ -134,12 +134,11 @@ def _client_of(url: str) -> ResilientClient:
     return ResilientClient(url)
 
 
-def _report(origin: Origin, outcomes: list[Outcome]) -> None:
-    client = _client_of(origin.url)
+def _report(client: ResilientClient, origin: Origin, outcomes: list[Outcome]) -> None:
     client.report(origin.dataset, outcomes, run=origin.run, selection=origin.selection_id, close_step=False)
 
 
-_rollouts = Rollouts(_report)
+_rollouts = Rollouts(lambda origin: _client_of(origin.url), _report)
 
 
 def _take(result: Any, given: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from verl import DataProto
 from verl.experimental.dataset.sampler import AbstractCurriculumSampler
 
 from bots_client import InvalidRequestError
+from bots_client.integrations.rewards import counted, guarded
 from bots_client.integrations.verl_data import rows_by_id, wanted_of
 
 SMALLEST = 1e-6  # difference of token scores, which are float32, that gives a gradient
@@ -59,6 +60,12 @@ class BotsSampler(AbstractCurriculumSampler):
         Of a function that returns a number, "acc" is that number, in the run's reward range. Without "acc" the belief
         learns from verl's optimised values, the summed token scores. A group is effective if these differ.
         """
+        with guarded("rewards of a batch"):
+            self._observe(batch)
+        self.selector.step()
+
+    def _observe(self, batch: DataProto) -> None:
+        """Record the rewards of a batch, group by group."""
         columns = {name: batch.non_tensor_batch[name] for name in COLUMNS & batch.non_tensor_batch.keys()}
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for place in range(len(batch)):
@@ -75,12 +82,13 @@ class BotsSampler(AbstractCurriculumSampler):
             if found is None:
                 self.selector.observe(task, optimised)
                 continue
-            values = [float(found[place]) for place in places]
+            rewards, successes = counted((scores[place], found[place]) for place in places)
             if is_number:
-                self.selector.observe(task, values, effective=max(optimised) - min(optimised) > SMALLEST)
+                known = [reward for reward in rewards if reward is not None]
+                differ = bool(known) and max(known) - min(known) > SMALLEST
+                self.selector.observe(task, [found[place] for place in places], effective=differ)
             else:
-                self.selector.observe(task, optimised, successes=sum(values))
-        self.selector.step()
+                self.selector.observe(task, rewards, successes=successes)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the selector's state for the checkpoint."""

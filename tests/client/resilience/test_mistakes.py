@@ -1,5 +1,6 @@
 """What is wrong with the trainer's own code raises at once; what is wrong with the world never does."""
 
+import contextlib
 import logging
 import math
 import time
@@ -113,7 +114,7 @@ def test_a_reward_outside_the_range_raises_where_it_is_observed(connect, service
     train(selector)
     task = selector.next(1).ids[0]
 
-    with pytest.raises(InvalidRequestError, match=r"reward -1 of task .* \[0, 1\].*reward_range"):
+    with pytest.raises(InvalidRequestError, match=r"reward -1 of task .* \[0, 1\].*successes.*reward_range"):
         selector.observe(task, [-1, 1])
     selector.observe(task, [-1, 1], successes=1)
     selector.client.direct.update_run(dataset, reward_range=(-1, 1))
@@ -135,7 +136,27 @@ def test_without_registering_it_raises_at_the_step_and_costs_no_other_outcome(co
         selector.step()
 
     assert selector.client.health.refused == len(refused(selector)) == 1
-    assert selector.client.direct.run(dataset).totals.reported == 5
+    run = selector.client.direct.run(dataset)
+    assert (run.totals.reported, run.leased) == (5, 0)
+
+
+@pytest.mark.parametrize("on_mistake", ["raise", "warn"])
+@pytest.mark.parametrize("registers", [True, False])
+def test_a_task_whose_rewards_are_refused_is_not_kept_from_being_selected(
+    connect, service, dataset, on_mistake, registers
+):
+    selector = Selector(connect(service, on_mistake=on_mistake), dataset, ids=IDS)
+    if registers:
+        selector.register()
+    tasks = selector.next(4).ids
+    for task in tasks:
+        with contextlib.suppress(InvalidRequestError):
+            selector.observe(task, [-1, 1])
+    with contextlib.suppress(InvalidRequestError):
+        selector.step()
+
+    run = selector.client.direct.run(dataset)
+    assert (run.leased, run.step, run.totals.reported) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("name", ["default", "new"])

@@ -1,8 +1,12 @@
 """What a trainer observes of the tasks that it selected."""
 
+import math
+
+import numpy as np
 import pytest
 
-from bots_client import Cost, Selector
+from bots_client import Cost, InvalidRequestError, Outcome, Selector
+from bots_client._inputs import joined
 from tests.client.resilience.worlds import IDS
 
 
@@ -71,12 +75,73 @@ def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):
     assert (run.step, run.totals.reported, run.leased) == (0, 0, 0)
 
 
-def test_rewards_that_cannot_be_true_count_as_none_at_all(selector, caplog):
+@pytest.mark.parametrize("successes", [None, 2])
+def test_a_rollout_without_a_reward_is_left_out_and_counted_and_the_others_count(selector, successes):
     task = selector.next(1).ids[0]
 
-    selector.observe(task, [1.0, float("nan")])
+    selector.observe(task, [1, None, float("nan"), 1, float("-inf"), 0], successes=successes)
+    receipt = selector.step()
+
+    totals = selector.client.direct.run(selector.dataset).totals
+    assert (receipt.effective, totals.rollouts, totals.successes) == (1, 3, 2)
+    assert selector.client.health.left_out_rollouts == selector.metrics()["bots/left_out_rollouts"] == 3
+
+
+@pytest.mark.parametrize("rewards", [None, math.nan, [None, math.inf]])
+def test_a_group_without_any_reward_gives_its_task_back(selector, rewards):
+    task = selector.next(1).ids[0]
+
+    selector.observe(task, rewards)
     selector.step()
 
     run = selector.client.direct.run(selector.dataset)
     assert (run.totals.rollouts, run.leased) == (0, 0)
-    assert "not a finite number" in caplog.text
+    assert selector.client.health.left_out_rollouts == np.size(rewards)
+
+
+def test_rollouts_that_broke_do_not_abort_the_others_of_their_group(selector):
+    broken, sound = selector.next(2).ids
+    for reward in (math.nan, 1, 0, None):
+        selector.observe(sound, reward)
+    selector.observe(broken, None)
+
+    merged = joined(Outcome.rewards(task, reward) for task, reward in [("a", None), ("a", 1), ("b", None)])
+    selector.step()
+
+    assert [(outcome.task, outcome.is_aborted, outcome.left_out) for outcome in merged] == [
+        ("a", False, 1),
+        ("b", True, 1),
+    ]
+    assert selector.client.direct.run(selector.dataset).totals.rollouts == 2
+    assert selector.client.health.left_out_rollouts == 3
+
+
+@pytest.mark.parametrize(
+    ("rewards", "successes"),
+    [
+        (1, 1),
+        (np.float32(0.5), 0.5),
+        (np.array(1), 1),
+        (np.array([1, 0, 1], dtype=np.float16), 2),
+        ((reward for reward in (True, False)), 1),
+        ([np.array([1.0]), np.int8(0)], 1),
+    ],
+)
+def test_rewards_may_come_in_any_shape(selector, rewards, successes):
+    selector.observe(selector.next(1).ids[0], rewards)
+    selector.step()
+    assert selector.client.direct.run(selector.dataset).totals.successes == successes
+
+
+@pytest.mark.parametrize("rewards", ["1", {"correct": 1.0}, [[1, 0]], ["good"], [{"correct": 1}], object()])
+def test_what_are_no_rewards_is_a_mistake_that_gives_the_task_back(connect, service, dataset, rewards):
+    strict = Selector(connect(service), dataset, ids=IDS)
+    lenient = Selector(connect(service, on_mistake="warn"), dataset, ids=IDS)
+
+    with pytest.raises((InvalidRequestError, TypeError), match="number"):
+        strict.observe(strict.next(1).ids[0], rewards)
+    lenient.observe(lenient.next(1).ids[0], rewards)
+    strict.step()
+    lenient.step()
+
+    assert strict.client.direct.run(dataset).leased == 0

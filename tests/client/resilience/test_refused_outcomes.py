@@ -23,8 +23,22 @@ def test_outcomes_with_flaws_are_told_from_the_others():
 
     assert parts is not None
     sound, flawed = parts
-    assert (tasks_in(sound), tasks_in(flawed)) == (["a", "c"], ["b", "d"])
+    assert (tasks_in(sound), tasks_in(flawed)) == (["a", "c", "d"], ["b", "d"])
     assert json.loads(sound)["dataset"] == json.loads(flawed)["dataset"] == "guru"
+
+
+def test_a_task_whose_outcome_cannot_be_true_is_given_back():
+    parts = split_report(BODY, [at("outcomes", 1), at("outcomes", 3, "task")])
+
+    assert parts is not None
+    assert json.loads(parts[0])["outcomes"] == [{"task": "a"}, {"task": "b", "status": "aborted"}, {"task": "c"}]
+
+
+def test_a_step_does_not_close_without_evidence():
+    body = json.dumps({"close_step": True, "outcomes": [{"task": "a"}, {"task": "b"}]}).encode()
+    parts = [split_report(body, [at("outcomes", place) for place in range(count)]) for count in (1, 2)]
+
+    assert [json.loads(sound)["close_step"] for sound, _ in filter(None, parts)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +48,7 @@ def test_outcomes_with_flaws_are_told_from_the_others():
         [at("outcomes")],
         [at("dataset")],
         [at("outcomes", 1), at("run")],
-        [at("outcomes", n) for n in range(4)],
+        [at("outcomes", n, "task") for n in range(4)],
         [at("outcomes", 4)],
     ],
     ids=["none", "all of them", "elsewhere", "here and elsewhere", "every one", "one that is not there"],
