@@ -1,5 +1,7 @@
 """Subsets of a dataset: made once, selected in, and known to every replica."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,10 @@ from hypothesis import strategies as st
 
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.pool import Pool
+from bots_service.engine import open_runs
 from bots_service.errors import InvalidSelectionError, InvalidTasksError, PoolTooSmallError, UnknownDatasetError
-from bots_service.ports.records import IdempotencyKey, Subset
+from bots_service.ports.records import IdempotencyKey, PredictionBlock, Subset
 from bots_service.usecases.select_tasks import is_quick
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, block, never, outcome, stream
@@ -99,8 +103,6 @@ async def test_a_subset_stays_what_it_is_when_tasks_are_appended(world: World):
 
 
 async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
-    from bots_service.ports.records import PredictionBlock
-
     async def predictions():
         yield PredictionBlock([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
 
@@ -110,12 +112,14 @@ async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
     assert sorted((await world.select(5, "seeing", subset=name)).tasks.tolist()) == list(range(5))
 
 
-async def test_more_subsets_than_are_kept_open_are_selected_in(world: World):
+async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(open_runs, "SUBSET_TASKS", 3 * 40)
     names = [await made(world, range(first, first + 2)) for first in range(0, 38, 2)]
     for name in [*names, *names]:
         first = 2 * names.index(name)
         assert sorted((await world.select(2, subset=name)).tasks.tolist()) == [first, first + 1]
         await world.report(*(outcome(f"t{number}") for number in (first, first + 1)))
+        assert len((await world.opened()).dataset.subsets) <= 3
 
 
 async def test_a_retry_gets_the_first_answer(world: World):
@@ -152,10 +156,6 @@ async def test_a_dataset_made_anew_has_no_subsets(world: World):
 
 @given(st.sets(st.integers(0, 39), min_size=1), st.sets(st.integers(0, 39)))
 def test_only_some_tasks_of_a_pool_are_those_that_are_not_retired(mine, retired):
-    from dataclasses import replace
-
-    from bots_service.core.pool import Pool
-
     pool = Pool.of_tasks(block().references, {"even": np.arange(0, 40, 2, dtype=np.int32)})
     pool = replace(pool, retired=np.array(sorted(retired), np.int32))
     part = pool.only("mine", np.array(sorted(mine), np.int32))

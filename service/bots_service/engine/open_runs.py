@@ -16,7 +16,9 @@ from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.records import DatasetRow, Head, OpenDataset, RunRow
 
 MOST_VIEWS = 8  # of one dataset; each takes about as much memory as its tasks without their ids
-OPEN_SUBSETS = 8  # of one dataset or view; with more trainers at once, some are made again and again
+# Tasks of a dataset or view, times its subsets that stay ready to select from; beyond it some are made again and again.
+# A subset takes some 10 bytes for each task of the dataset, so all of them at most 320 MB.
+SUBSET_TASKS = 32_000_000
 
 
 class OpenDatasets:
@@ -117,7 +119,7 @@ class OpenDatasets:
             flaw = Flaw(("body", "subset"), f"no subset {subset!r}; post its tasks to the dataset's subsets")
             raise InvalidSelectionError("invalid selection", (flaw,))
         pool = await asyncio.to_thread(dataset.pool.only, subset, tasks)
-        if len(dataset.subsets) == OPEN_SUBSETS:
+        while len(dataset.subsets) >= max(1, SUBSET_TASKS // len(pool)):
             dataset.subsets.pop(next(iter(dataset.subsets)))
         dataset.subsets[subset] = pool
 
