@@ -21,6 +21,7 @@ from bots_client._admin_models import (
     Pruning,
     RateLimit,
     Snapshot,
+    Subset,
     Version,
     WhoAmI,
 )
@@ -167,6 +168,7 @@ __all__ = [
     "Settings",
     "Snapshot",
     "StaleEpochError",
+    "Subset",
     "TagComparison",
     "TagSums",
     "Task",

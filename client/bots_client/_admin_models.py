@@ -60,6 +60,24 @@ class PoolChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Subset:
+    """Some of a dataset's tasks.
+
+    subset: its name, for `select`; None if the dataset lacks some of the tasks, and nothing was kept.
+    tasks: how many of the tasks the dataset has, retired ones included; retired: how many of these are retired.
+    others: how many tasks the dataset has besides them.
+    missing: places of the tasks that the dataset lacks, in the order in which they were sent, from 0.
+    """
+
+    dataset: str
+    subset: str | None
+    tasks: int
+    retired: int = 0
+    others: int = 0
+    missing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A stored state of a run; recovery starts from it."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, SupportsFloat, TypeVar
 
@@ -58,10 +58,10 @@ class AsyncSelector:
             executor.shutdown(wait=False)
 
     async def register(self) -> None:
-        """Add the trainer's tasks to the dataset; see `Selector.register`.
+        """Tell the service which tasks the trainer has; see `Selector.register`.
 
         Raises:
-            ValueError: the dataset has none of these tasks, or more than 100,000 others.
+            ValueError: the dataset has none of these tasks.
         """
         await self._call(self.selector.register)
 
@@ -148,9 +148,9 @@ class AsyncSelector:
         """
         await self._call(lambda: self.selector.load_state_dict(state, step=step, checkpoint=checkpoint))
 
-    def handed_out(self, tasks: Collection[str]) -> None:
+    def handed_out(self, tasks: Iterable[str]) -> set[str]:
         """Name the tasks that the trainer restores itself; see `Selector.handed_out`."""
-        self.selector.handed_out(tasks)
+        return self.selector.handed_out(tasks)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics of the last step for W&B or TensorBoard; see `Selector.metrics`."""

@@ -15,6 +15,7 @@ from bots_client._admin_models import (
     PoolChange,
     Pruning,
     Snapshot,
+    Subset,
     Version,
     WhoAmI,
 )
@@ -137,6 +138,36 @@ class ClientMethods(BaseClient):
             ConflictError: a task ID already exists; nothing was added.
         """
         return self.send(dataset_calls.append_tasks(dataset, tasks))
+
+    def make_subset(
+        self,
+        dataset: str,
+        source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+        *,
+        media_type: str | None = None,
+        on_progress: Progress | None = None,
+        deadline_s: float = 600.0,
+    ) -> Subset:
+        """Make some of a dataset's tasks a subset, to select among them alone; streamed.
+
+        The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
+
+        Args:
+            dataset: its name.
+            source: the tasks, as of `upload_dataset`; only their ids count.
+            media_type: as of `upload_dataset`.
+            on_progress: as of `upload_dataset`.
+            deadline_s: for the whole upload with its retries.
+
+        Raises:
+            InvalidRequestError: there is no task.
+            OSError: the file cannot be read.
+        """
+        return self.send(
+            dataset_calls.make_subset(
+                dataset, source, media_type=media_type, on_progress=on_progress, deadline_s=deadline_s
+            )
+        )
 
     def put_predictions(self, dataset: str, name: str, pass_rates: Mapping[str, float]) -> Dataset:
         """Put predicted pass rates of tasks, or replace those of this name; new runs learn how far to trust them.
@@ -635,6 +666,7 @@ class ClientMethods(BaseClient):
         count: int | None = None,
         *,
         run: str = "default",
+        subset: str | None = None,
         tags: Iterable[str] | None = None,
         quotas: Mapping[str, float] | None = None,
         exclude: Iterable[str] | None = None,
@@ -653,6 +685,7 @@ class ClientMethods(BaseClient):
             dataset: name of the dataset.
             count: number of tasks; leave it out with want_effective.
             run: name of the run, whose belief ranks the tasks.
+            subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
             tags: only tasks with one of these tags.
             quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
             exclude: task IDs never to select.
@@ -677,6 +710,7 @@ class ClientMethods(BaseClient):
                 dataset,
                 count,
                 run=run,
+                subset=subset,
                 tags=tags,
                 quotas=quotas,
                 exclude=exclude,

@@ -144,6 +144,7 @@ class ResilientClient:
         *,
         ids: Sequence[str],
         run: str = "default",
+        subset: str | None = None,
         tags: Iterable[str] | None = None,
         quotas: Mapping[str, float] | None = None,
         exclude: Sequence[str] = (),
@@ -164,6 +165,7 @@ class ResilientClient:
             ids: of all tasks that the trainer has, in the same order each time. Selected tasks that are not among them
                 are replaced. A ValueError if there are none.
             run: name of the run, whose belief ranks the tasks.
+            subset: only tasks of this subset of the dataset; None: of the one that this process registered, or all.
             tags: only tasks with one of these tags; ignored while the service is away.
             quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]);
                 ignored while the service is away.
@@ -194,9 +196,10 @@ class ResilientClient:
             dataset,
             count,
             run=run,
+            subset=local_run.present_subset(subset),
             tags=tags,
             quotas=quotas,
-            exclude=local_run.excluded(exclude) or None,
+            exclude=exclude or None,
             first=first or None,
             uniform_share=uniform_share,
             min_mean=min_mean,
@@ -205,7 +208,7 @@ class ResilientClient:
             want_effective=want_effective,
             idempotency_key=idempotency_key,
         )
-        selection = self._selected(call, local_run, ids)
+        selection = self._selected(call, local_run, ids, subset)
         if selection is None:
             local_run.mistakes.raise_found()
         try:
@@ -219,13 +222,16 @@ class ResilientClient:
             wanted = min(wanted, len(ids))
         return with_equal_rollouts(local_run.choose(wanted, ids, exclude, first), rollouts_budget)
 
-    def _selected(self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str]) -> Selection | None:
+    def _selected(
+        self, call: Call[Selection], local_run: LocalRun, ids: Sequence[str], subset: str | None
+    ) -> Selection | None:
         """Return the service's selection; None while it is away."""
         state = self._state
         state.counters.add(selects=1)
         with state.counters.timed("select_seconds"):
             try:
-                return local_run.select(call, ids, Deadline(self._select_deadline_s, time.monotonic))
+                deadline = Deadline(self._select_deadline_s, time.monotonic)
+                return local_run.select(call, ids, deadline, subset=subset)
             except BotsClientError as error:
                 state.connection.log(error)
                 return None
@@ -287,12 +293,11 @@ class ResilientClient:
         *,
         run: str = "default",
         reward_range: tuple[float, float] | None = None,
-    ) -> list[str]:
-        """Add a trainer's tasks to a dataset; return the ids of its other tasks, to exclude from selections.
+    ) -> str | None:
+        """Make a trainer's tasks a subset of a dataset; selections that name no other are then made in it.
 
-        Creates the dataset and the run if they don't exist. Call it once, after the trainer has read and filtered its
-        data: it reads the whole dataset, about 3 s for 100,000 tasks. If the service is away, it is done when the
-        service is back.
+        Adds to the dataset what it lacks. Creates the dataset and the run if they don't exist. Call it once, after the
+        trainer has read and filtered its data. If the service is away, it is done when the service is back.
 
         Args:
             dataset: name of the dataset.
@@ -301,18 +306,22 @@ class ResilientClient:
             reward_range: lowest and highest possible reward, which the run gets; None: it keeps its own, which is
                 (0, 1) for a new one.
 
+        Returns:
+            The name of the subset, for `select`; None if the service is away.
+
         Raises:
-            ValueError: the dataset has none of these tasks, or more than 100,000 others.
+            ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
+        local_run = self._state.run(dataset, run)
         try:
-            return self._state.run(dataset, run).register(Registration(ids, reward_range))
+            return local_run.register(Registration(ids, reward_range))
         except RequestError as error:
             if error.type != BUSY:
                 self._mistake(error, dataset, run)
         except BotsClientError as error:
             self._state.connection.log(error)
-        return []
+        return None
 
     def save_checkpoint(self, dataset: str, run: str = "default") -> dict[str, Any]:
         """Send the waiting reports, then return the run's position as JSON values, for the trainer's checkpoint.

@@ -1,9 +1,10 @@
 """`Selector`: the interface for a training loop."""
 
+import logging
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
@@ -20,6 +21,8 @@ from bots_client._wishes import EffectiveGroups, RolloutsBudget, groups_of
 Share = Callable[[Callable[[], Any]], Any]
 ESTIMATE_EVERY = 10  # closed steps: what the service estimates changes slowly
 FORMAT = 2  # version of `Selector.state_dict`
+
+logger = logging.getLogger("bots_client")
 
 
 def single_process(ask: Callable[[], Any]) -> Any:
@@ -97,10 +100,11 @@ class Selector:
             "uniform_share": uniform_share,
             "min_mean": min_mean,
             "max_mean": max_mean,
-            "exclude": (),
+            "subset": None,
         }
         self._share = share
         self._known: frozenset[str] | None = None
+        self._gone: set[str] = set()
         self._process = InFlight()
         self._closed: Receipt | HistoryStep | None = None
         self._selection: Selection | None = None
@@ -116,18 +120,16 @@ class Selector:
         self._process = InFlight()
 
     def register(self) -> None:
-        """Add this trainer's tasks to the dataset, and exclude its other tasks here; call it once, at the start.
+        """Tell the service which tasks this trainer has: it then selects among them alone. Call it once, at the start.
 
-        Creates the dataset and the run if they don't exist. Logs what it created, added and excluded. If the service
-        is away, the client does it once the service is back.
+        Adds to the dataset what it lacks, and creates the dataset and the run if they don't exist. Logs what it did. If
+        the service is away, the client does it once the service is back.
 
         Raises:
-            ValueError: the dataset has none of these tasks, or more than 100,000 others.
+            ValueError: the dataset has none of these tasks.
             RequestError: a mistake, such as a key without the permission.
         """
-        self._how["exclude"] = self.client.register(
-            self.dataset, self.ids, run=self.run, reward_range=self.reward_range
-        )
+        self._how["subset"] = self.client.register(self.dataset, self.ids, run=self.run, reward_range=self.reward_range)
 
     @property
     def is_shared(self) -> bool:
@@ -344,7 +346,8 @@ class Selector:
         """Restore a checkpoint: rank 0 rewinds the run; later selections and outcomes are dropped.
 
         `next` then returns first the tasks that were in flight when the checkpoint was saved, and those in flight now,
-        for example after a crash. If `step` or `checkpoint` differs from the saved one, nothing is rewound.
+        for example after a crash; those that the trainer no longer has are logged and passed over. If `step` or
+        `checkpoint` differs from the saved one, nothing is rewound.
 
         Args:
             state: the result of `state_dict`.
@@ -372,13 +375,20 @@ class Selector:
         if self.rank != 0 or state["saved"] is None:
             return
         leases = self.client.in_flight(self.dataset, self.run)  # the rewind clears them
+        self._still_there(state["in_flight"])
         first = dict.fromkeys([*state["in_flight"], *(task for lease in leases for task in lease.first)])
         self._process = InFlight(first=[task for task in first if task in self._known_ids])
         self.client.load_checkpoint(state["saved"], self.dataset, self.run)
 
-    def handed_out(self, tasks: Collection[str]) -> None:
-        """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them."""
-        self._in_flight.drop_first(tasks)
+    def handed_out(self, tasks: Iterable[str]) -> set[str]:
+        """After `load_state_dict`, name the tasks that the trainer restores itself, so that `next` skips them.
+
+        Returns:
+            those that the trainer still has; the others are logged once.
+        """
+        kept = self._still_there(tasks)
+        self._in_flight.drop_first(kept)
+        return kept
 
     def metrics(self) -> dict[str, float]:
         """Return metrics of the last step for W&B or TensorBoard, with names that begin with "bots/".
@@ -421,6 +431,21 @@ class Selector:
         about, bots = (self.dataset, self.run), self.client
         self._uniform = bots.uniform_effective_task_ratio(*about, spent_s=time.monotonic() - begun)
         self._ability = bots.estimates(*about, spent_s=time.monotonic() - begun).get("ability")
+
+    def _still_there(self, tasks: Iterable[str]) -> set[str]:
+        """Return those tasks of a checkpoint that the trainer still has; rank 0 logs once that it lacks the others."""
+        wanted = set(tasks)
+        kept = wanted & self._known_ids
+        gone = wanted - kept - self._gone
+        self._gone |= gone
+        if gone and self.rank == 0:
+            logger.warning(
+                "%d tasks that were in flight at the checkpoint, such as %r, are not among the trainer's any more: they"
+                " are passed over",
+                len(gone),
+                min(gone),
+            )
+        return kept
 
     @property
     def _in_flight(self) -> InFlight:

@@ -41,6 +41,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}": ANY,
     "DELETE /datasets/{dataset}": set(),
     "POST /datasets/{dataset}/tasks": set(),
+    "POST /datasets/{dataset}/subsets": {"select"},
     "DELETE /datasets/{dataset}/tasks": set(),
     "POST /datasets/{dataset}/tasks/restore": set(),
     "PUT /datasets/{dataset}/predictions/{name}": set(),

@@ -168,6 +168,11 @@ def test_repeats_are_refused_with_what_to_do_or_left_out(bots, train):
     line = bots("datasets", "import", train, "--name", "repeats", "--id", "extra_info.index").assert_one_line(1)
     assert "row 51 of all files: '0' is the id of task 0 already" in line
     assert "--file-in-id" in line
+    assert "--id-from content" in line
+    hashed = ("--id", "ability", "--id-from", "content")
+    line = bots("datasets", "import", train, "--name", "repeats", *hashed).assert_one_line(1)
+    assert "--id-from" not in line
+    assert "--skip-repeats" in line
     done = bots(
         "datasets", "import", train, "--name", "repeats", "--id", "extra_info.index", "--skip-repeats", "--json"
     )

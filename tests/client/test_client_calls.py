@@ -199,17 +199,17 @@ CALLS = [
     (
         "select",
         ("guru", np.int64(2)),
-        {"run": "r1", "tags": ["math"], "quotas": {"math": 2, "code": 1.0}, "exclude": [], "uniform_share": 0.0},
+        {"run": "r1", "subset": "s1", "tags": ["math"], "quotas": {"math": 2, "code": 1.0}, "exclude": []},
         "POST",
         "/select",
         {
             "dataset": "guru",
             "run": "r1",
             "count": 2,
+            "subset": "s1",
             "tags": ["math"],
             "quotas": {"math": 2, "code": 1.0},
             "exclude": [],
-            "uniform_share": 0.0,
         },
         SELECTION,
     ),
@@ -324,7 +324,7 @@ def test_every_call_is_in_the_table():
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
-    uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "import_backup"}
+    uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "make_subset", "import_backup"}
     streamed = {*uploads, "tasks_arrow", "tasks_csv", "export_dataset"}
     assert described - {call[0] for call in CALLS} == streamed
 

@@ -65,6 +65,18 @@ def test_tasks_of_a_file_are_appended_streamed(serve, connect, pool):
     assert request.headers["idempotency-key"]
 
 
+def test_a_subset_is_made_of_a_file_streamed(serve, connect, pool):
+    server = serve(answer({"dataset": "guru", "subset": None, "tasks": 2, "retired": 1, "others": 5, "missing": [1]}))
+
+    made = connect(server).make_subset("guru", pool)
+
+    (request,) = server.received
+    assert (made.subset, made.tasks, made.retired, made.others, made.missing) == (None, 2, 1, 5, (1,))
+    assert (request.method, request.target) == ("POST", "/datasets/guru/subsets")
+    assert (request.headers["content-type"], request.body) == (NDJSON, pool.read_bytes())
+    assert request.headers["idempotency-key"]
+
+
 @pytest.mark.parametrize(
     ("name", "media_type"), [("p.jsonl", NDJSON), ("p.PARQUET", "application/vnd.apache.parquet"), ("p.ndjson", NDJSON)]
 )

@@ -77,14 +77,14 @@ class RecordingProxy:
 
     def pass_on(self, caller: BaseHTTPRequestHandler) -> None:
         asked_s = time.monotonic()
-        body = caller.rfile.read(int(caller.headers.get("Content-Length", 0)))
+        body = _body_of(caller)
         headers = {name: caller.headers[name] for name in PASSED_ON if name in caller.headers}
         reply = self._client.request(caller.command, caller.path, content=body, headers=headers)
         exchange = Exchange(
             method=caller.command,
             path=caller.path,
             key=caller.headers["Idempotency-Key"],
-            body=json.loads(body) if body else None,
+            body=json.loads(body) if caller.headers["Content-Type"] == "application/json" else body or None,
             status=reply.status_code,
             answer=reply.json(),
             retry_after_s=int(reply.headers.get("Retry-After", 0)),
@@ -103,3 +103,14 @@ class RecordingProxy:
             caller.wfile.write(reply.content)
         except OSError:  # the caller was killed, or the way to it was cut
             caller.close_connection = True
+
+
+def _body_of(caller: BaseHTTPRequestHandler) -> bytes:
+    if caller.headers["Transfer-Encoding"] != "chunked":
+        return caller.rfile.read(int(caller.headers.get("Content-Length", 0)))
+    body = b""
+    while length := int(caller.rfile.readline(), 16):
+        body += caller.rfile.read(length)
+        caller.rfile.readline()
+    caller.rfile.readline()
+    return body

@@ -11,6 +11,7 @@ from tests.storage.contracts.lineage import LineageContract
 from tests.storage.contracts.outlooks import OutlooksContract
 from tests.storage.contracts.predictions import PredictionsContract
 from tests.storage.contracts.sizes import SizesContract
+from tests.storage.contracts.subsets import SubsetsContract
 from tests.storage.contracts.task_history import TaskHistoryContract
 from tests.storage.made import Stores
 
@@ -27,6 +28,9 @@ class TestRuns(RunsContract): ...
 
 
 class TestPredictions(PredictionsContract): ...
+
+
+class TestSubsets(SubsetsContract): ...
 
 
 class TestAnswers(AnswersContract): ...

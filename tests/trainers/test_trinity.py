@@ -249,13 +249,6 @@ def test_turns_with_rewards_of_their_own_are_one_rollout(bots: Client, hosting, 
     assert ("rollout_reward" in caplog.text) == (way is None)
 
 
-def test_rows_without_ids_go_by_their_number(bots: Client, hosting):
-    numbers = [str(row) for row in range(len(ROWS))]
-    create_pool(bots, "numbers", numbers, first=["7", "2", "13"])
-    host = hosting("numbers", id_key=None)
-    assert [task.index["index"] for task in host.read()] == [7, 2, 13]
-
-
 def test_rows_with_one_id_are_refused(hosting):
     with pytest.raises(ValueError, match="'math-1' twice"):
         hosting("twice", rows=[*ROWS, ROWS[1]])

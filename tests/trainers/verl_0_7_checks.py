@@ -111,6 +111,17 @@ def test_an_accuracy_that_is_a_number_of_the_reward_function_lies_in_the_runs_ra
     assert (run.totals.rollouts, run.totals.successes, run.totals.effective) == (8 * ROLLOUTS, 8, 8)
 
 
+def test_repeated_rows_are_left_out_where_wanted(trainer, folder, bots):
+    files = [str(folder / "train.parquet")] * 3
+    key = {"data.bots.dataset": "repeats-0.7", "data.bots.skip_repeats": True}
+    trainer = trainer({"data.train_files": files, **key})
+    assert len(trainer.train_dataloader.sampler) == TASKS
+    trainer.train_dataloader.sampler.update(batch=roll_out(trainer, next(iter(trainer.train_dataloader)), solved=1))
+    run = bots.run("repeats-0.7", RUN[1])
+    assert (bots.dataset("repeats-0.7").tasks, run.totals.reported, run.leased) == (TASKS, 8, 0)
+    bots.delete_dataset("repeats-0.7")
+
+
 def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):
     files = [str(folder / "train.parquet"), str(folder / "more.parquet")]
     key = {"data.bots.dataset": "two-files-0.7", "data.bots.id_key": ["data_source", "extra_info.index"]}

@@ -296,11 +296,21 @@ def test_rows_that_verl_leaves_out_are_never_selected(trainer, bots, overrides, 
     assert len(set(chosen)) == kept // 8 * 8, "each once, as long as others are in flight"
     health = trainer.train_dataset.selector.client.health
     assert (health.local_selects, health.replaced) == (0, 0)
-    said = [record.getMessage() for record in caplog.records if record.name == "bots_client"]
-    assert len(said) == 1
-    assert said[0].startswith(
-        f"dataset gsm8k has {TASKS - kept} tasks that are not among the trainer's {kept}, such as"
-    )
+    said = [record.args for record in caplog.records if record.name == "bots_client"]
+    assert said == [("gsm8k", TASKS - kept, kept)]
+
+
+def test_repeated_rows_are_refused_with_what_helps_or_left_out(trainer, folder, bots):
+    repeated = {"data.train_files": [str(folder / "train.parquet")] * 3, "data.bots.dataset": "repeats"}
+    for more in ({}, {"data.bots.id_key": "prompt", "data.bots.id_from": "content"}):
+        with pytest.raises(ValueError, match=r"ids must be unique. Pass data.bots.skip_repeats=true"):
+            trainer(repeated | more)
+    made = trainer(repeated | {"data.bots.skip_repeats": True})
+    assert bots.dataset("repeats").tasks == len(made.train_dataset) == TASKS
+    assert made.steps_per_epoch == TASKS // 8
+    for row in made._next_train_batch():
+        assert row["reward_model"]["ground_truth"] == str(2 * int(row["extra_info"]["task_id"]))
+    bots.delete_dataset("repeats")
 
 
 def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bots_client._admin_models import Dataset, PoolChange
+from bots_client._admin_models import Dataset, PoolChange, Subset
 from bots_client._arguments import checked_strings
 from bots_client._call import Call, Pages, Progress, Upload, file_upload, given, key_header, listed, path, written
 from bots_client._decode import into, nothing
@@ -117,6 +117,33 @@ def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:
         ConflictError: a task ID already exists; nothing was added.
     """
     return written("POST", path("datasets", dataset, "tasks"), into(PoolChange), _pool(tasks))
+
+
+def make_subset(
+    dataset: str,
+    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+    *,
+    media_type: str | None = None,
+    on_progress: Progress | None = None,
+    deadline_s: float = UPLOAD_DEADLINE_S,
+) -> Call[Subset]:
+    """Make some of a dataset's tasks a subset, to select among them alone; streamed.
+
+    The same tasks, in any order, are the same subset. A dataset keeps the 1,000 that were made last.
+
+    Args:
+        dataset: its name.
+        source: the tasks, as of `upload_dataset`; only their ids count.
+        media_type: as of `upload_dataset`.
+        on_progress: as of `upload_dataset`.
+        deadline_s: for the whole upload with its retries.
+
+    Raises:
+        InvalidRequestError: there is no task.
+        OSError: the file cannot be read.
+    """
+    upload, headers = _streamed(source, media_type, on_progress)
+    return Call("POST", path("datasets", dataset, "subsets"), into(Subset), (), upload, headers, deadline_s)
 
 
 def put_predictions(dataset: str, name: str, pass_rates: Mapping[str, float]) -> Call[Dataset]:

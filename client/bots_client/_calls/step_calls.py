@@ -22,6 +22,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
     count: int | None = None,
     *,
     run: str = "default",
+    subset: str | None = None,
     tags: Iterable[str] | None = None,
     quotas: Mapping[str, float] | None = None,
     exclude: Iterable[str] | None = None,
@@ -40,6 +41,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         dataset: name of the dataset.
         count: number of tasks; leave it out with want_effective.
         run: name of the run, whose belief ranks the tasks.
+        subset: only tasks of this subset of the dataset; `make_subset` gives it its name.
         tags: only tasks with one of these tags.
         quotas: for each tag the number of tasks (an int) or their share of the selection (a float in (0, 1]).
         exclude: task IDs never to select.
@@ -64,6 +66,7 @@ def select(  # noqa: PLR0913 - two that matter, the others by keyword
         dataset=checked_str(dataset, "dataset", write="select(dataset, count)"),
         run=checked_str(run, "run"),
         count=None if count is None else checked_number(count, "count"),
+        subset=None if subset is None else checked_str(subset, "subset"),
         tags=None if tags is None else checked_strings(tags, "tags"),
         quotas=None if quotas is None else quotas_of(quotas),
         exclude=None if exclude is None else checked_strings(exclude, "exclude"),

@@ -77,6 +77,10 @@ class Connection:
             return False
         return True
 
+    def probe(self) -> None:
+        """Probe the service in the background, whether or not it is away; the probe's owner does what waited for it."""
+        self._probe.start()
+
     def reaches(self, dataset: str, run: str, seconds: float) -> bool:
         """Return whether the service answers a request about a run, even with a 4xx."""
         try:

@@ -21,9 +21,9 @@ from bots_client._resilience.checkpoints import Checkpoints
 from bots_client._resilience.connection import Connection
 from bots_client._resilience.delivery import Delivery
 from bots_client._resilience.health import Health, HealthCounters
-from bots_client._resilience.mistakes import RANGE_FIX, Mistakes
+from bots_client._resilience.mistakes import RANGE_FIX, Mistakes, is_about_subset
 from bots_client._resilience.recovery_probe import RecoveryProbe
-from bots_client._resilience.registration import MAX_EXCLUDED, Registration, register
+from bots_client._resilience.registration import Registration, register
 from bots_client._resilience.spool import spool_of
 from bots_client._resilience.uniform import LocalPool
 from bots_client._retry import Deadline
@@ -126,23 +126,32 @@ class LocalRun:
         self.mistakes = mistakes
         self.delivery = delivery
         self.generators = False
+        self._subset: str | None = None  # that was registered last
+        self._lost: str | None = None  # subset that the service no longer has
+        self._renewed: dict[str, str] = {}  # lost subset -> the one that holds the same tasks now
         self._connection = connection
         self.name = (dataset, run)
         self._seed = f"{seed}/{dataset}/{run}"
         self._checkpoints = Checkpoints(connection, delivery, dataset, run)
         self._lock = threading.Lock()
         self._pool: LocalPool | None = None
-        self._strange: dict[str, None] = {}
         self._unregistered: Registration | None = None
         self._reward_range: tuple[float, float] | None = None
 
-    def excluded(self, unwanted: Sequence[str]) -> tuple[str, ...]:
-        """Return the ids to exclude: the given ones, and others that the trainer turned out not to have."""
-        with self._lock:
-            return (*unwanted, *self._strange)[:MAX_EXCLUDED]
+    def present_subset(self, subset: str | None) -> str | None:
+        """Return the name that a subset has now; None: of the one that was registered last, if any was."""
+        return self._subset if subset is None else self._renewed.get(subset, subset)
 
-    def select(self, call: Call[Selection], ids: Sequence[str], deadline: Deadline) -> Selection | None:
+    def select(
+        self, call: Call[Selection], ids: Sequence[str], deadline: Deadline, *, subset: str | None
+    ) -> Selection | None:
         """Send the waiting reports, then return the service's selection; None if either is not possible now.
+
+        Args:
+            call: of the selection.
+            ids: of all tasks that the trainer has.
+            deadline: for all requests together.
+            subset: as the caller named it.
 
         Raises:
             BotsClientError: the selection failed.
@@ -151,9 +160,15 @@ class LocalRun:
             self.delivery.deliver_kept(Deadline(deadline.left_s() * DELIVERY_SHARE, time.monotonic))
             if self.delivery.waiting():
                 return None
-        if not self._connection.is_available():
+        if self._unregistered is not None or not self._connection.is_available():
             return None
-        selection = self.mistakes.ask(call, deadline.left_s())
+        try:
+            selection = self.mistakes.ask(call, deadline.left_s())
+        except InvalidRequestError as error:
+            if is_about_subset(error):  # the dataset was deleted and made again, or restored from a backup
+                self._unregistered, self._lost = Registration(ids, None), subset
+                self._connection.probe()  # registers; the training must not wait for it
+            raise
         self.generators |= any(task.seed is not None for task in selection.tasks)
         return self._only_known(selection, ids)
 
@@ -209,14 +224,16 @@ class LocalRun:
         """Deliver a report; return None if it waits in the spool, or was refused for good."""
         return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
-    def register(self, wanted: Registration) -> list[str]:
-        """Add missing tasks to the dataset; return the ids of its other tasks. If the service is away, do it later.
+    def register(self, wanted: Registration) -> str | None:
+        """Make the tasks a subset of the dataset, which gets those that it lacks; return its name.
+
+        If the service is away, do it later and return None.
 
         Raises:
             ValueError, BotsClientError: it failed; after an outage it is done later.
         """
         self._unregistered = wanted
-        return self._register(wanted) if self._connection.is_available() else []
+        return self._register(wanted) if self._connection.is_available() else None
 
     def catch_up(self, seconds: float) -> bool:
         """Register and send all waiting writes, once the service is back; return whether it is there afterwards.
@@ -226,25 +243,26 @@ class LocalRun:
         """
         if (wanted := self._unregistered) is not None:
             try:
-                others = self._register(wanted)
-                with self._lock:
-                    self._strange.update(dict.fromkeys(others))
+                self._register(wanted)
             except (RequestError, ValueError) as error:
                 self.mistakes.note(error)
             except BotsClientError:
                 return False
         return self.delivery.catch_up(seconds)
 
-    def _register(self, wanted: Registration) -> list[str]:
+    def _register(self, wanted: Registration) -> str:
         try:
             registered = register(self._connection, *self.name, wanted)
         except (RequestError, ValueError):
             self._unregistered = None  # it would fail again
             raise
-        self._unregistered = None
+        self._subset, lost, self._lost = registered.subset, self._lost, None
+        if lost is not None:
+            self._renewed[lost] = registered.subset
         self.generators |= registered.generators
         self._reward_range = registered.reward_range
-        return registered.others
+        self._unregistered = None
+        return registered.subset
 
     def ask(self, call: Call[T], seconds: float) -> T | None:
         """Send a call and return the answer; None if the service is away.
@@ -297,16 +315,12 @@ class LocalRun:
         """Return the selection with unknown tasks replaced by a uniform sample of the trainer's own."""
         with self._lock:
             unknown = self._local(ids).unknown(selection.ids)
-            is_new = not self._strange
-            self._strange.update(dict.fromkeys(unknown))
         if not unknown:
             return selection
-        if is_new:
-            self._connection.log(
-                f"{len(unknown)} of {len(selection.tasks)} selected tasks, such as {unknown[0]!r}, are not in the"
-                f" trainer's ids; the client replaced them and excludes them from now on. Call Selector.register() at"
-                f" the start to exclude all of them"
-            )
+        self._connection.log(
+            f"selected tasks such as {unknown[0]!r} are not in the trainer's ids; uniformly sampled ones replace them."
+            f" Call Selector.register() at the start: the service then selects among the trainer's tasks alone"
+        )
         self._connection.counters.add(replaced=len(unknown))
         dropped = set(unknown)
         known = [task for task in selection.tasks if task.id not in dropped]

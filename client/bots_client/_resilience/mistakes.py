@@ -14,6 +14,7 @@ RANGE_FIX = (
     " lowest reward means failed and the highest solved, as -1 and 1 do, pass Selector(reward_range=(-1, 1))"
 )
 OUTCOMES = ("body", "outcomes")  # begins the location of an outcome's error; the outcome's index follows
+SUBSET = ("body", "subset")  # the location of a selection's error, if the dataset has no such subset
 FIXES = {
     f"{PROBLEM}unknown-dataset": "call Selector.register() first, which creates it, or correct the name",
     f"{PROBLEM}unknown-run": "call Selector.register() first, which creates it, or correct the name",
@@ -84,6 +85,11 @@ class Mistakes:
     def _is_mistake(self, error: RequestError, call: Call[T], is_own: bool) -> bool:
         if isinstance(error, ConflictError):  # with what others do at the same time, or did before
             return False
-        if isinstance(error, InvalidRequestError) and not is_own:
+        if (isinstance(error, InvalidRequestError) and not is_own) or is_about_subset(error):
             return False
         return call.asked not in self._worked or any(flaw.loc[:2] == OUTCOMES for flaw in error.errors)
+
+
+def is_about_subset(error: RequestError) -> bool:
+    """Return whether a selection was refused because the dataset does not have its subset any more."""
+    return any(flaw.loc == SUBSET for flaw in error.errors)

@@ -1,21 +1,23 @@
 """Registration of a trainer's tasks in a dataset."""
 
-import json
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 
-from bots_client._admin_models import Dataset
+from bots_client._admin_models import Dataset, Subset
 from bots_client._calls import dataset_calls, run_calls
 from bots_client._errors import ConflictError, NotFoundError
-from bots_client._inputs import Task
 from bots_client._models import Run
 from bots_client._resilience.connection import Connection
 
-MAX_EXCLUDED = 100_000  # ids; the service's limit for one selection
-BATCH_TASKS = 10_000  # appended per request
-CALL_S = 10.0  # a page of a thousand tasks takes about 30 ms
+CALL_S = 10.0
 UPLOAD_S = 600.0  # a million tasks take about 10 s
+PROGRESS_S = 5.0  # between two lines about how far an upload is
+CHUNK_TASKS = 10_000  # of an upload
+ATTEMPTS = 5  # to add tasks while other processes of the job do the same
+NDJSON = "application/x-ndjson"
 
 logger = logging.getLogger("bots_client")
 
@@ -34,26 +36,26 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a trainer trains on: the ids of the dataset's other tasks, and settings of dataset and run."""
+    """What a trainer trains on: the name of the subset of its tasks, and settings of dataset and run."""
 
-    others: list[str]
+    subset: str
     generators: bool
     reward_range: tuple[float, float]
 
 
 def register(connection: Connection, dataset: str, run: str, wanted: Registration) -> Registered:
-    """Add a trainer's tasks to a dataset, and give the run its reward range.
+    """Add a trainer's tasks to a dataset, make them a subset of it, and give the run its reward range.
 
     Creates the dataset and the run if they don't exist.
 
     Raises:
-        ValueError: the dataset has none of these tasks, or more others than a selection can exclude.
+        ValueError: the dataset has none of these tasks.
         BotsClientError: a call failed.
     """
-    found, is_new = _found_or_created(connection, dataset, wanted.ids)
-    others = [] if is_new else _add_missing(connection, dataset, wanted.ids)
+    found = _found_or_created(connection, dataset, wanted.ids)
+    subset = _subset(connection, dataset, wanted.ids)
     settings = _run(connection, dataset, run, wanted.reward_range).settings
-    return Registered(others, found.generators, settings.reward_range)
+    return Registered(subset, found.generators, settings.reward_range)
 
 
 def _run(connection: Connection, dataset: str, run: str, reward_range: tuple[float, float] | None) -> Run:
@@ -74,78 +76,78 @@ def _run(connection: Connection, dataset: str, run: str, reward_range: tuple[flo
     return connection.ask(run_calls.update_run(dataset, run, reward_range=reward_range), CALL_S)
 
 
-def _found_or_created(connection: Connection, dataset: str, ids: Sequence[str]) -> tuple[Dataset, bool]:
-    """Return the dataset, and whether it didn't exist and was created."""
+def _found_or_created(connection: Connection, dataset: str, ids: Sequence[str]) -> Dataset:
+    """Return the dataset; create it with these tasks if it doesn't exist."""
     try:
-        return connection.ask(dataset_calls.dataset(dataset), CALL_S), False
+        return connection.ask(dataset_calls.dataset(dataset), CALL_S)
     except NotFoundError:
-        upload = dataset_calls.upload_dataset(dataset, lambda: _lines(ids), media_type="application/x-ndjson")
+        lines = _Lines(ids, f"creating dataset {dataset}")
         try:
-            created = connection.ask(upload, UPLOAD_S)
+            created = connection.ask(dataset_calls.upload_dataset(dataset, lines, media_type=NDJSON), UPLOAD_S)
         except ConflictError:  # another process of this job created it first
-            return connection.ask(dataset_calls.dataset(dataset), CALL_S), False
+            return connection.ask(dataset_calls.dataset(dataset), CALL_S)
         logger.warning("created dataset %s with the trainer's %d tasks: it did not exist", dataset, len(ids))
-        return created, True
+        return created
 
 
-def _add_missing(connection: Connection, dataset: str, ids: Sequence[str]) -> list[str]:
-    """Append the tasks that the dataset does not have; return its tasks that the trainer does not have."""
-    held = dict.fromkeys(_ids_in(connection, dataset))
-    own = frozenset(ids)
-    others = [task for task in held if task not in own]
-    missing = [task for task in ids if task not in held]
-    if held and len(missing) == len(ids):
-        raise ValueError(
-            f"dataset {dataset!r} has none of the trainer's {len(ids)} tasks: its ids look like {others[0]!r}, the"
-            f" trainer's like {ids[0]!r}. Use another dataset, or build both ids from the same columns"
-        )
-    if len(others) > MAX_EXCLUDED:
-        raise ValueError(
-            f"dataset {dataset!r} has {len(others)} tasks that the trainer does not have; a selection can exclude at"
-            f" most {MAX_EXCLUDED}. Use a dataset of this trainer's own: a new name creates it"
-        )
-    if missing:
-        _append(connection, dataset, missing)
-    if others:
+def _subset(connection: Connection, dataset: str, ids: Sequence[str]) -> str:
+    """Return the name of the subset of these tasks, once the dataset has all of them."""
+    for _ in range(ATTEMPTS):
+        lines = _Lines(ids, f"registering with dataset {dataset}")
+        made = connection.ask(dataset_calls.make_subset(dataset, lines, media_type=NDJSON), UPLOAD_S)
+        if made.subset is not None:
+            _log_left_out(made, len(ids))
+            return made.subset
+        if not made.tasks:
+            raise ValueError(
+                f"dataset {dataset!r} has none of the trainer's {len(ids)} tasks: {_ids_look(connection, dataset)} the"
+                f" trainer's like {ids[0]!r}. Use another dataset, or build both ids from the same columns"
+            )
+        _add(connection, dataset, [ids[place] for place in made.missing])
+    raise ConflictError(f"dataset {dataset!r} still lacks tasks that were added to it: it was deleted meanwhile")
+
+
+def _add(connection: Connection, dataset: str, missing: Sequence[str]) -> None:
+    lines = _Lines(missing, f"adding tasks to dataset {dataset}")
+    try:
+        connection.ask(dataset_calls.upload_tasks(dataset, lines, media_type=NDJSON), UPLOAD_S)
+    except ConflictError:  # another process of this job added some of them first, and the dataset may lack others
+        return
+    logger.warning("added %d of the trainer's tasks to dataset %s", len(missing), dataset)
+
+
+def _log_left_out(made: Subset, count: int) -> None:
+    if made.others:
         logger.warning(
-            "dataset %s has %d tasks that are not among the trainer's %d, such as %r: this trainer excludes them",
-            dataset,
-            len(others),
-            len(ids),
-            others[0],
+            "dataset %s has %d tasks that are not among the trainer's %d: they are not selected here",
+            made.dataset,
+            made.others,
+            count,
         )
-    return others
-
-
-def _append(connection: Connection, dataset: str, missing: Sequence[str]) -> None:
-    added, conflict = 0, None
-    for begin in range(0, len(missing), BATCH_TASKS):
-        part = missing[begin : begin + BATCH_TASKS]
-        try:
-            connection.ask(dataset_calls.append_tasks(dataset, map(Task, part)), UPLOAD_S)
-            added += len(part)
-        except ConflictError as error:  # some are retired, or another process of this job appended them first
-            conflict = error
-    if added:
-        logger.warning("added %d of the trainer's tasks to dataset %s", added, dataset)
-    held = frozenset(_ids_in(connection, dataset)) if conflict else frozenset(missing)
-    left_out = [task for task in missing if task not in held]
-    if left_out:
+    if made.retired:
         logger.warning(
-            "%d of the trainer's tasks, such as %r, could not be added to dataset %s and will never be selected: %s",
-            len(left_out),
-            left_out[0],
-            dataset,
-            conflict,
+            "%d of the trainer's tasks are retired from dataset %s: they are not selected", made.retired, made.dataset
         )
 
 
-def _ids_in(connection: Connection, dataset: str) -> Iterator[str]:
-    pages = run_calls.tasks(dataset)
-    while pages.next_call is not None:
-        yield from (task.id for task in pages.take(connection.ask(pages.next_call, CALL_S)))
+def _ids_look(connection: Connection, dataset: str) -> str:
+    pages = run_calls.tasks(dataset, limit=1)
+    page = () if pages.next_call is None else pages.take(connection.ask(pages.next_call, CALL_S))
+    return f"its ids look like {page[0].id!r}," if page else "its tasks are all retired;"
 
 
-def _lines(ids: Sequence[str]) -> Iterator[bytes]:
-    for begin in range(0, len(ids), BATCH_TASKS):
-        yield b"".join(json.dumps({"id": task}).encode() + b"\n" for task in ids[begin : begin + BATCH_TASKS])
+class _Lines:
+    """Tasks as chunks of NDJSON; a line in the log says now and then how far the upload is."""
+
+    def __init__(self, ids: Sequence[str], doing: str) -> None:
+        self._ids = ids
+        self._doing = doing
+
+    def __call__(self) -> Iterator[bytes]:
+        said_at = time.monotonic()
+        for begin in range(0, len(self._ids), CHUNK_TASKS):
+            if time.monotonic() - said_at >= PROGRESS_S:
+                said_at = time.monotonic()
+                logger.warning("%s: sent %d of %d tasks", self._doing, begin, len(self._ids))
+            part = self._ids[begin : begin + CHUNK_TASKS]
+            yield "".join([f'{{"id":{encode_basestring_ascii(task)}}}\n' for task in part]).encode()

@@ -64,9 +64,17 @@ def _received() -> object:
 
 @dataclass(slots=True)
 class _Place:
-    """The position of an iteration: the rest of its chunk as (position, selection id), and the number yielded."""
+    """The position of an iteration. It holds task ids: rows may be removed, added and moved before it is continued.
 
-    left: deque[tuple[int, str]] = field(default_factory=deque)
+    skipped: number of placeholders that come first.
+    left: the rest of its chunk as (task id, selection id).
+    gone: number of tasks of its chunk that are no longer among the rows; so many others complete the chunk.
+    given: number of positions yielded.
+    """
+
+    skipped: int = 0
+    left: deque[tuple[str, str]] = field(default_factory=deque)
+    gone: int = 0
     given: int = 0
 
 
@@ -115,14 +123,21 @@ class _Chosen:
 
     def _give(self, place: _Place) -> Iterator[tuple[int, str]]:
         while self._length is None or place.given < self._length:
+            if place.skipped:
+                place.skipped -= 1
+                place.given += 1
+                yield 0, ""
+                continue
             if not place.left:
-                place.left.extend(self._choose())
+                place.left.extend(self._choose(place.gone or self._count))
+                place.gone = 0
             place.given += 1
-            yield place.left.popleft()
+            task, selection = place.left.popleft()
+            yield self._positions[task], selection
 
-    def _choose(self) -> list[tuple[int, str]]:
-        selection = self._selector.next(self._count)
-        chosen = [(self._positions[task], selection.selection_id) for task in selection.ids]
+    def _choose(self, count: int) -> list[tuple[str, str]]:
+        selection = self._selector.next(count)
+        chosen = [(task, selection.selection_id) for task in selection.ids]
         return [one for _ in range(self.passes) for one in chosen for _ in range(self._copies)]
 
     def skip(self, count: int) -> None:
@@ -131,8 +146,7 @@ class _Chosen:
         For loaders that resume by iterating over consumed rows, such as Hugging Face's `skip_first_batches`; each
         placeholder is position 0. A chunk that is skipped only in part is selected, and its rest is yielded.
         """
-        whole = count // self.chunk * self.chunk
-        self._next = _Place(deque([(0, "")] * whole))
+        self._next = _Place(skipped=count // self.chunk * self.chunk)
 
     def __len__(self) -> int:
         if self._length is None:
@@ -140,25 +154,32 @@ class _Chosen:
         return self._length
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of the iteration as plain values; with `saves_run`, also the selector's state."""
+        """Return the position of the iteration as plain values; with `saves_run`, also the selector's state.
+
+        It holds the ids of the tasks that were selected and not yielded, whatever the number of rows.
+        """
         place = self._next or self._place
         run = {"selector": self._selector.state_dict()} if self._saves_run else {}
-        return {"left": [list(one) for one in place.left], "given": place.given, **run}
+        about = {"skipped": place.skipped, "gone": place.gone, "given": place.given}
+        return {"left": [list(one) for one in place.left], **about, **run}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved position in the next iteration; nothing is selected again.
 
-        With `saves_run`, the run is rewound.
+        Tasks that are no longer among the rows are logged and passed over, and as many others selected after the rest
+        of the chunk. With `saves_run`, the run is rewound.
         """
         if self._saves_run:
             self._selector.load_state_dict(state["selector"])
         # A rewind invalidates earlier selections; without them, evidence counts for the current step.
-        left = deque(
-            (int(position), "" if self._saves_run else str(selection)) for position, selection in state["left"]
+        left = [(str(task), "" if self._saves_run else str(selection)) for task, selection in state["left"]]
+        kept = self._selector.handed_out(task for task, _ in left)
+        self._next = _Place(
+            skipped=int(state["skipped"]),
+            left=deque(one for one in left if one[0] in kept),
+            gone=int(state["gone"]) + len({task for task, _ in left} - kept),
+            given=int(state["given"]),
         )
-        if self._saves_run:
-            self._selector.handed_out({self._ids[position] for position, _ in left})
-        self._next = _Place(left, int(state["given"]))
 
 
 class SelectorSampler(_Chosen, Sampler[int]):

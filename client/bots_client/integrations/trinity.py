@@ -23,22 +23,20 @@ class ServiceSelector(BaseSelector):
     Its options are in `data_selector.kwargs`:
         dataset: name of the dataset; created from the taskset's tasks if it doesn't exist.
         rollouts: per task, as in `algorithm.repeat_times`; `RolloutCounter` knows them better, if some were lost.
-        id_key: the column with the tasks' ids; without it the ids are the row numbers, from "0".
+        id_key: the column with the tasks' ids.
         url: of the service; default BOTS_URL.
     All others are arguments of `Selector`, such as run, tags or uniform_share.
 
     Raises:
         ValueError: two rows have the same id.
-        KeyError: dataset or rollouts is missing.
+        KeyError: dataset, rollouts or id_key is missing.
     """
 
     def __init__(self, data_source: Any, config: DataSelectorConfig) -> None:
         super().__init__(data_source, config)
         options = dict(config.kwargs)
         self.rollouts = int(options.pop("rollouts"))
-        key = options.pop("id_key", None)
-        rows = range(data_source.dataset_size) if key is None else data_source.dataset[key]
-        self.ids = [str(row) for row in rows]
+        self.ids = [str(task) for task in data_source.dataset[options.pop("id_key")]]
         self.row_of = {task: row for row, task in enumerate(self.ids)}
         client = ResilientClient(options.pop("url", None))
         self.selector = Selector(client, options.pop("dataset"), ids=self.ids, **options)

@@ -43,7 +43,7 @@ class BotsDataset(RLHFDataset):
     """verl's dataset with selected rows for training; rows for validation are unchanged.
 
     The prompts of a training step are one selection, even if the loader fetches them one by one; an epoch selects as
-    many tasks as there are rows. A step closes at the first fetch after `prompts_per_step` prompts, with the evidence
+    many tasks as there are. A step closes at the first fetch after `prompts_per_step` prompts, with the evidence
     that the reward function has reported by then; the rest is late evidence. The loader's state has the selector's.
     The service's dataset is created from the rows that verl kept; its other tasks are never selected.
 
@@ -71,12 +71,16 @@ class BotsDataset(RLHFDataset):
         self._prompts_per_step: int = wanted.prompts_per_step or config.train_batch_size
         if self._prompts_per_step < 1:
             raise ValueError("data.train_batch_size is 0; pass +data.bots.prompts_per_step=")
-        self._rows = rows_by_id(self.dataframe, wanted.columns)
+        self._rows = rows_by_id(self.dataframe, wanted)
         self.selector = wanted.selector(self._rows)
         _check_reach(self.selector.client.direct.url)
         self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step, rollouts=wanted.rollouts)
         self._prompts = 0
         self._made_at: tuple[int, int, bool] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows; for training that of the tasks, which are fewer if repeated rows are skipped."""
+        return super().__len__() if self.selector is None else len(self._rows)
 
     def __getitems__(self, positions: list[int]) -> list[dict[str, Any]]:
         """Return a row for each position; for training the selector says which."""

@@ -21,7 +21,7 @@ COLUMNS = {"data_source", "extra_info", "reward_model"}  # verl returns only the
 
 
 class BotsSampler(AbstractCurriculumSampler):
-    """Rows selected in batches; an epoch selects as many tasks as there are rows.
+    """Rows selected in batches; an epoch selects as many tasks as there are.
 
     Each batch that verl returns closes a step. The loader's state includes the selector's, and a resumed loader selects
     nothing that it does not train on.
@@ -42,7 +42,7 @@ class BotsSampler(AbstractCurriculumSampler):
         if lost := {name.partition(".")[0] for name in self._columns.id_columns} - COLUMNS:
             kept = ", ".join(sorted(COLUMNS))
             raise ValueError(f"data.bots.id_key has {', '.join(lost)}; verl returns only the columns {kept}")
-        self._rows = rows_by_id(data_source.dataframe, self._columns)  # type: ignore[attr-defined]  # no protocol says so
+        self._rows = rows_by_id(data_source.dataframe, wanted)  # type: ignore[attr-defined]  # no protocol says so
         self._batch_size: int = data_config.get("gen_batch_size") or data_config.train_batch_size
         self.selector = wanted.selector(self._rows)
 

@@ -1,7 +1,8 @@
 """Shared by both integrations of verl: the `bots` key of its data configuration, the ids of rows, and metrics."""
 
 import functools
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -12,6 +13,8 @@ from bots_client import InvalidRequestError, ResilientClient, RolloutsBudget, Se
 
 STEP = "training/global_step"  # verl logs it for training steps, not for validations
 
+logger = logging.getLogger("bots_client")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -20,6 +23,7 @@ class Wanted:
     dataset, run: names; created if they don't exist.
     id_key: column of the task's id; dots lead into nested columns. Several columns are joined by ":".
     id_from: "columns", or "content" for a hash of the columns' values, as in `TaskColumns`.
+    skip_repeats: leave out rows with an id that an earlier row has. False: such a row is an error.
     url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
     tags: only tasks with one of these tags.
     uniform_share: share of tasks selected uniformly at random, in [0, 1].
@@ -35,6 +39,7 @@ class Wanted:
     run: str = "default"
     id_key: str | list[str] = "extra_info.index"
     id_from: Literal["columns", "content"] = "columns"
+    skip_repeats: bool = False
     url: str | None = None
     tags: tuple[str, ...] | None = None
     uniform_share: float | None = None
@@ -97,16 +102,17 @@ def wanted_of(data: DictConfig) -> Wanted:
     return Wanted(**given)
 
 
-def rows_by_id(rows: Any, columns: TaskColumns) -> dict[str, int]:
-    """Return the index of each task's row.
+def rows_by_id(rows: Any, wanted: Wanted) -> dict[str, int]:
+    """Return the index of each task's row; with `skip_repeats` of the first row with its id.
 
     Args:
         rows: a `datasets.Dataset`, filtered by verl.
-        columns: the columns of a row's task id.
+        wanted: the options.
 
     Raises:
         ValueError: a row has no id, or two have the same. verl uses 0 for a missing index.
     """
+    columns = wanted.columns
     outer = {name.partition(".")[0] for name in columns.id_columns}
     if missing := outer - set(rows.column_names):
         raise ValueError(
@@ -118,13 +124,32 @@ def rows_by_id(rows: Any, columns: TaskColumns) -> dict[str, int]:
             task = columns.id_of(row, place)
         except InvalidRequestError as error:
             raise ValueError(f"row {place}: {error}; see data.bots.id_key") from error
-        if places.setdefault(task, place) != place:
+        if places.setdefault(task, place) != place and not wanted.skip_repeats:
+            ways = [*_ways_apart(rows[places[task]], rows[place]), SKIP_REPEATS]
             raise ValueError(
-                f"rows {places[task]} and {place} both have the id {task!r}; ids must be unique. If several files"
-                f" count from 0, pass data.bots.id_key=[data_source,extra_info.index], or"
-                f" data.bots.id_key=prompt with data.bots.id_from=content"
+                f"rows {places[task]} and {place} both have the id {task!r}; ids must be unique."
+                f" Pass {' or '.join(ways)}"
             )
+    if len(places) < len(rows):
+        logger.warning("skipped %d of %d rows: repeated ids", len(rows) - len(places), len(rows))
     return places
+
+
+SKIP_REPEATS = "data.bots.skip_repeats=true, which keeps the first row of each id"
+WAYS = {
+    "data.bots.id_key=[data_source,extra_info.index]": TaskColumns(id=("data_source", "extra_info.index")),
+    "data.bots.id_key=prompt with data.bots.id_from=content (verl 0.9)": TaskColumns(id="prompt", id_from="content"),
+}
+
+
+def _ways_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options by which two rows with the same id have different ones."""
+    for option, columns in WAYS.items():
+        try:
+            if columns.id_of(one) != columns.id_of(other):
+                yield option
+        except InvalidRequestError:  # the rows have no such column
+            continue
 
 
 def log_metrics_of(selector: Selector) -> None:

@@ -37,6 +37,7 @@ from bots_service.api.routes import (
     probes,
     runs,
     snapshots,
+    subsets,
     tags,
     task_history,
     tasks,
@@ -51,6 +52,7 @@ from bots_service.usecases import UseCases
 ROUTES = (
     training,
     datasets,
+    subsets,
     predictions,
     runs,
     held,

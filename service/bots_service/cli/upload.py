@@ -26,7 +26,7 @@ def import_source(
 ) -> tuple["Dataset", ReadProgress]:
     """Create a dataset from files; return it, and what was read."""
     progress = ReadProgress()
-    with progress_line(name) as advance, _explained_repeats():
+    with progress_line(name) as advance, _explained_repeats(source):
         upload, on_progress = _upload(source, progress, advance)
         dataset = client.upload_dataset(
             name,
@@ -43,7 +43,7 @@ def import_source(
 def append_source(client: "Client", dataset: str, source: Source) -> tuple["PoolChange", ReadProgress]:
     """Add the tasks in files to a dataset, all or none; return the change, and what was read."""
     progress = ReadProgress()
-    with progress_line(dataset) as advance, _explained_repeats():
+    with progress_line(dataset) as advance, _explained_repeats(source):
         upload, on_progress = _upload(source, progress, advance)
         media_type = None if isinstance(upload, Path) else NDJSON
         change = client.upload_tasks(dataset, upload, media_type=media_type, on_progress=on_progress)
@@ -102,7 +102,7 @@ def show_sent(advance: Advance, sent: int, total: int | None) -> None:
 
 
 @contextmanager
-def _explained_repeats() -> Iterator[None]:
+def _explained_repeats(source: Source) -> Iterator[None]:
     """Add to the service's error about repeated ids which options make ids unique."""
     from bots_client import InvalidRequestError
 
@@ -111,13 +111,16 @@ def _explained_repeats() -> Iterator[None]:
     except InvalidRequestError as error:
         if error.detail != "task ids must differ":
             raise
-        raise CommandError(_repeated(error)) from error
+        raise CommandError(_repeated(error, source)) from error
 
 
-def _repeated(error: "InvalidRequestError") -> str:
+def _repeated(error: "InvalidRequestError", source: Source) -> str:
     (flaw,) = error.errors
     row = next((part for part in flaw.loc if isinstance(part, int)), 0)
-    return (
-        f"row {row + 1} of all files: {flaw.msg} (counted from 0); build the ids from several columns (--id A --id B), "
-        "add the file's name (--file-in-id), hash the content (--id-from content), or skip repeats (--skip-repeats)"
-    )
+    ways = {
+        "build the ids from more columns (--id A --id B)": source.columns.id_from != "row",
+        "add the file's name (--file-in-id)": len(source.files) > 1 and not source.file_in_id,
+        "hash the content (--id-from content)": source.columns.id_from != "content",
+    }
+    helping = ", ".join(way for way, helps in ways.items() if helps)
+    return f"row {row + 1} of all files: {flaw.msg} (counted from 0); {helping}, or skip repeats (--skip-repeats)"

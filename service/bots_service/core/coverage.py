@@ -37,8 +37,9 @@ class Coverage:
     unmet_share: how much of the available tasks the last W steps did not report; None before so many steps closed.
     visits_per_met_task: how often the last W steps reported each task that they reported, on average, taking them for
         as large as all steps are on average; None where `unmet_share` is.
-    passes_done, pass_share: how often the strategy walked through the pool, and how far the present walk has come;
-        None for a strategy that does not walk, and with a mix, whose tags have a pass each.
+    passes_done, pass_share: how often the strategy walked through the pool, or the part that was walked last, and how
+        far the present walk has come; None for a strategy that does not walk, and with a mix, whose tags have a pass
+        each.
     narrow: whether few tasks take most visits.
     reason: why it is narrow, and what to do about it; None where it is not.
     """

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits
+from bots_service.core.arrays import Bits, Counts, Flags, Floats, Tasks, frozen, tag_bits, united
 from bots_service.core.cells import Cells, cells_of
 from bots_service.core.guard.watched_tags import WatchedTags, watched_tags
 from bots_service.core.permutation import key_of
@@ -56,7 +56,8 @@ class Part:
     members: the tasks, grouped by profile.
     included: [N] whether each task of the pool is one of them; None where all are.
     key: the same for the same tags, 0 for the whole pool; None for listed tasks.
-    carriers: ascending, the tasks with the part's tags, retired ones included; None for the whole pool.
+    carriers: ascending, the tasks with the part's tags and of the pool's subset, retired ones included; None for the
+        whole pool.
     """
 
     references: Floats
@@ -70,7 +71,7 @@ class Part:
 
     @property
     def carrier_count(self) -> int:
-        """How many tasks carry the part's tags, retired ones included."""
+        """How many tasks carry the part's tags and are of its subset, retired ones included."""
         if self.carriers is not None:
             return len(self.carriers)
         return len(self.members) if self.included is None else len(self.included)
@@ -113,6 +114,7 @@ class Pool:
     offset_tags: [T] the tags that tell profiles apart, besides the references.
     carried: [G] one number a profile; its bit t is set where the profile's tasks carry `offset_tags[t]`.
     generators: whether its tasks are generators: a trainer makes a fresh task at each draw, so none is used up.
+    subset: name and sorted tasks of the subset that is handed out: its other tasks are all retired; None: no subset.
     prediction_names: [C] of the columns of predictions.
     predictions: [G, C] predicted pass rates; NaN where unknown.
     """
@@ -124,6 +126,7 @@ class Pool:
     offset_tags: tuple[str, ...] = ()
     carried: Bits = field(default_factory=lambda: frozen(np.empty(0, np.uint32)))
     generators: bool = False
+    subset: tuple[str, Tasks] | None = None
     prediction_names: tuple[str, ...] = ()
     predictions: Floats = field(default_factory=lambda: frozen(np.empty((0, 0))))
 
@@ -227,8 +230,8 @@ class Pool:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether all tasks are grouped by profile already; the first who asks for that waits for a look at each."""
-        return "members" in vars(self)
+        """Whether the part without tags is ready already; the first who asks for it waits for a look at each task."""
+        return "_whole" in vars(self) or ("members" in vars(self) and not len(self.retired))
 
     @cached_property
     def metric_tags(self) -> MetricTags:
@@ -260,7 +263,7 @@ class Pool:
         """
         if unknown := sorted({*tags, *([] if also is None else [also])} - self.tags.keys()):
             raise ValueError(f"no task is tagged {unknown}")
-        if not tags and also is None and not but and not len(self.retired):
+        if not tags and also is None and not but:
             return self._whole
         return self._parts(tuple(sorted(set(tags))), also, but)
 
@@ -275,8 +278,22 @@ class Pool:
         included[tasks] = True
         return Part(self.references, group_by_profile(tasks, self.profile_of, self.profiles), frozen(included))
 
+    def only(self, name: str, tasks: Tasks) -> "Pool":
+        """Return the pool with all tasks outside a subset retired.
+
+        Args:
+            name: of the subset: a pass through it is its own.
+            tasks: of the subset, sorted and distinct.
+        """
+        if len(tasks) == len(self):
+            return self
+        others = np.delete(np.arange(len(self), dtype=np.int32), tasks)
+        return replace(self, retired=frozen(united(self.retired, others)), subset=(name, tasks))
+
     @cached_property
     def _whole(self) -> Part:
+        if len(self.retired):
+            return _build_part(self, (), None, ())
         return Part(self.references, self.members, None, key=WHOLE)
 
     @cached_property
@@ -362,16 +379,18 @@ def _build_part(pool: Pool, tags: tuple[str, ...], also: str | None, but: tuple[
     included = np.full(len(pool), not tags)
     for tag in tags:
         included[pool.tags[tag]] = True
+    if pool.subset is not None:
+        included[np.delete(np.arange(len(pool)), pool.subset[1])] = False
     if also is not None:
         carries = np.zeros(len(pool), bool)
         carries[pool.tags[also]] = True
         included &= carries
     for tag in but:
         included[pool.tags.get(tag, NO_TASKS)] = False
-    is_whole = not tags and also is None and not but
+    is_whole = not tags and also is None and not but and pool.subset is None
     carriers = None if is_whole else frozen(np.flatnonzero(included).astype(np.int32))
-    without = [f"but {tag}" for tag in but]
-    key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}", *without) % 2**32
+    limits = [f"but {tag}" for tag in but] + ([] if pool.subset is None else [f"in {pool.subset[0]}"])
+    key = WHOLE if is_whole else key_of(*tags, "" if also is None else f"also {also}", *limits) % 2**32
     included[pool.retired] = False
     tasks = np.flatnonzero(included).astype(np.int32)
     members = group_by_profile(tasks, pool.profile_of, pool.profiles)

@@ -67,7 +67,7 @@ class Walks:
 
     first_turn: the pass with which a part begins that has no walk here.
     walks: at most MOST_WALKS, the one that was moved last at the end.
-    finished: of the passes over the whole pool before `first_turn`, how many had reached their end.
+    finished: how many passes had reached their end before `first_turn`, of the part that was walked last then.
     """
 
     first_turn: int = 0
@@ -75,12 +75,15 @@ class Walks:
     finished: int = 0
 
     def done(self, size: int) -> tuple[int, float]:
-        """Return how many passes over the whole pool reached their end, and the share of the present one.
+        """Return how many passes reached their end, and the share of the present one, of the part that was walked last.
+
+        That is the whole pool, or a subset of it, unless the selections name tags.
 
         Args:
             size: how many tasks the pool has, retired ones included.
         """
-        walk = self.of(WHOLE, size)
+        walk = self.walks[-1] if self.walks else Walk(WHOLE, self.first_turn, 0, size)
+        walk = walk.beginning(size if walk.part == WHOLE else walk.size)
         return self.finished + walk.turn - self.first_turn, walk.place / places_of_pass(walk.size)
 
     def of(self, part: int, size: int) -> Walk:
@@ -114,10 +117,10 @@ class Walks:
         """
         if not self.walks:
             return Walks(self.first_turn + 1, finished=self.finished)
-        whole = next((walk for walk in self.walks if walk.part == WHOLE), Walk(WHOLE, self.first_turn, 0, 1))
+        last = self.walks[-1]
         return Walks(
-            first_turn=max((walk.turn for walk in self.walks), default=self.first_turn) + 1,
-            finished=self.finished + whole.turn - self.first_turn + whole.is_finished,
+            first_turn=max(walk.turn for walk in self.walks) + 1,
+            finished=self.finished + last.turn - self.first_turn + last.is_finished,
         )
 
     def are_possible(self, tasks: int) -> bool:

@@ -6,16 +6,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from bots_service.core.arrays import Tasks
+from bots_service.core.arrays import Tasks, last_of
 from bots_service.core.predictions import PredictionsKey, seen_with
 from bots_service.core.state import RunState
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
-from bots_service.errors import UnknownRunError
+from bots_service.errors import Flaw, InvalidSelectionError, UnknownRunError
 from bots_service.metrics.training import Cache
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.records import DatasetRow, Head, OpenDataset, RunRow
 
 MOST_VIEWS = 8  # of one dataset; each takes about as much memory as its tasks without their ids
+# Tasks of a dataset or view, times its subsets that stay ready to select from; beyond it some are made again and again.
+# A subset takes some 10 bytes for each task of the dataset, so all of them at most 320 MB.
+SUBSET_TASKS = 32_000_000
 
 
 class OpenDatasets:
@@ -95,6 +98,30 @@ class OpenDatasets:
                     dataset.views.pop(next(iter(dataset.views)))
                 dataset.views[predictions] = replace(dataset, pool=pool, views={})
             return dataset.views[predictions]
+
+    async def within(self, dataset: OpenDataset, subset: str) -> OpenDataset:
+        """Return a dataset with all tasks outside a subset retired; kept with the dataset for the next call.
+
+        Raises:
+            InvalidSelectionError: it has no such subset.
+        """
+        if subset not in dataset.subsets:
+            async with self._viewing:
+                await self._add_subset(dataset, subset)
+        pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
+        return replace(dataset, pool=pool, views={}, subsets={})
+
+    async def _add_subset(self, dataset: OpenDataset, subset: str) -> None:
+        if subset in dataset.subsets:  # another request added it meanwhile
+            return
+        tasks = await self._datasets.subset(dataset.row.id, subset)
+        if tasks is None or last_of(tasks) >= len(dataset.pool):  # the last: another replica appended tasks
+            flaw = Flaw(("body", "subset"), f"no subset {subset!r}; post its tasks to the dataset's subsets")
+            raise InvalidSelectionError("invalid selection", (flaw,))
+        pool = await asyncio.to_thread(dataset.pool.only, subset, tasks)
+        while len(dataset.subsets) >= max(1, SUBSET_TASKS // len(pool)):
+            dataset.subsets.pop(next(iter(dataset.subsets)))
+        dataset.subsets[subset] = pool
 
     async def _load(self, row: DatasetRow) -> OpenDataset:
         builder = await self.builder(row)
@@ -183,6 +210,14 @@ class OpenRuns:
         except UnknownRunError:
             self.invalidate(row)
             raise
+
+    async def within(self, run: OpenRun, subset: str) -> OpenRun:
+        """Return a run with a dataset of whose tasks only those of a subset are handed out.
+
+        Raises:
+            InvalidSelectionError: its dataset has no such subset.
+        """
+        return OpenRun(await self._open_datasets.within(run.dataset, subset), run.row)
 
     def used_recently(self) -> list[OpenRun]:
         """Return the runs used since the last call that are still in the cache, with their datasets as these are."""

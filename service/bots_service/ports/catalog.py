@@ -18,10 +18,13 @@ from bots_service.ports.records import (
     Parent,
     RunPut,
     RunRow,
+    Subset,
     TaskBlock,
 )
 
 Result = TypeVar("Result")
+
+MOST_SUBSETS = 1000  # of a dataset: a job has one, and each change of its training data makes another
 
 
 class Datasets(Protocol):
@@ -143,6 +146,32 @@ class Datasets(Protocol):
         Raises:
             UnknownRunError: they are not there any more: the run that knew them, or the dataset, was deleted.
             DamagedStateError: the bytes don't match their checksum.
+        """
+        ...
+
+    async def keep_subset(
+        self, row: DatasetRow, subset: Subset, tasks: Tasks, idempotency_key: IdempotencyKey | None = None
+    ) -> Subset:
+        """Keep a subset under its name, in one transaction; one that is kept already counts as kept now.
+
+        A dataset keeps the MOST_SUBSETS that were kept last.
+
+        Args:
+            row: of the dataset.
+            subset: with its name.
+            tasks: of the subset, sorted and distinct.
+            idempotency_key: keeps the subset as the result.
+
+        Raises:
+            UnknownDatasetError: the dataset was deleted meanwhile.
+        """
+        ...
+
+    async def subset(self, dataset_id: int, name: str) -> Tasks | None:
+        """Return a subset's tasks, sorted; None if there is no such subset.
+
+        Raises:
+            DamagedStateError: the bytes can't be read.
         """
         ...
 

@@ -132,12 +132,14 @@ class OpenDataset:
 
     pool: without predictions; in a view, with those that some runs know.
     views: the dataset as these runs see it.
+    subsets: the pool, with all tasks outside a subset retired.
     """
 
     row: DatasetRow
     ids: TaskIds
     pool: Pool
     views: "dict[tuple[PredictionsKey, ...], OpenDataset]" = field(default_factory=dict, compare=False, repr=False)
+    subsets: dict[str, Pool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -148,7 +150,8 @@ class OpenDataset:
         told_apart = self.pool.references.nbytes + self.pool.carried.nbytes + self.pool.predictions.nbytes
         effects = self.pool.models + 2 + len(self.pool.offset_tags) + 2 * len(self.pool.prediction_names)
         features = 8 * self.pool.profiles * effects  # for a tracker
-        return self.ids.nbytes + told_apart + features + grouped + tagged + viewed
+        narrowed = len(self.subsets) * (features + grouped + self.pool.profile_of.nbytes)  # their tables are the pool's
+        return self.ids.nbytes + told_apart + features + grouped + tagged + viewed + narrowed
 
 
 Beginning = Literal["fork", "warm_start", "replay"]  # of a run that begins with another run's state
@@ -246,6 +249,22 @@ class AppendTasksResult(NamedTuple):
 
     row: DatasetRow
     added: int
+
+
+class Subset(NamedTuple):
+    """Some of a dataset's tasks, and how they stand in it.
+
+    name: of the subset; None if it was not kept, because the dataset lacks some of its tasks.
+    tasks: how many of them the dataset has, retired ones included; retired: how many of these are retired.
+    others: how many tasks the dataset has besides them.
+    missing: places of those that the dataset lacks, in the order in which they came, from 0.
+    """
+
+    name: str | None
+    tasks: int
+    retired: int
+    others: int
+    missing: tuple[int, ...]
 
 
 class RunPut(Enum):

@@ -12,6 +12,7 @@ from bots_service.usecases.export_backup import ExportBackup
 from bots_service.usecases.import_backup import ImportBackup
 from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.import_evidence import ImportEvidence
+from bots_service.usecases.make_subset import MakeSubset
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
 from bots_service.usecases.prune import Prune
@@ -66,6 +67,7 @@ class UseCases:
         self.list_datasets = ListDatasets(e.datasets)
         self.import_dataset = ImportDataset(e.datasets, e.open_datasets, e.notify_replicas)
         self.append_tasks = AppendTasks(e.datasets, e.open_datasets, e.notify_replicas)
+        self.make_subset = MakeSubset(e.datasets, e.open_datasets)
         self.retire_tasks = RetireTasks(e.datasets, e.open_datasets, e.notify_replicas)
         self.restore_tasks = RestoreTasks(e.datasets, e.open_datasets, e.notify_replicas)
         change = ChangePredictions(e.datasets, e.open_datasets, e.open_runs, e.states, e.leases, e.notify_replicas)

@@ -128,8 +128,9 @@ class SelectTasks:
             return LeaseResult(stale=True)  # nobody would refuse the selection, so the state must be asked for
         try:
             named = named_tasks(request, run.dataset)
+            within = run if request.subset is None else await self.open_runs.within(run, request.subset)
             with Span("draw", self.metrics.draw_seconds, count=request.count or 0, seq=state.seq):
-                selection = await _drawn(request, run, state, ticket, named)
+                selection = await _drawn(request, within, state, ticket, named)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
                 # What can't be done now may have been done, and its answer lost, before the dataset changed.
@@ -174,7 +175,7 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
     if pool.generators:
         numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS) + gains_looked_at(request)
         return pool.is_grouped and numbers <= QUICK_NUMBERS
-    if not pool.is_grouped or request.tags or request.quotas or request.bounds_means or len(pool.retired):
+    if not pool.is_grouped or request.tags or request.quotas or request.bounds_means:
         return False
     if (
         state.settings.mix
@@ -203,9 +204,13 @@ def _walked(count: int, state: RunState, pool: Pool) -> int:
 
     By a look at some of the pool: where hardly any task is still effective, a pass may walk through millions.
     """
-    some = np.arange(0, len(pool), -(-len(pool) // SAMPLED), dtype=np.int32)
+    part = pool.part()
+    if not len(part):
+        return part.carrier_count
+    some = part.members.order[:: -(-len(part) // SAMPLED)]
     chance = float(state.belief.distributions(pool, some).effective(state.group_size).mean())
-    return len(pool) if chance * len(pool) < count else int(count / chance)
+    chance *= len(part) / part.carrier_count  # retired tasks are met, and passed over
+    return part.carrier_count if chance * part.carrier_count < count else int(count / chance)
 
 
 def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTicket, named: NamedTasks) -> Selection:

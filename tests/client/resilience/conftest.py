@@ -3,6 +3,7 @@ import re
 import pytest
 
 from bots_client import ResilientClient, Task
+from bots_client._resilience import breaker
 from tests.client.resilience.worlds import IDS
 
 
@@ -13,6 +14,13 @@ def dataset(service, request):
     with ResilientClient(service.url).direct as bots:
         bots.create_dataset(name, [Task(task) for task in IDS])
     return name
+
+
+@pytest.fixture
+def quick_looks(monkeypatch):
+    """Look for a service that is away several times within a test."""
+    monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(breaker, "MAX_PAUSE_S", 0.2)
 
 
 @pytest.fixture

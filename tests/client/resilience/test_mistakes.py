@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import math
-import time
 from itertools import count
 
 import pytest
@@ -18,21 +17,14 @@ from bots_client import (
     Selector,
     Task,
 )
-from bots_client._resilience import breaker, connection
+from bots_client._resilience import connection
 from bots_client._resilience.spool import spool_of
 from tests.client.answers import SELECTION
-from tests.client.resilience.worlds import IDS
+from tests.client.resilience.worlds import IDS, wait_for
 from tests.client.scripted_server import answer, drop, problem
 from tests.serving import NOWHERE, ServiceProcess
 
 SOON_S = 60.0
-
-
-@pytest.fixture
-def quick_looks(monkeypatch):
-    """Look for a service that is away several times within a test."""
-    monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(breaker, "MAX_PAUSE_S", 0.2)
 
 
 def train(selector, steps=1, rewards=(1, 0)):
@@ -48,13 +40,6 @@ def refused(selector):
     return spool_of(
         client.spool, url=client.direct.url, dataset=selector.dataset, run=selector.run, limit_bytes=1
     ).refused()
-
-
-def wait_for(is_so):
-    give_up = time.monotonic() + SOON_S
-    while not is_so() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    assert is_so()
 
 
 @pytest.mark.parametrize("names", [("no-such-dataset", "default"), (None, "no-such-run")], ids=["dataset", "run"])
@@ -300,7 +285,7 @@ def test_a_registration_that_an_outage_put_off_is_done_before_the_reports_are_se
 
 
 @pytest.mark.usefixtures("quick_looks")
-def test_the_other_tasks_of_a_dataset_are_excluded_even_if_an_outage_put_that_off(connect, tmp_path):
+def test_the_other_tasks_of_a_dataset_are_not_selected_even_if_an_outage_put_the_registration_off(connect, tmp_path):
     service = ServiceProcess(tmp_path / "service")
     service.start()
     try:

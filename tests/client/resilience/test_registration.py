@@ -1,12 +1,14 @@
 """Making a dataset hold a trainer's tasks."""
 
 import logging
+import pickle
+import re
 
 import pytest
 
 from bots_client import Selector, Task
 from bots_client._resilience import registration
-from tests.client.resilience.worlds import IDS
+from tests.client.resilience.worlds import IDS, wait_for
 from tests.languages.recording_proxy import RecordingProxy
 from tests.serving import free_port
 
@@ -16,7 +18,7 @@ def pool(connect, service, request):
     """Make a selector of the test's own dataset, for a trainer with some tasks."""
 
     def selector(ids, run="default", url=service):
-        return Selector(connect(url), request.node.name[:100], run, ids=ids)
+        return Selector(connect(url), re.sub(r"\W", "-", request.node.name[:100]), run, ids=ids)
 
     return selector
 
@@ -49,10 +51,7 @@ def test_tasks_that_the_trainer_lacks_are_never_selected(pool, caplog):
     mine = IDS[:24]
     selector = pool(mine)
     selector.register()
-    assert [record.getMessage() for record in caplog.records] == [
-        f"dataset {selector.dataset} has 16 tasks that are not among the trainer's 24, such as 't24':"
-        " this trainer excludes them"
-    ]
+    assert [record.args for record in caplog.records] == [(selector.dataset, 16, 24)]
     chosen = [selector.next(8) for _ in range(3)]
     assert sorted(task for selection in chosen for task in selection.ids) == sorted(mine)
     assert not any(selection.is_local or selection.reused for selection in chosen)
@@ -60,36 +59,82 @@ def test_tasks_that_the_trainer_lacks_are_never_selected(pool, caplog):
     assert (health.local_selects, health.replaced) == (0, 0)
 
 
-def test_tasks_that_the_dataset_lacks_are_added(pool, monkeypatch, caplog):
-    monkeypatch.setattr(registration, "BATCH_TASKS", 7)
-    pool(IDS[:10]).register()
-    selector = pool(IDS)
+@pytest.mark.parametrize("clients", [1, 2])
+def test_trainers_of_one_run_each_select_among_their_own_tasks(pool, clients):
+    one, other = pool(IDS[:25]), pool(IDS[15:])
+    if clients == 1:
+        other.client = one.client
+    for selector in (one, other):
+        selector.register()
+    for _ in range(3):
+        assert set(one.next(4).ids) <= set(IDS[:25])
+        assert set(other.next(4).ids) <= set(IDS[15:])
+    assert one.client.health.replaced == other.client.health.replaced == 0
+
+
+def test_a_selector_that_was_pickled_selects_among_its_tasks(pool):
+    pool(IDS).register()
+    selector = pool(IDS[:10])
     selector.register()
-    assert held(selector) == IDS
+    copy = pickle.loads(pickle.dumps(selector))  # noqa: S301 - what was just written
+    assert sorted(copy.next(10).ids) == sorted(IDS[:10])
+    assert copy.client.health.replaced == 0
+    copy.client.close()
+
+
+@pytest.mark.parametrize("share", [1, 2, 10])
+def test_registering_sends_as_many_requests_for_a_large_pool_as_for_a_small_one(pool, service, share):
+    sent = {}
+    for size in (40, 4000):
+        ids = [f"t{number}" for number in range(size)]
+        name = f"requests-{share}-{size}"
+        with RecordingProxy(service.url) as proxy:
+            selector = pool(ids[::share], url=proxy.url)
+            selector.client.direct.create_dataset(name, map(Task, ids))
+            Selector(selector.client, name, ids=selector.ids).register()
+        sent[size] = [(exchange.method, exchange.path.replace(name, "")) for exchange in proxy.exchanges]
+    assert sent[40] == sent[4000]
+
+
+def test_tasks_that_the_dataset_lacks_are_added_in_one_request(pool, service, caplog):
+    pool(IDS[:10]).register()
+    with RecordingProxy(service.url) as proxy:
+        selector = pool(IDS, url=proxy.url)
+        selector.register()
+        assert len([exchange for exchange in proxy.exchanges if exchange.path.endswith("/tasks")]) == 1
+        assert held(selector) == IDS
+        assert sorted(selector.next(40).ids) == sorted(IDS)
     assert "added 30 of the trainer's tasks" in caplog.text
 
 
-def test_what_another_process_added_meanwhile_is_not_called_missing(pool, service, monkeypatch, caplog):
-    monkeypatch.setattr(registration, "BATCH_TASKS", 7)
+def test_what_another_process_added_meanwhile_is_not_called_missing(pool, service, caplog):
     quicker = pool(IDS[:10])
     quicker.register()
     caplog.clear()
 
     def overtake(_):
-        """Add some tasks once the other process was told which there are, and before it hears of it."""
-        lists = [exchange for exchange in proxy.exchanges if "/tasks" in exchange.path and exchange.method == "GET"]
-        if len(lists) == 1 and proxy.exchanges[-1] is lists[0]:
+        """Add some tasks once the other process was told which are missing, and before it adds them."""
+        told = [exchange for exchange in proxy.exchanges if exchange.path.endswith("/subsets")]
+        if len(told) == 1 and proxy.exchanges[-1] is told[0]:
             quicker.client.direct.append_tasks(quicker.dataset, [Task(task) for task in IDS[10:17]])
 
     with RecordingProxy(service.url, on_exchange=overtake) as proxy:
         selector = pool(IDS, url=proxy.url)
         selector.register()
 
-    assert [exchange.status for exchange in proxy.exchanges if exchange.method == "POST"] == [409, 200, 200, 200, 200]
+    assert [exchange.status for exchange in proxy.exchanges if exchange.path.endswith("/tasks")] == [409, 200]
     assert held(quicker) == IDS
-    assert [record.getMessage() for record in caplog.records] == [
-        f"added 23 of the trainer's tasks to dataset {selector.dataset}"
-    ]
+    assert [record.args for record in caplog.records] == [(23, selector.dataset)]
+
+
+def test_a_long_upload_says_how_far_it_is(pool, monkeypatch, caplog):
+    monkeypatch.setattr(registration, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(registration, "CHUNK_TASKS", 10)
+    selector = pool(IDS)
+    selector.register()
+    doing = f"registering with dataset {selector.dataset}"
+    said = [record.args for record in caplog.records if record.args[0] == doing]
+    assert said == [(doing, sent, 40) for sent in (0, 10, 20, 30)]
 
 
 def test_pass_rates_that_were_imported_stay(pool):
@@ -105,8 +150,9 @@ def test_retired_tasks_of_the_trainer_are_told(pool, caplog):
     pool(IDS).register()
     selector = pool(IDS)
     selector.client.direct.retire_tasks(selector.dataset, ["t3"])
+    caplog.clear()
     selector.register()
-    assert "1 of the trainer's tasks, such as 't3', could not be added to dataset" in caplog.text
+    assert [record.args for record in caplog.records] == [(1, selector.dataset)]
     assert "t3" not in held(selector)
 
 
@@ -116,13 +162,6 @@ def test_a_dataset_of_other_tasks_is_refused(pool):
         pool(IDS).register()
 
 
-def test_more_others_than_can_be_excluded_are_refused(pool, monkeypatch):
-    monkeypatch.setattr(registration, "MAX_EXCLUDED", 9)
-    pool(IDS).register()
-    with pytest.raises(ValueError, match=r"10 tasks that the trainer does not have.* at most 9"):
-        pool(IDS[:30]).register()
-
-
 def test_a_service_that_is_away_is_logged_and_training_goes_on(pool, caplog):
     selector = pool(IDS, url=f"http://127.0.0.1:{free_port()}")
     selector.register()
@@ -130,12 +169,11 @@ def test_a_service_that_is_away_is_logged_and_training_goes_on(pool, caplog):
     assert len(selector.next(4).ids) == 4
 
 
-def test_tasks_added_by_others_later_are_replaced_once_and_counted(pool, caplog):
+def test_tasks_added_by_others_later_are_never_selected(pool, caplog):
     mine = IDS[:20]
     selector = pool(mine)
     selector.register()
     selector.client.direct.append_tasks(selector.dataset, [Task(task) for task in IDS[20:]])
-    caplog.set_level(logging.ERROR)
     caplog.clear()
     for _ in range(12):
         selection = selector.next(8)
@@ -143,5 +181,32 @@ def test_tasks_added_by_others_later_are_replaced_once_and_counted(pool, caplog)
         for task in selection.ids:
             selector.observe(task, [1, 0])
         selector.step()
-    assert 0 < selector.client.health.replaced <= 20, "each of the others at most once"
-    assert len([record for record in caplog.records if "are not in the trainer's ids" in record.message]) == 1
+    assert selector.client.health.replaced == 0
+    assert not caplog.records
+
+
+def test_without_registration_unknown_tasks_are_replaced_and_counted(pool, caplog):
+    selector = pool(IDS[:20])
+    selector.client.direct.create_dataset(selector.dataset, map(Task, IDS))
+    caplog.set_level(logging.ERROR)
+    assert set(selector.next(20).ids) == set(IDS[:20])
+    assert 0 < selector.client.health.replaced <= 20
+    assert len([record for record in caplog.records if "Selector.register()" in record.getMessage()]) == 1
+
+
+@pytest.mark.usefixtures("quick_looks")
+def test_a_dataset_that_is_made_anew_gets_the_trainers_tasks_again(pool, caplog):
+    mine = IDS[::2]
+    selector = pool(mine)
+    selector.register()
+    selector.next(4)
+    direct = selector.client.direct
+    direct.delete_dataset(selector.dataset)
+    direct.create_dataset(selector.dataset, map(Task, IDS[::-1]))
+    assert selector.next(4).is_local
+    wait_for(lambda: not selector.next(1).is_local)
+    for _ in range(4):
+        selection = selector.next(4)
+        assert not selection.is_local
+        assert set(selection.ids) <= set(mine)
+    assert selector.client.health.replaced == 0

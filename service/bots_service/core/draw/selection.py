@@ -38,12 +38,13 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A request for tasks.
 
     count: number of tasks; None where want_effective decides it.
+    subset: only tasks of this subset of the dataset.
     tags: only tasks with one of these tags.
     quotas: for each tag the number of tasks with it (a whole number) or their share of the selection (a number with a
         fraction: 0.75, 1.0).
     exclude: tasks never to select.
-    first: tasks to select before any others, in flight or not; excluded or retired tasks, and tasks without the tags,
-        are skipped.
+    first: tasks to select before any others, in flight or not; excluded or retired tasks, and tasks without the tags or
+        outside the subset, are skipped.
     rollouts_budget: rollouts of all selected tasks together; they are shared out so that most groups are effective.
     min_rollouts, max_rollouts: of each task, where a budget is given; None: four times the mean.
     want_effective: effective groups that the tasks give, in place of a count.
@@ -57,6 +58,7 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
     dataset: Name
     count: Count | None = None
     run: Name = "default"
+    subset: Name | None = None
     tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
     quotas: Annotated[dict[Tag, Count | Share], Meta(max_length=64)] = {}
     exclude: Annotated[tuple[TaskId, ...], Meta(max_length=MAX_IDS)] = ()
@@ -384,6 +386,7 @@ def cooling_tasks(context: DrawContext) -> Tasks:
 def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, unavailable: int) -> str:
     """Return the message: what was requested, what is available, and what to do."""
     among = f" tagged {' or '.join(request.tags)}" if request.tags else ""
+    among += "" if request.subset is None else f" of subset {request.subset}"
     tagged = "" if quota.tag is None else f", {quota.count} of them tagged {quota.tag}"
     those = "" if quota.tag is None else f" tagged {quota.tag}"
     why = f" ({unavailable} of {tasks} are excluded or already chosen)" if unavailable else ""

@@ -22,10 +22,11 @@ from bots_service.ports.records import (
     DatasetRow,
     IdempotencyKey,
     RunRow,
+    Subset,
     TaskBlock,
 )
 from bots_service.retention import STAGES_S
-from bots_service.storage.sql import predictions
+from bots_service.storage.sql import predictions, subsets
 from bots_service.storage.sql.answers import keeping_result
 from bots_service.storage.sql.capacity import require_room_for_dataset, require_room_for_tasks
 from bots_service.storage.sql.codecs import checksum, decode_block, encode_block
@@ -343,6 +344,25 @@ class SqlDatasets:
         """Return predictions that new runs see or that a run knows, in the order of the keys."""
         found = await self._database.read(lambda connection: predictions.read(connection, dataset_id, keys))
         return await asyncio.to_thread(lambda: [predictions.predictions_in(*each) for each in found])
+
+    async def keep_subset(
+        self, row: DatasetRow, subset: Subset, tasks: Tasks, idempotency_key: IdempotencyKey | None = None
+    ) -> Subset:
+        """Keep a subset under its name; one that is kept already counts as kept now."""
+        content = await asyncio.to_thread(subsets.content_of, tasks)
+
+        def job(connection: Connection) -> Subset:
+            if subset.name is None:
+                raise ValueError("a subset without a name")
+            subsets.keep(connection, row.id, subset.name, content, self._clock())
+            return subset
+
+        return await self._database.write(keeping_result(job, idempotency_key, self._clock))
+
+    async def subset(self, dataset_id: int, name: str) -> Tasks | None:
+        """Return a subset's tasks, sorted; None if there is no such subset."""
+        content = await self._database.read(lambda connection: subsets.read(connection, dataset_id, name))
+        return None if content is None else await asyncio.to_thread(subsets.tasks_in, content)
 
     async def delete(self, row: DatasetRow, idempotency_key: IdempotencyKey | None = None) -> None:
         """Delete the dataset with its runs, journals and snapshots."""

@@ -74,6 +74,16 @@ retired_tasks = Table(
     Column("tasks", LargeBinary, nullable=False),
 )
 
+# Some of a dataset's tasks, named by their digest: one bit a task, compressed.
+subsets = Table(
+    "subsets",
+    metadata,
+    _of_dataset(primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("tasks", LargeBinary, nullable=False),
+    Column("kept_at", Double, nullable=False),
+)
+
 # What new runs see, and what some run knows; the dataset's facts and the runs' rows say which. Nothing changes a row.
 predictions = Table(
     "predictions",

@@ -1,0 +1,165 @@
+"""Subsets of a dataset: made once, selected in, and known to every replica."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots_service.core.belief.kinds import KINDS
+from bots_service.core.draw.selection import SelectRequest
+from bots_service.core.pool import Pool
+from bots_service.engine import open_runs
+from bots_service.errors import InvalidSelectionError, InvalidTasksError, PoolTooSmallError, UnknownDatasetError
+from bots_service.ports.records import IdempotencyKey, PredictionBlock, Subset
+from bots_service.usecases.select_tasks import is_quick
+from tests.usecases.replicas import Replica
+from tests.usecases.world import POOL, World, block, never, outcome, stream
+
+
+async def make(world: World, numbers, key: IdempotencyKey | None = None) -> Subset:
+    one = block(0, len(numbers), ids=[f"t{number}" for number in numbers])
+    return await world.use.make_subset(POOL, stream(one), lambda: key)
+
+
+async def made(world: World, numbers) -> str:
+    subset = await make(world, numbers)
+    assert subset.name is not None
+    return subset.name
+
+
+@pytest.mark.parametrize("belief", sorted(KINDS))
+@pytest.mark.parametrize("strategy", ["pass", "thompson", "spaced", "uniform", "shuffle", "mean"])
+async def test_selections_stay_in_their_subset(world: World, belief: str, strategy: str):
+    await world.put_run("default", belief=belief, strategy=strategy)
+    mine = set(range(5, 20))
+    name = await made(world, sorted(mine))
+    chosen: list[int] = []
+    for _ in range(3):
+        selection = await world.select(5, subset=name)
+        assert selection.reused == 0
+        chosen += selection.tasks.tolist()
+    assert sorted(chosen) == sorted(mine)
+    with pytest.raises(PoolTooSmallError, match=f"of subset {name}"):
+        await world.select(16, subset=name)
+    assert len((await world.select(25)).tasks) == 25, "others select as if it were not there"
+
+
+async def test_tags_quotas_and_first_tasks_count_within_a_subset(world: World):
+    name = await made(world, range(10))
+    tagged = await world.select(5, subset=name, tags=("even",), key="k")
+    assert sorted(tagged.tasks.tolist()) == [0, 2, 4, 6, 8]
+    first = await world.select(3, subset=name, first=("t30", "t1"), quotas={"odd": 2})
+    assert first.tasks[0] == 1
+    assert set(first.tasks.tolist()) <= set(range(10))
+    with pytest.raises(PoolTooSmallError):
+        await world.select(6, subset=name, tags=("even",))
+
+
+async def test_the_same_tasks_are_the_same_subset_in_any_order(world: World):
+    first = await make(world, [3, 1, 2])
+    assert first == await make(world, [2, 2, 3, 1])
+    assert (first.tasks, first.retired, first.others, first.missing) == (3, 0, 37, ())
+    assert first.name != (await make(world, [1, 2])).name
+
+
+async def test_a_subset_with_tasks_that_the_dataset_lacks_is_not_kept(world: World):
+    subset = await make(world, [1, 77, 2, 78])
+    assert subset == Subset(None, 2, 0, 38, (1, 3))
+    await world.use.append_tasks(POOL, stream(block(77, 2)), never)
+    name = await made(world, [1, 77, 2, 78])
+    assert sorted((await world.select(4, subset=name)).tasks.tolist()) == [1, 2, 40, 41]
+
+
+async def test_a_subset_without_tasks_or_without_a_dataset_is_refused(world: World):
+    with pytest.raises(InvalidTasksError):
+        await world.use.make_subset(POOL, stream(), never)
+    with pytest.raises(UnknownDatasetError):
+        await world.use.make_subset("other", stream(block()), never)
+
+
+async def test_a_subset_that_nobody_made_is_refused(world: World):
+    for one in (world, world.beside()):
+        with pytest.raises(InvalidSelectionError) as refused:
+            await one.select(1, subset="nobodys")
+        assert [flaw.where for flaw in refused.value.flaws] == [("body", "subset")]
+
+
+async def test_retired_tasks_of_a_subset_are_counted_and_not_selected(world: World):
+    await world.use.retire_tasks(POOL, ["t2", "t30"], None)
+    subset = await make(world, [1, 2, 3])
+    assert (subset.tasks, subset.retired, subset.others) == (3, 1, 37)
+    assert sorted((await world.select(2, subset=subset.name)).tasks.tolist()) == [1, 3]
+    await world.rewind(0)
+    await world.use.restore_tasks(POOL, ["t2"], None)
+    assert sorted((await world.select(3, subset=subset.name)).tasks.tolist()) == [1, 2, 3]
+
+
+async def test_a_subset_stays_what_it_is_when_tasks_are_appended(world: World):
+    name = await made(world, range(40))
+    await world.use.append_tasks(POOL, stream(block(40, 10)), never)
+    assert sorted((await world.select(40, subset=name)).tasks.tolist()) == list(range(40))
+
+
+async def test_a_run_that_knows_predictions_selects_in_a_subset(world: World):
+    async def predictions():
+        yield PredictionBlock([f"t{number}" for number in range(40)], np.linspace(0, 1, 40))
+
+    await world.use.put_predictions(POOL, "probe", predictions(), never)
+    await world.put_run("seeing")
+    name = await made(world, range(5))
+    assert sorted((await world.select(5, "seeing", subset=name)).tasks.tolist()) == list(range(5))
+
+
+async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(open_runs, "SUBSET_TASKS", 3 * 40)
+    names = [await made(world, range(first, first + 2)) for first in range(0, 38, 2)]
+    for name in [*names, *names]:
+        first = 2 * names.index(name)
+        assert sorted((await world.select(2, subset=name)).tasks.tolist()) == [first, first + 1]
+        await world.report(*(outcome(f"t{number}") for number in (first, first + 1)))
+        assert len((await world.opened()).dataset.subsets) <= 3
+
+
+async def test_a_retry_gets_the_first_answer(world: World):
+    key = IdempotencyKey("k", "print", "scope")
+    subset = await make(world, [1, 2], key)
+    kept = await world.use.answers.find("scope", "k", Subset)
+    assert kept is not None
+    assert kept.result == subset
+
+
+async def test_a_draw_in_a_subset_is_as_quick_as_one_in_the_whole_pool(world: World):
+    name = await made(world, range(0, 40, 2))
+    wish, state = SelectRequest(POOL, 4, subset=name), await world.state()
+    await world.select(4, subset=name)
+    run = await world.parts.open_runs.within(await world.opened(), name)
+    assert is_quick(wish, state, run.dataset.pool, np.empty(0, np.int32))
+
+
+async def test_a_subset_made_here_is_known_there(replicas: tuple[Replica, Replica]):
+    here, there = replicas
+    await there.select(1)
+    await here.use.append_tasks(POOL, stream(block(40, 4)), never)
+    name = await made(here, range(38, 44))
+    assert sorted((await there.select(6, subset=name)).tasks.tolist()) == list(range(38, 44))
+
+
+async def test_a_dataset_made_anew_has_no_subsets(world: World):
+    name = await made(world, range(4))
+    await world.use.delete_dataset(POOL, None)
+    await world.import_pool()
+    with pytest.raises(InvalidSelectionError):
+        await world.select(1, subset=name)
+
+
+@given(st.sets(st.integers(0, 39), min_size=1), st.sets(st.integers(0, 39)))
+def test_only_some_tasks_of_a_pool_are_those_that_are_not_retired(mine, retired):
+    pool = Pool.of_tasks(block().references, {"even": np.arange(0, 40, 2, dtype=np.int32)})
+    pool = replace(pool, retired=np.array(sorted(retired), np.int32))
+    part = pool.only("mine", np.array(sorted(mine), np.int32))
+    assert sorted(part.part().members.order.tolist()) == sorted(mine - retired)
+    tagged = part.part(("even",)).members.order.tolist()
+    assert sorted(tagged) == sorted(task for task in mine - retired if task % 2 == 0)
+    assert len(part) == len(pool)
