@@ -87,7 +87,7 @@ class AsyncSelector:
 
         return await self._call(ask, self.selector.give_back if key is None else None)
 
-    def observe(
+    def observe(  # noqa: PLR0913 - two that matter, the others by keyword
         self,
         task: str,
         rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
@@ -97,6 +97,7 @@ class AsyncSelector:
         tokens: float | None = None,
         seconds: float | None = None,
         seed: int | None = None,
+        group_size: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
         """Record the rewards of a task's rollouts; see `Selector.observe`."""
@@ -108,10 +109,11 @@ class AsyncSelector:
             tokens=tokens,
             seconds=seconds,
             seed=seed,
+            group_size=group_size,
             selection=selection,
         )
 
-    def abort(
+    async def abort(
         self,
         task: str,
         *,
@@ -119,8 +121,8 @@ class AsyncSelector:
         seconds: float | None = None,
         selection: Selection | str | None = None,
     ) -> None:
-        """Record that a task's rollouts did not finish; see `Selector.abort`."""
-        self.selector.abort(task, tokens=tokens, seconds=seconds, selection=selection)
+        """Report at once that a task's rollouts did not finish; see `Selector.abort`."""
+        await self._call(lambda: self.selector.abort(task, tokens=tokens, seconds=seconds, selection=selection))
 
     async def step(self) -> Receipt | None:
         """Report the recorded outcomes, and close the training step on rank 0; see `Selector.step`.

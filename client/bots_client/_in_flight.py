@@ -19,6 +19,7 @@ class InFlight:
         self._lock = threading.Lock()
         self._selected: OrderedDict[str, set[str]] = OrderedDict(selected or {})
         self._observed: defaultdict[str, list[Outcome]] = defaultdict(list)
+        self._parts: dict[tuple[str, str], float] = {}  # rollouts of groups in parts, by selection and task
         self._first = list(first)
 
     @property
@@ -72,13 +73,40 @@ class InFlight:
                 selection = next((key for key, tasks in self._selected.items() if outcome.task in tasks), "")
             self._observed[selection].append(outcome)
 
+    def take_aborted(self, task: str) -> list[tuple[str, list[Outcome]]]:
+        """Remove and return a task's aborted outcomes, grouped by selection; it is no longer in flight there."""
+        with self._lock:
+            taken = []
+            for selection, outcomes in self._observed.items():
+                aborted = [outcome for outcome in outcomes if outcome.task == task and outcome.is_aborted]
+                if aborted:
+                    taken.append((selection, aborted))
+                    outcomes[:] = [outcome for outcome in outcomes if outcome not in aborted]
+                    self._drop(selection, {task})
+            self._observed = defaultdict(list, {key: kept for key, kept in self._observed.items() if kept})
+            return taken
+
+    def _drop(self, selection: str, tasks: set[str]) -> None:
+        left = self._selected.get(selection, set())
+        left -= tasks
+        if not left:
+            self._selected.pop(selection, None)
+
     def take_outcomes(self) -> list[tuple[str, list[Outcome]]]:
-        """Remove and return the outcomes, grouped by selection, oldest first; their tasks are no longer in flight."""
+        """Remove and return the outcomes, grouped by selection, oldest first.
+
+        Their tasks are no longer in flight, unless more rollouts of their groups are to come.
+        """
         with self._lock:
             observed, self._observed = self._observed, defaultdict(list)
             for selection, outcomes in observed.items():
-                left = self._selected.get(selection, set())
-                left -= {outcome.task for outcome in outcomes}
-                if not left:
-                    self._selected.pop(selection, None)
+                self._drop(selection, {outcome.task for outcome in outcomes if self._is_whole(selection, outcome)})
             return list(observed.items())
+
+    def _is_whole(self, selection: str, outcome: Outcome) -> bool:
+        """Return whether no more rollouts of the outcome's group are to come."""
+        came = self._parts.pop((selection, outcome.task), 0.0) + outcome.rollouts
+        if outcome.group_size is None or came >= outcome.group_size:
+            return True
+        self._parts[selection, outcome.task] = came
+        return False

@@ -62,6 +62,9 @@ class Outcome:
     An outcome may say what all its rollouts cost: the tokens that they generated, and the accelerator seconds that they
     took, one for each accelerator in each second. That of a generator may say from which seed its task was made.
 
+    If the rollouts of a group end far apart, give each outcome the `group_size`: the number of rollouts of the whole
+    group. The group then counts once, when all have come; a rollout that is left out is one of them.
+
     Attributes:
         left_out: number of rollouts that were left out; only the client counts them.
     """
@@ -71,9 +74,10 @@ class Outcome:
     cost: tuple[tuple[str, float], ...] = ()
     seed: int | None = None
     left_out: int = 0
+    group_size: int | None = None
 
     @classmethod
-    def counts(
+    def counts(  # noqa: PLR0913 - three that matter, the others by keyword
         cls,
         task: str,
         successes: SupportsFloat,
@@ -84,6 +88,7 @@ class Outcome:
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
         seed: int | None = None,
+        group_size: int | None = None,
     ) -> "Outcome":
         """Return an outcome with the number of successes and trials.
 
@@ -98,15 +103,16 @@ class Outcome:
             seconds: how many accelerator seconds all rollouts took; None: not known.
             seed: of the task that a generator made; outcomes of one generator with one seed are one group, and each
                 without a seed is another.
+            group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
         checked_str(task, "task")
         cost, shown = _cost(task, tokens, seconds), _effective(task, effective)
         kept, left_out = ((), 0) if rewards is None else _usable(task, rewards)
         if left_out and not kept:
-            return cls(task, ABORTED, cost, left_out=left_out)
+            return cls(task, ABORTED, cost, left_out=left_out, group_size=group_size)
         counts = (("successes", plain(successes, of=task)), ("trials", plain(trials, of=task) - left_out))
         given = () if rewards is None else (("rewards", kept),)
-        return cls(task, (*counts, *given, *shown), cost, seed, left_out)
+        return cls(task, (*counts, *given, *shown), cost, seed, left_out, group_size)
 
     @classmethod
     def rewards(
@@ -118,6 +124,7 @@ class Outcome:
         tokens: SupportsFloat | None = None,
         seconds: SupportsFloat | None = None,
         seed: int | None = None,
+        group_size: int | None = None,
     ) -> "Outcome":
         """Return an outcome with the reward of each rollout, in the run's reward range.
 
@@ -130,13 +137,14 @@ class Outcome:
             seconds: how many accelerator seconds all rollouts took; None: not known.
             seed: of the task that a generator made; outcomes of one generator with one seed are one group, and each
                 without a seed is another.
+            group_size: number of rollouts of the whole group, if these are a part of it; None: they are all.
         """
         checked_str(task, "task")
         cost, shown = _cost(task, tokens, seconds), _effective(task, effective)
         kept, left_out = _usable(task, rewards)
         if left_out and not kept:
-            return cls(task, ABORTED, cost, left_out=left_out)
-        return cls(task, (("rewards", kept), *shown), cost, seed, left_out)
+            return cls(task, ABORTED, cost, left_out=left_out, group_size=group_size)
+        return cls(task, (("rewards", kept), *shown), cost, seed, left_out, group_size)
 
     @classmethod
     def aborted(
@@ -158,8 +166,21 @@ class Outcome:
 
     def as_wire(self) -> dict[str, Any]:
         """Return the outcome as JSON values of the wire format."""
-        made = {} if self.seed is None else {"seed": self.seed}
-        return {"task": self.task, **dict(self.evidence), **dict(self.cost), **made}
+        wire = {"task": self.task, **dict(self.evidence), **dict(self.cost)}
+        if self.seed is not None:
+            wire["seed"] = self.seed
+        if self.group_size is not None:
+            wire["group_size"] = self.group_size
+            wire.pop("status", None)
+            if self.left_out:  # the service counts them among the group's rollouts
+                wire["rewards"] = [*wire.get("rewards", ()), *[None] * self.left_out]
+        return wire
+
+    @property
+    def rollouts(self) -> float:
+        """Number of its rollouts, with those that are left out."""
+        evidence = dict(self.evidence)
+        return float(evidence.get("trials", len(evidence.get("rewards", ())))) + self.left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +279,11 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
     whole: dict[tuple[str | int | None, ...] | int, Outcome] = {}
     left_out = 0
     for place, outcome in enumerate(listed):
-        if outcome.is_aborted and outcome.left_out and not outcome.cost and outcome.task in shown:
+        is_part = outcome.group_size is not None
+        if outcome.is_aborted and outcome.left_out and not outcome.cost and outcome.task in shown and not is_part:
             left_out += outcome.left_out
             continue
-        key = (outcome.task, outcome.seed, *(name for name, _ in outcome.cost))
+        key = (outcome.task, outcome.seed, outcome.group_size, *(name for name, _ in outcome.cost))
         earlier = whole.get(key)
         if [name for name, _ in outcome.evidence] != SHAPED:
             whole[place] = outcome
@@ -269,7 +291,8 @@ def joined(outcomes: Iterable[Outcome]) -> list[Outcome]:
             whole[key] = outcome
         else:
             evidence, cost = _added(earlier.evidence, outcome.evidence), _added(earlier.cost, outcome.cost)
-            sums = Outcome(outcome.task, evidence, cost, outcome.seed, earlier.left_out + outcome.left_out)
+            left = earlier.left_out + outcome.left_out
+            sums = Outcome(outcome.task, evidence, cost, outcome.seed, left, outcome.group_size)
             fits = len(dict(sums.evidence)["rewards"]) <= MAX_REWARDS
             whole[key if fits else place] = sums if fits else outcome
     merged = list(whole.values())

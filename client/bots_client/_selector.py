@@ -190,7 +190,7 @@ class Selector:
         """Return an unused selection: `next` hands out its tasks again, before any others. Call it before `observe`."""
         self._in_flight.give_back(selection)
 
-    def observe(
+    def observe(  # noqa: PLR0913 - two that matter, the others by keyword
         self,
         task: str,
         rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
@@ -200,6 +200,7 @@ class Selector:
         tokens: float | None = None,
         seconds: float | None = None,
         seed: int | None = None,
+        group_size: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
         """Record the rewards of a task's rollouts until `step` reports them; further calls add rollouts.
@@ -215,12 +216,14 @@ class Selector:
             tokens: how many tokens these rollouts generated; None: not known.
             seconds: how many accelerator seconds they took; None: not known.
             seed: of the task that a generator made: it tells the groups of one generator apart.
+            group_size: number of rollouts of the whole group, if others may come after the next `step`; the group then
+                counts once, when all have come. None: what `step` reports is the whole group.
             selection: the task's selection, or its id; None: the oldest in flight that has the task.
 
         Raises:
             RequestError: a mistake, such as an unknown task, or a reward outside the run's range.
         """
-        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "seed": seed}
+        about = {"effective": effective, "tokens": tokens, "seconds": seconds, "seed": seed, "group_size": group_size}
         try:
             outcome = _outcome(task, rewards, successes, about)
             self.client._check_rewards(outcome, self.dataset, self.run)
@@ -238,7 +241,7 @@ class Selector:
         seconds: float | None = None,
         selection: Selection | str | None = None,
     ) -> None:
-        """Record that a task's rollouts did not finish: nothing is learned, and it may be selected again.
+        """Report at once that a task's rollouts did not finish: nothing is learned, and it may be selected again.
 
         Args:
             task: id of the task.
@@ -250,6 +253,7 @@ class Selector:
             RequestError: a mistake, such as an unknown task.
         """
         self._note(Outcome.aborted(task, tokens=tokens, seconds=seconds), selection)
+        self._report(self._in_flight.take_aborted(task), closes=False)
 
     def step(self) -> Receipt | None:
         """Report the recorded outcomes; on rank 0 this closes the training step, unless all tasks were aborted.
@@ -263,22 +267,27 @@ class Selector:
         begun = time.monotonic()
         observed = self._in_flight.take_outcomes()
         teaches = any(not outcome.is_aborted for _, outcomes in observed for outcome in outcomes)
+        receipt = self._report(observed, closes=teaches and self.rank == 0)
+        if observed:
+            self._closed = receipt
+        if receipt is not None and receipt.closed:
+            self._refresh_estimates(begun)
+        return receipt
+
+    def _report(self, observed: list[tuple[str, list[Outcome]]], *, closes: bool) -> Receipt | None:
+        """Report outcomes by selection; the last report closes the step if wanted. Return its receipt."""
         receipt, mistake = None, None
-        for selection, outcomes in observed:
-            closes = teaches and self.rank == 0 and selection == observed[-1][0]
+        for place, (selection, outcomes) in enumerate(observed, start=1):
+            close_step = closes and place == len(observed)
             try:
                 receipt = self.client.report(
-                    self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=closes
+                    self.dataset, joined(outcomes), run=self.run, selection=selection, close_step=close_step
                 )
             except (RequestError, ValueError) as error:
                 receipt, mistake = None, error
-        if observed:
-            self._closed = receipt
         if mistake is not None:
             self._mistake(mistake)
         self._raise_found()
-        if receipt is not None and receipt.closed:
-            self._refresh_estimates(begun)
         return receipt
 
     def close_step(self) -> Receipt | None:

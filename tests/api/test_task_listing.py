@@ -7,7 +7,7 @@ from scipy.stats import betabinom
 
 from tests.api.pools import RUN, make_dataset, report, require_problem, solved, tasks
 
-SEGMENTS = ["untried", "stuck", "teaching", "solved", "retired"]
+SEGMENTS = ["untried", "aborting", "stuck", "teaching", "solved", "retired"]
 SORTS = ["index", "mean", "distance", "effective", "variance", "attempts", "successes", "visits", "last_step"]
 
 

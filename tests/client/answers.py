@@ -178,7 +178,7 @@ TASK_VISIT: dict[str, Any] = {
     "hidden": True,
     "time": "2026-01-02T03:04:05Z",
 }
-SEGMENTS: dict[str, Any] = {"untried": 1, "stuck": 2, "teaching": 3, "solved": 4, "retired": 5}
+SEGMENTS: dict[str, Any] = {"untried": 1, "aborting": 0, "stuck": 2, "teaching": 3, "solved": 4, "retired": 5}
 COUNTS: dict[str, Any] = {"segments": SEGMENTS}
 HISTORY_STEP: dict[str, Any] = {
     "step": 1,

@@ -172,6 +172,7 @@ CALLS = [
         {"dry_run": False, "runs": []},
     ),
     ("decide_held", ("guru", "drop", "r1"), {}, "POST", f"{RUN_PATH}/held", {"decision": "drop"}, RUN),
+    ("forget_tasks", ("guru", ["t1"], "r1"), {}, "POST", f"{RUN_PATH}/forget", {"tasks": ["t1"]}, RUN),
     ("rewind", ("guru", 400, "r1"), {}, "POST", f"{RUN_PATH}/rewind", {"step": 400}, RUN),
     (
         "import_evidence",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,12 @@ from tests.usecases.world import POOL, World, evidence_bytes
 SIZE = 4
 
 
-def part(task: str, *rewards: float, of: int = SIZE, **more: Any) -> Outcome:
+def part(task: str, *rewards: float | None, of: int = SIZE, **more: Any) -> Outcome:
     return Outcome(task, rewards=list(rewards), group_size=of, **more)
 
 
-def aborted(task: str, *, of: int | None = None) -> Outcome:
-    return Outcome(task, status="aborted", group_size=of)
+def aborted(task: str) -> Outcome:
+    return Outcome(task, status="aborted")
 
 
 def shown(state: RunState) -> bytes:
@@ -48,18 +48,13 @@ class Group:
     rollouts: list[float | None]
     cuts: list[list[float | None]]
     origin: tuple[str, str]  # the selection of the run that gets parts, and that of the other
-    sent: list[float | None] = field(default_factory=list)
 
     def whole(self) -> Outcome:
-        rewards = [one for one in self.rollouts if one is not None]
-        return Outcome(self.task, rewards=rewards) if rewards else aborted(self.task)
+        return Outcome(self.task, rewards=self.rollouts)
 
-    def next_parts(self) -> list[Outcome]:
+    def next_part(self) -> Outcome:
         rollouts = self.cuts.pop(0)
-        self.sent += rollouts
-        rewards = [one for one in rollouts if one is not None]
-        broken = [aborted(self.task, of=len(self.rollouts)) for one in rollouts if one is None]
-        return [*([part(self.task, *rewards, of=len(self.rollouts))] if rewards else []), *broken]
+        return part(self.task, *rollouts, of=len(self.rollouts))
 
 
 def a_group(rng: np.random.Generator, task: str, origin: tuple[str, str]) -> Group:
@@ -99,7 +94,7 @@ async def follow_a_schedule(services: tuple[World, World], rng: np.random.Genera
         origin = waiting[rng.integers(len(waiting))].origin
         own = [group for group in waiting if group.origin == origin]
         picked = [own[place] for place in rng.permutation(len(own))[: rng.integers(1, len(own) + 1)]]
-        parts = [one for group in picked for one in group.next_parts()]
+        parts = [group.next_part() for group in picked]
         key = f"{rng.integers(2**60)}"
         receipt = await here.report(*parts, run=runs[0], selection_id=origin[0], key=key)
         if rng.random() < 0.2:
@@ -137,7 +132,7 @@ async def test_a_tasks_history_lists_the_parts_that_came(world: World):
     selection = await world.select(1)
     (task,) = await task_ids(world, selection)
     await world.report(part(task, 1.0, 1.0, tokens=7.0), selection_id=selection.id)
-    await world.report(aborted(task, of=SIZE), selection_id=selection.id)
+    await world.report(part(task, None), selection_id=selection.id)
     await world.report(part(task, 0.0), selection_id=selection.id)
     page = await world.use.read_task_history(POOL, "default", task, None, 10)
     told = [(one.successes, one.trials, one.group_size, one.tokens) for one in page.visits]
@@ -243,6 +238,8 @@ async def test_only_so_many_parts_wait(world: World, monkeypatch: pytest.MonkeyP
         part("t1", 1.5),
         part("t1", math.nan),
         Outcome("t1", group_size=4),
+        Outcome("t1", status="aborted", group_size=4),
+        Outcome("t1", successes=1, trials=2, rewards=[1.0, None], group_size=4),
     ],
 )
 async def test_parts_that_can_not_be_true_are_refused(world: World, flawed: Outcome):
@@ -288,7 +285,7 @@ async def test_a_group_in_parts_all_of_which_were_aborted_is_one_abort(world: Wo
     selection = await world.select(1)
     (task,) = await task_ids(world, selection)
     for _ in range(SIZE):
-        await world.report(aborted(task, of=SIZE), selection_id=selection.id)
+        await world.report(part(task, None), selection_id=selection.id)
     state = await world.state()
     assert (state.step, state.aborts.aborts.tolist(), len(state.unfinished)) == (0, [1], 0)
     assert (await world.describe()).leased == 0

@@ -255,7 +255,7 @@ def forget_tasks(dataset: str, tasks: Iterable[str], run: str = "default") -> Ca
 
     They are believed as tasks that were never tried. What their rollouts told of other tasks stays.
     """
-    return Call(
+    return written(
         "POST", path("datasets", dataset, "runs", run, "forget"), into(Run), {"tasks": checked_strings(tasks, "tasks")}
     )
 

@@ -115,7 +115,7 @@ def reports_groups(
     return lambda function: looked_at(function, take, queue)
 
 
-def reports_rollouts(
+def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
     client: ResilientClient,
     dataset: str,
     *,
@@ -124,6 +124,7 @@ def reports_rollouts(
     selection_key: str = "selection_id",
     score_key: str = "score",
     success_key: str = "acc",
+    group_size: int | None = None,
     close_step: bool | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions of one rollout that return a number, or a mapping with one.
@@ -141,6 +142,8 @@ def reports_rollouts(
             not reported.
         score_key: key of the optimised reward in a mapping; "sum", unless it has such a key: the sum of its values.
         success_key: key of the degree of success, in [0, 1]; if present, the belief learns from it.
+        group_size: number of rollouts of each task, such as 8. A group then counts once, when all of its rollouts have
+            come, however far apart they end. None: those that end within a second count together.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """
 
@@ -155,7 +158,8 @@ def reports_rollouts(
         row = extra if isinstance(extra, Mapping) else given
         if is_training(row):
             task = str(_required(row, task_key))
-            rollouts.add(row[selection_key], task, *score_and_success(result, score_key, success_key))
+            rewards = score_and_success(result, score_key, success_key)
+            rollouts.add(row[selection_key], task, *rewards, group_size=group_size)
 
     return lambda function: looked_at(function, take, rollouts.queue)
 
@@ -200,7 +204,9 @@ class Rollouts(Generic[Origin]):
         self._report = report
         self.queue = BackgroundQueue(self._report_all, GATHER_S)
 
-    def add(self, origin: Origin, task: str, reward: object, success: object = None) -> None:
+    def add(
+        self, origin: Origin, task: str, reward: object, success: object = None, *, group_size: int | None = None
+    ) -> None:
         """Add the reward of one rollout.
 
         Args:
@@ -209,32 +215,34 @@ class Rollouts(Generic[Origin]):
             reward: the optimised reward, in the run's reward range unless a success is given. None, NaN and infinite:
                 the rollout is left out.
             success: degree of success, in [0, 1]; None and NaN: the reward is used.
+            group_size: number of rollouts of the whole group; None: all those of it that are at hand are the group.
 
         Raises:
             ValueError: a value is not a number.
         """
-        self.queue.add((origin, task, reward_of(reward), reward_of(success)))
+        self.queue.add((origin, task, group_size, reward_of(reward), reward_of(success)))
 
-    def _report_all(self, rollouts: list[tuple[Origin, str, float | None, float | None]]) -> None:
-        by_origin: dict[Origin, dict[tuple[str, bool], list[tuple[float | None, float | None]]]] = {}
-        for origin, task, *earned in rollouts:
-            group = (task, earned[1] is None)
-            by_origin.setdefault(origin, {}).setdefault(group, []).append((earned[0], earned[1]))
+    def _report_all(self, rollouts: list[tuple[Origin, str, int | None, float | None, float | None]]) -> None:
+        by_origin: dict[Origin, dict[tuple[str, int | None, bool], list[tuple[float | None, float | None]]]] = {}
+        for origin, task, size, reward, success in rollouts:
+            groups = by_origin.setdefault(origin, {})
+            groups.setdefault((task, size, success is None), []).append((reward, success))
         for origin, groups in by_origin.items():
             client = self._client_of(origin)
-            outcomes = [_outcome_of(task, group) for (task, _), group in groups.items()]
+            outcomes = [_outcome_of(task, group, size) for (task, size, _), group in groups.items()]
             # Where every rollout at hand is left out, others of the group may still run: its lease stays.
-            client._leave_out(sum(outcome.left_out for outcome in outcomes if outcome.is_aborted))
-            if any(not outcome.is_aborted for outcome in outcomes):
-                self._report(client, origin, [outcome for outcome in outcomes if not outcome.is_aborted])
+            lost = [outcome for outcome in outcomes if outcome.is_aborted and outcome.group_size is None]
+            client._leave_out(sum(outcome.left_out for outcome in lost))
+            if told := [outcome for outcome in outcomes if outcome not in lost]:
+                self._report(client, origin, told)
 
 
-def _outcome_of(task: str, rollouts: Sequence[tuple[float | None, float | None]]) -> Outcome:
+def _outcome_of(task: str, rollouts: Sequence[tuple[float | None, float | None]], group_size: int | None) -> Outcome:
     """Return the outcome of (reward, success) pairs; all have a success, or none."""
     if rollouts[0][1] is None:
-        return Outcome.rewards(task, [reward for reward, _ in rollouts])
+        return Outcome.rewards(task, [reward for reward, _ in rollouts], group_size=group_size)
     rewards, successes = counted(rollouts)
-    return Outcome.counts(task, successes, len(rewards), rewards=rewards)
+    return Outcome.counts(task, successes, len(rewards), rewards=rewards, group_size=group_size)
 
 
 def counted(rollouts: Iterable[tuple[object, object]]) -> tuple[list[float | None], float]:

@@ -31,12 +31,16 @@ R = TypeVar("R")
 
 
 class Origin(NamedTuple):
-    """Where a row was selected, for reward workers; selection_id is "" if the service was away."""
+    """Where a row was selected, for reward workers; selection_id is "" if the service was away.
+
+    group_size: number of rollouts of its group, if they may end in different steps.
+    """
 
     url: str
     dataset: str
     run: str
     selection_id: str
+    group_size: int | None = None
 
 
 class BotsDataset(RLHFDataset):
@@ -75,6 +79,7 @@ class BotsDataset(RLHFDataset):
         self.selector = wanted.selector(self._rows)
         _check_reach(self.selector.client.direct.url)
         self._task_buffer = TaskBuffer(self.selector, self._prompts_per_step, rollouts=wanted.rollouts)
+        self._group_size = wanted.group_size
         self._prompts = 0
         self._made_at: tuple[int, int, bool] | None = None
 
@@ -125,7 +130,7 @@ class BotsDataset(RLHFDataset):
         if self._made_at != made_at:
             self._made_at = made_at
             url = selector.client.direct.url
-            self._origin = Origin(url, selector.dataset, selector.run, selection.selection_id)
+            self._origin = Origin(url, selector.dataset, selector.run, selection.selection_id, self._group_size)
         return self._origin
 
     def _close_step(self, selector: Selector) -> None:
@@ -149,7 +154,8 @@ def _take(result: Any, given: Mapping[str, Any]) -> None:
     extra_info = given.get("extra_info")
     if not extra_info or "bots" not in extra_info:
         return
-    _rollouts.add(Origin(**extra_info["bots"]), extra_info["task_id"], *score_and_success(result, "score", "acc"))
+    origin, rewards = Origin(**extra_info["bots"]), score_and_success(result, "score", "acc")
+    _rollouts.add(origin, extra_info["task_id"], *rewards, group_size=origin.group_size)
 
 
 def reporting(score: Callable[P, R]) -> Callable[P, R]:

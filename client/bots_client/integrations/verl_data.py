@@ -32,6 +32,8 @@ class Wanted:
     rollouts_per_prompt: verl's rollout.n once more: the prompts of a selection share so many rollouts each on average.
         None: each prompt has rollout.n. Only verl 0.9 can do it.
     min_rollouts, max_rollouts: of each prompt, with rollouts_per_prompt; None: 2, and four times the mean.
+    group_size: verl's rollout.n once more, where rollouts of one prompt may end in different training steps, as in
+        verl's asynchronous modes: a group then counts once, when all have come. None: they end in one step.
     prompts_per_step: of one training step; None: data.train_batch_size.
     """
 
@@ -49,6 +51,7 @@ class Wanted:
     rollouts_per_prompt: int | None = None
     min_rollouts: int | None = None
     max_rollouts: int | None = None
+    group_size: int | None = None
     prompts_per_step: int | None = None
 
     @property

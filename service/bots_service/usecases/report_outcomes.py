@@ -52,14 +52,14 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     successes: how many trials succeeded; a fraction where trials succeed in part.
     trials: how many rollouts the task had.
     rewards: one for each trial, as the trainer optimises them. With counts they only say whether the group is
-        effective, and may leave the run's reward range.
+        effective, and may leave the run's reward range. Null: a rollout that broke; it is left out, and is no trial.
+        Where all are null, the task is aborted.
     effective: whether the group has a gradient; left out, rewards say so, or counts without them.
     tokens: how many tokens all of these rollouts generated.
     seconds: how many accelerator seconds all of these rollouts took: one for each accelerator in each second.
     seed: of a task that a generator made, as it was selected; a report's outcomes of one generator with one seed are
         one group, and each without a seed is another.
-    status: "aborted" if the task brought nothing; tokens and seconds may say what it cost. With a group size, one
-        rollout of the group was aborted.
+    status: "aborted" if the task brought nothing; tokens and seconds may say what it cost.
     group_size: how many rollouts the whole group has, where this outcome brings only some of them. The parts of one
         selected task wait for each other, and count as one group when so many have come; when an outcome without a
         group size, or an abort, says that no more will come; or when the task's lease has run out.
@@ -68,13 +68,18 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     task: TaskId
     successes: float | None = None
     trials: float | None = None
-    rewards: Annotated[list[float], Meta(max_length=MAX_TRIALS)] | None = None
+    rewards: Annotated[list[float | None], Meta(max_length=MAX_TRIALS)] | None = None
     effective: bool | None = None
     tokens: Spent | None = None
     seconds: Spent | None = None
     seed: Seed | None = None
     status: Literal["aborted"] | None = None
     group_size: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] | None = None
+
+    @property
+    def given_rewards(self) -> list[float] | None:
+        """The rewards of the rollouts that have one."""
+        return None if self.rewards is None else [reward for reward in self.rewards if reward is not None]
 
 
 class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -298,22 +303,24 @@ def read_parts(tasks: Tasks, outcomes: list[Outcome], reward_range: tuple[float,
 
 def _part(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, ...]:
     """Return what a part says, as in `GroupParts` from `rollouts` on; ValueError says what is wrong."""
+    for name, value in (("seed", outcome.seed), ("effective", outcome.effective), ("status", outcome.status)):
+        if value is not None:
+            raise ValueError(f'"{name}" and "group_size" exclude each other')
+    size, given = outcome.group_size or 0, outcome.given_rewards
     costs = tuple(math.nan if one is None else one for one in (outcome.tokens, outcome.seconds))
-    if _is_aborted(outcome):
-        return (1.0, 0.0, 0.0, 0.0, 0.0, *costs)
-    if outcome.seed is not None:
-        raise ValueError('"seed" and "group_size" exclude each other: report the group of a generator whole')
-    if outcome.effective is not None:
-        raise ValueError('"effective" and "group_size" exclude each other: the rewards of the whole group say it')
-    successes, failures = _counts(outcome, reward_range)
-    rollouts = successes + failures
-    if rollouts > outcome.group_size:
-        raise ValueError(f"{rollouts:g} rollouts of a group of {outcome.group_size}")
-    if outcome.rewards is None:
-        return (rollouts, successes, failures, float(failures == 0), float(successes > 0), *costs)
-    rewards_differ(outcome.rewards, reward_range)  # raises where one is not finite
-    width = reward_range[1] - reward_range[0]
-    return (rollouts, successes, failures, min(outcome.rewards) / width, max(outcome.rewards) / width, *costs)
+    if outcome.rewards and not given and outcome.successes is outcome.trials is None:
+        successes = failures = lowest = highest = 0.0
+    else:
+        successes, failures = _counts(outcome, reward_range)
+        lowest, highest = float(failures == 0), float(successes > 0)
+    if given:
+        rewards_differ(given, reward_range)  # raises where one is not finite
+        width = reward_range[1] - reward_range[0]
+        lowest, highest = min(given) / width, max(given) / width
+    rollouts = successes + failures + len(outcome.rewards or ()) - len(given or ())
+    if rollouts > size:
+        raise ValueError(f"{rollouts:g} rollouts of a group of {size}")
+    return (rollouts, successes, failures, lowest, highest, *costs)
 
 
 def require_no_seeds(run: OpenRun, outcomes: list[Outcome]) -> None:
@@ -342,13 +349,14 @@ def read_costs(tasks: Tasks, outcomes: list[Outcome]) -> CostRows:
 
 def _trials(outcome: Outcome) -> float:
     """Return how many rollouts an outcome has; 0 if they were aborted."""
-    return len(outcome.rewards or ()) if outcome.trials is None else outcome.trials
+    return len(outcome.given_rewards or ()) if outcome.trials is None else outcome.trials
 
 
 def _is_aborted(outcome: Outcome) -> bool:
     """Return whether nothing came of the task; ValueError says what is wrong."""
     if outcome.status is None:
-        return False
+        nothing = bool(outcome.rewards) and not outcome.given_rewards
+        return nothing and outcome.successes is outcome.trials is outcome.effective is None
     if any(each is not None for each in (outcome.successes, outcome.trials, outcome.rewards, outcome.effective)):
         raise ValueError('"status": "aborted" stands alone, without counts, rewards or "effective"')
     return True
@@ -357,13 +365,15 @@ def _is_aborted(outcome: Outcome) -> bool:
 def _counts(outcome: Outcome, reward_range: tuple[float, float]) -> tuple[float, float]:
     """Return successes and failures; ValueError says what is wrong."""
     if outcome.successes is None and outcome.trials is None:
-        if outcome.rewards is None:
+        rewards = outcome.given_rewards
+        if rewards is None:
             raise ValueError('give "successes" and "trials", or "rewards", or both, or "status": "aborted"')
-        return counts_of_rewards(outcome.rewards, reward_range)
+        return counts_of_rewards(rewards, reward_range)
     if outcome.successes is None or outcome.trials is None:
         raise ValueError('"successes" and "trials" belong together')
-    if outcome.rewards is not None and len(outcome.rewards) != outcome.trials:
-        raise ValueError(f"{len(outcome.rewards)} rewards of {outcome.trials:g} trials; give one for each trial")
+    rewards = outcome.given_rewards
+    if rewards is not None and len(rewards) != outcome.trials:
+        raise ValueError(f"{len(rewards)} rewards of {outcome.trials:g} trials; give one for each trial")
     return counts_of_trials(outcome.successes, outcome.trials)
 
 
@@ -375,7 +385,8 @@ def _is_effective(outcome: Outcome, counts: tuple[float, float], reward_range: t
         counts: its successes and failures.
         reward_range: whose width is the scale of the spread.
     """
-    shown = min(counts) > 0 if outcome.rewards is None else rewards_differ(outcome.rewards, reward_range)
+    rewards = outcome.given_rewards
+    shown = min(counts) > 0 if rewards is None else rewards_differ(rewards, reward_range)
     return shown if outcome.effective is None else outcome.effective
 
 
