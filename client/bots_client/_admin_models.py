@@ -63,10 +63,10 @@ class PoolChange:
 class Subset:
     """Some of a dataset's tasks.
 
-    subset: its name, for `select`; None if the dataset lacks some of the tasks, and nothing was kept.
+    subset: its name, for `select`; None if the dataset does not have some of the tasks, and nothing was kept.
     tasks: how many of the tasks the dataset has, retired ones included; retired: how many of these are retired.
     others: how many tasks the dataset has besides them.
-    missing: places of the tasks that the dataset lacks, in the order in which they were sent, from 0.
+    missing: places of the tasks that the dataset does not have, in the order in which they were sent, from 0.
     """
 
     dataset: str

@@ -296,8 +296,8 @@ class ResilientClient:
     ) -> str | None:
         """Make a trainer's tasks a subset of a dataset; selections that name no other are then made in it.
 
-        Adds to the dataset what it lacks. Creates the dataset and the run if they don't exist. Call it once, after the
-        trainer has read and filtered its data. If the service is away, it is done when the service is back.
+        Adds to the dataset what it does not have. Creates the dataset and the run if they don't exist. Call it once,
+        after the trainer has read and filtered its data. If the service is away, it is done when the service is back.
 
         Args:
             dataset: name of the dataset.

@@ -122,8 +122,8 @@ class Selector:
     def register(self) -> None:
         """Tell the service which tasks this trainer has: it then selects among them alone. Call it once, at the start.
 
-        Adds to the dataset what it lacks, and creates the dataset and the run if they don't exist. Logs what it did. If
-        the service is away, the client does it once the service is back.
+        Adds to the dataset what it does not have, and creates the dataset and the run if they don't exist. Logs what it
+        did. If the service is away, the client does it once the service is back.
 
         Raises:
             ValueError: the dataset has none of these tasks.
@@ -442,7 +442,7 @@ class Selector:
         self._ability = bots.estimates(*about, spent_s=time.monotonic() - begun).get("ability")
 
     def _still_there(self, tasks: Iterable[str]) -> set[str]:
-        """Return those tasks of a checkpoint that the trainer still has; rank 0 logs once that it lacks the others."""
+        """Return those tasks of a checkpoint that the trainer still has; rank 0 logs the others once."""
         wanted = set(tasks)
         kept = wanted & self._known_ids
         gone = wanted - kept - self._gone

@@ -225,7 +225,7 @@ class LocalRun:
         return self.delivery.deliver(call, closes=closes, deadline=deadline)
 
     def register(self, wanted: Registration) -> str | None:
-        """Make the tasks a subset of the dataset, which gets those that it lacks; return its name.
+        """Make the tasks a subset of the dataset, which gets the missing ones; return the subset's name.
 
         If the service is away, do it later and return None.
 

@@ -104,14 +104,14 @@ def _subset(connection: Connection, dataset: str, ids: Sequence[str]) -> str:
                 f" trainer's like {ids[0]!r}. Use another dataset, or build both ids from the same columns"
             )
         _add(connection, dataset, [ids[place] for place in made.missing])
-    raise ConflictError(f"dataset {dataset!r} still lacks tasks that were added to it: it was deleted meanwhile")
+    raise ConflictError(f"dataset {dataset!r} does not have tasks that were added to it: it was deleted meanwhile")
 
 
 def _add(connection: Connection, dataset: str, missing: Sequence[str]) -> None:
     lines = _Lines(missing, f"adding tasks to dataset {dataset}")
     try:
         connection.ask(dataset_calls.upload_tasks(dataset, lines, media_type=NDJSON), UPLOAD_S)
-    except ConflictError:  # another process of this job added some of them first, and the dataset may lack others
+    except ConflictError:  # another process of this job added some of them first, and others may be missing
         return
     logger.warning("added %d of the trainer's tasks to dataset %s", len(missing), dataset)
 

@@ -23,7 +23,7 @@ class Wanted:
     dataset, run: names; created if they don't exist.
     id_key: column of the task's id; dots lead into nested columns. Several columns are joined by ":".
     id_from: "columns", or "content" for a hash of the columns' values, as in `TaskColumns`.
-    skip_repeats: leave out rows with an id that an earlier row has. False: such a row is an error.
+    skip_repeats: leave out rows with an id that an earlier row has. False: that is an error.
     url: of the service; None: BOTS_URL, or http://127.0.0.1:8000. The API key is always the environment's BOTS_API_KEY.
     tags: only tasks with one of these tags.
     uniform_share: share of tasks selected uniformly at random, in [0, 1].

@@ -254,10 +254,10 @@ class AppendTasksResult(NamedTuple):
 class Subset(NamedTuple):
     """Some of a dataset's tasks, and how they stand in it.
 
-    name: of the subset; None if it was not kept, because the dataset lacks some of its tasks.
+    name: of the subset; None if it was not kept, because the dataset does not have some of its tasks.
     tasks: how many of them the dataset has, retired ones included; retired: how many of these are retired.
     others: how many tasks the dataset has besides them.
-    missing: places of those that the dataset lacks, in the order in which they came, from 0.
+    missing: places of those that the dataset does not have, in the order in which they came, from 0.
     """
 
     name: str | None

@@ -25,7 +25,7 @@ class MakeSubset:
     async def __call__(
         self, dataset_name: str, blocks: AsyncIterator[TaskBlock], idempotency_key: KeyOfUpload
     ) -> Subset:
-        """Return the subset; it is not kept if the dataset lacks some of its tasks.
+        """Return the subset; it is not kept if the dataset does not have some of its tasks.
 
         Args:
             dataset_name: the dataset's.

@@ -1,4 +1,4 @@
-"""Subsets of a dataset: some of its tasks, told once, to select among them ever after."""
+"""Subsets of a dataset: some of its tasks, sent once, to select among them ever after."""
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -26,11 +26,11 @@ router = guarded_router(tags=["datasets"])
 class SubsetResponse(Struct, frozen=True):
     """A subset of a dataset.
 
-    subset: its name, for select; null if the dataset lacks some of the tasks, and nothing was kept.
+    subset: its name, for select; null if the dataset does not have some of the tasks, and nothing was kept.
     tasks: how many of the tasks the dataset has, retired ones included.
     retired: how many of these are retired.
     others: how many tasks the dataset has besides them.
-    missing: the places of the tasks that the dataset lacks, in the order in which they came, from 0.
+    missing: the places of the tasks that the dataset does not have, in the order in which they came, from 0.
     """
 
     dataset: str
