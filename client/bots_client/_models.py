@@ -265,6 +265,7 @@ class Run:
         the tracker, capability with the belief bots.
     rollouts_per_task: m in use: the setting, or learned from what was reported; None before the first report.
     pending: tasks reported in the open step; leased: tasks selected and not yet reported.
+    unfinished_groups: groups that were reported in part; aborting_tasks: tasks that were aborted three times in a row.
     degraded: other replicas may have a newer state and more tasks in flight.
     tokens, seconds: what the rollouts of all closed steps cost; None if no outcome said it.
     coverage: how the visits spread over the pool.
@@ -284,6 +285,8 @@ class Run:
     estimates: Mapping[str, float] = field(default_factory=dict)
     rollouts_per_task: float | None = None
     pending: int = 0
+    unfinished_groups: int = 0
+    aborting_tasks: int = 0
     leased: int = 0
     degraded: bool = False
     totals: Totals = field(default_factory=Totals)

@@ -23,7 +23,9 @@ def test_what_outcomes_cost_counts_however_late_they_are():
         (3, replace(reported(4, 0), costs=told)),
         (4, reported(5, 2)),
     ]
-    *_, step = closed_steps_of(reports, {1: 1, 2: 2, 4: 3}, longest_lag=1, lease_s=3600.0, generators=False)
+    *_, step = closed_steps_of(
+        reports, {1: (1, 1), 2: (2, 1), 4: (3, 1)}, longest_lag=1, lease_s=3600.0, generators=False
+    )
     assert (step.evidence.tasks.tolist(), step.costs.tasks.tolist()) == ([5], [4])
     assert (step.costs.spent[0].tolist(), step.costs.rollouts[0].tolist()) == ([90.0], [0.0])
 
@@ -36,7 +38,7 @@ def test_outcomes_that_are_too_late_to_count_are_in_no_step():
         (4, reported(4, 0)),
         (5, reported(5, 3)),
     ]
-    closings = {1: 1, 2: 2, 3: 3, 5: 4}
+    closings = {1: (1, 1), 2: (2, 1), 3: (3, 1), 5: (4, 1)}
     steps = closed_steps_of(reports, closings, longest_lag=1, lease_s=3600.0, generators=False)
     assert [step.evidence.tasks.tolist() for step in steps] == [[1], [2], [3], [5]]
     assert all(np.array_equal(step.evidence.successes, [1.0]) for step in steps)

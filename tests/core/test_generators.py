@@ -200,7 +200,7 @@ def test_groups_that_wait_are_counted_one_by_one():
     assert lesson_of(state, whole, replace(POOL, generators=False)).step is None
     state, receipt = advance(state, Entry(2, 0, POOL.profiles, one_more), POOL)
     assert (receipt.closed, receipt.tally.reported, receipt.tally.effective) == (True, 5, 3)
-    (told,) = closed_steps_of([(1, report_of()), (2, one_more)], {2: 1}, 64, lease_s=3600.0, generators=True)
+    (told,) = closed_steps_of([(1, report_of()), (2, one_more)], {2: (1, 5)}, 64, lease_s=3600.0, generators=True)
     assert len(told.evidence) == 5
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bots_service.core.arrays import Tasks, frozen
+from bots_service.core.arrays import Tasks, contained, first_places, frozen
 from bots_service.core.costs import NO_COSTS, CostRows
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined, sum_by_task
 
@@ -65,6 +65,38 @@ class OpenStep:
             generators: whether the tasks are generators; then each piece is the group of another task.
         """
         return self.evidence if generators else whole
+
+    def first(self, count: int, *, generators: bool) -> tuple["OpenStep", "OpenStep"]:
+        """Return the groups that came first, so many of them, and those after them.
+
+        Args:
+            count: how many; all, if there are fewer.
+            generators: as above.
+        """
+        tasks = self.evidence.tasks
+        begins = np.arange(len(tasks)) if generators else first_places(tasks)
+        if count >= len(begins):
+            return self, NOTHING_OPEN
+        is_first = np.arange(len(tasks)) < begins[count]
+        ours = contained(self.costs.tasks, (np.unique(tasks[~is_first]),)) & ~contained(
+            self.costs.tasks, (np.unique(tasks[is_first]),)
+        )
+        return (
+            OpenStep(
+                self.evidence.where(is_first).frozen(),
+                frozen(self.made_at[is_first]),
+                self.late,
+                self.expired,
+                self.costs.where(~ours),
+            ),
+            OpenStep(
+                self.evidence.where(~is_first).frozen(), frozen(self.made_at[~is_first]), costs=self.costs.where(ours)
+            ),
+        )
+
+    def not_before(self, step: int) -> "OpenStep":
+        """Return the open step with nothing selected before this step: what is older counts as selected then."""
+        return self if not len(self.made_at) else replace(self, made_at=frozen(np.maximum(self.made_at, step)))
 
     def by_step(self, whole: Evidence) -> Iterator[tuple[int, Evidence]]:
         """Yield, oldest first, each step of selection with its evidence, each task once.

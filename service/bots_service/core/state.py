@@ -195,10 +195,12 @@ def lesson_of(state: RunState, entry: Entry, pool: Pool) -> Lesson:
     if not isinstance(body, Report):
         return Lesson()
     waiting, body = _waiting(state, entry, body, pool)
-    whole = waiting.open_step.whole()
-    groups = waiting.open_step.groups(whole, generators=pool.generators)
-    if not _closes(state.settings, body.close, pending=len(groups)):
+    closes, _ = _parted(state.settings, body, waiting.open_step, pool)
+    if closes is None:
         return Lesson()
+    waiting = replace(waiting, open_step=closes)
+    whole = closes.whole()
+    groups = closes.groups(whole, generators=pool.generators)
     totals = state.totals.plus(tally(groups), waiting.open_step, state.attempts.never_tried(whole.tasks))
     closing = _closing(waiting, whole, groups, totals)
     guarded = _guarded(state, body, closing, waiting.belief.distributions(pool, groups.tasks), pool)
@@ -232,6 +234,9 @@ def _holding(state: RunState, open_step: OpenStep, report: Report) -> OpenStep:
 def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> tuple[RunState, Receipt]:
     """Return the state after an entry with this report, and what the report did."""
     waiting, report = _waiting(before, entry, report, pool)
+    closes, rest = _parted(before.settings, report, waiting.open_step, pool)
+    if closes is not None:
+        waiting = replace(waiting, open_step=closes)
     open_step, whole = waiting.open_step, waiting.open_step.whole()
     groups = open_step.groups(whole, generators=pool.generators)
     step_tally, new_tasks = tally(groups), before.attempts.never_tried(whole.tasks)
@@ -242,22 +247,23 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         "new_tasks": new_tasks,
         "costs": costs,
     }
-    if not _closes(before.settings, report.close, pending=len(groups)):
+    if closes is None:
         return _with_mix(waiting, before, report, pool), _receipt(waiting, step_tally, **facts)
     believed = waiting.belief.distributions(pool, groups.tasks)
     totals = before.totals.plus(step_tally, open_step, new_tasks)
     step = _closing(waiting, whole, groups, totals)
     guarded = _guarded(before, report, step, believed, pool)
     counted = _counted(step, guarded)
+    belief = _taught(waiting, Lesson(guarded.freed.aged(before.step), counted), pool)
     if guarded.waits is not None:
         believed = believed.at(~guarded.waits)
     closed = replace(
         _with_mix(waiting, before, report, pool, guarded),
         step=step.number,
-        belief=_taught(waiting, Lesson(guarded.freed.aged(before.step), counted), pool),
+        belief=belief,
         attempts=before.attempts.with_step(whole, step.number),
         costs=before.costs.with_step(open_step.costs, costs),
-        open_step=NOTHING_OPEN,
+        open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
         forecasts=before.forecasts.with_step(believed, counted.groups),
         guard=guarded.guard,
@@ -366,13 +372,21 @@ def _walks_after(walks: Walks, report: Report) -> Walks:
     return walks.moved(report.walks)
 
 
-def _closes(settings: RunSettings, close: bool | None, *, pending: int) -> bool:
-    """Say whether the open step closes: asked for, full, or by default with its first report."""
-    if close:
-        return True
-    if settings.tasks_per_step is not None:
-        return pending >= settings.tasks_per_step
-    return close is None and pending > 0
+def _parted(settings: RunSettings, report: Report, open_step: OpenStep, pool: Pool) -> tuple[OpenStep | None, OpenStep]:
+    """Return what of the open step closes now, None if nothing does, and what stays open.
+
+    A step closes if that is asked for, or by default with its first report. With `tasks_per_step` it closes when it has
+    so many groups, and those that came after them begin the next one. An entry closes one step: where one report brings
+    several times as many, they are all of it.
+    """
+    if report.close:
+        return open_step, NOTHING_OPEN
+    pending, size = len(open_step.evidence) if pool.generators else open_step.tasks, settings.tasks_per_step
+    if size is None:
+        return (open_step if report.close is None and pending > 0 else None), NOTHING_OPEN
+    if pending < size:
+        return None, open_step
+    return open_step.first(pending - pending % size, generators=pool.generators)
 
 
 def _closing(state: RunState, whole: Evidence, groups: Evidence, totals: Totals) -> ClosingStep:

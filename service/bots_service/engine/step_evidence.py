@@ -30,12 +30,13 @@ class ReadStepEvidence:
         origin, before = run.row.origin_step, state.step - steps
         after = max(origin, before - 1)
         closed = await self.journal.history(run.row, after, state.step - after)
-        seqs = {one.receipt.seq: one.receipt.step for one in closed if one.receipt.seq <= state.seq}
+        receipts = [one.receipt for one in closed if one.receipt.seq <= state.seq]
+        seqs = {one.seq: (one.step, one.tally.reported) for one in receipts}
         last = max(seqs, default=0)
         begins = max(await self.journal.begins(run.row), last - MOST_ENTRIES)
         # Begin behind a step that closed, or with the run: what an open step got before would be missing.
         begin = 0 if before <= origin and begins <= 0 else min((seq for seq in seqs if seq >= begins), default=last)
-        wanted = {seq: step for seq, step in seqs.items() if seq > begin and step > before}
+        wanted = {seq: (step, groups) for seq, (step, groups) in seqs.items() if seq > begin and step > before}
         if not wanted:
             return []
         head = RunHead(run.row.id, run.row.uid, run.dataset.row.name, state.seq, state.epoch)

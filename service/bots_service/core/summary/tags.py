@@ -28,7 +28,7 @@ class StepEvidence:
 
 def closed_steps_of(
     reports: Iterable[tuple[int, Report]],
-    closings: dict[int, int],
+    closings: dict[int, tuple[int, int]],
     longest_lag: int,
     *,
     lease_s: float,
@@ -39,13 +39,13 @@ def closed_steps_of(
 
     Args:
         reports: the consecutive reports of a history, with their seqs, from the beginning of a step on.
-        closings: the seqs of those that closed a step, in order, with the steps.
+        closings: the seqs of those that closed a step, in order, with the steps, and how many groups each had.
         longest_lag: how many steps late evidence may be and still count.
         lease_s: how long the lease of a task lasts.
         generators: whether the tasks are generators.
         earlier: reports from just before, which may hold parts of groups that these complete.
     """
-    found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), 1) - 1
+    found, open_step, step = list[StepEvidence](), NOTHING_OPEN, next(iter(closings.values()), (1, 0))[0] - 1
     unfinished = NOTHING_UNFINISHED
     for report in earlier:
         _, unfinished = unfinished.after(report, lease_s)
@@ -58,10 +58,10 @@ def closed_steps_of(
                 open_step = open_step.with_report(each.evidence, made_at, late=False)
             open_step = open_step.with_costs(each.costs, counted=counts)
         if seq in closings:
-            step = closings[seq]
-            groups = open_step.groups(open_step.whole(), generators=generators)
-            found.append(StepEvidence(step, groups, open_step.costs))
-            open_step = NOTHING_OPEN
+            step, count = closings[seq]
+            closes, open_step = open_step.first(count, generators=generators)
+            groups = closes.groups(closes.whole(), generators=generators)
+            found.append(StepEvidence(step, groups, closes.costs))
     return found
 
 
