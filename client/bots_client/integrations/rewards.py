@@ -139,7 +139,7 @@ def reports_rollouts(
         task_key: key of the task's id in the row.
         selection_key: key of its selection's id. A row without it is not of the training, but of an evaluation, and is
             not reported.
-        score_key: key of the optimised reward in a mapping; "sum", unless it has such a key: the sum of its values.
+        score_key: key of the optimised reward in a mapping; "sum", unless it has this key: the sum of its values.
         success_key: key of the degree of success, in [0, 1]; if present, the belief learns from it.
         close_step: None: the run's `tasks_per_step` decides; False: something else closes the steps.
     """

@@ -72,9 +72,9 @@ def counts_of_rewards(rewards: list[float], reward_range: tuple[float, float]) -
     for place, reward in enumerate(rewards):
         if not low <= reward <= high:  # false for NaN
             raise ValueError(
-                f"reward {reward} at {place} is outside [{low:g}, {high:g}]; report successes and trials (Outcome.counts),"
-                " next to rewards of any range, or, if the lowest reward means failed and the highest solved, set the"
-                " run's reward_range to these"
+                f"reward {reward} at {place} is outside [{low:g}, {high:g}]; report successes and trials"
+                " (Outcome.counts), next to rewards of any range; or, if the lowest reward means failed and the highest"
+                " solved, set the run's reward_range to these"
             )
     successes = math.fsum((reward - low) / (high - low) for reward in rewards)
     return successes, math.fsum((high - reward) / (high - low) for reward in rewards)
