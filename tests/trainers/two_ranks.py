@@ -73,9 +73,10 @@ def report_half_a_group(selector: Selector, rank: int) -> None:
     def solved(completions: list[str], **_columns: object) -> list[float]:
         return [float(rank == 0)] * len(completions)
 
-    solved(["x"] * GENERATIONS, task_id=[tiny.IDS[0], tiny.IDS[1]] * (GENERATIONS // 2))
+    tasks = [tiny.IDS[0], tiny.IDS[1]] * (GENERATIONS // 2)
+    solved(["x"] * GENERATIONS, task_id=tasks, selection_id=[""] * GENERATIONS)
     flush()
-    solved(["x"], **({"task_id": [tiny.IDS[2]]} if rank else {}))
+    solved(["x"], selection_id=[""], **({"task_id": [tiny.IDS[2]]} if rank else {}))
     flush()
 
 

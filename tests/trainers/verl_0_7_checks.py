@@ -122,6 +122,27 @@ def test_repeated_rows_are_left_out_where_wanted(trainer, folder, bots):
     bots.delete_dataset("repeats-0.7")
 
 
+@pytest.mark.parametrize("judged", [None, "number", "mapping"])
+def test_rollouts_without_a_reward_are_left_out_and_the_others_count(trainer, bots, judged):
+    trainer = trainer()
+    batch = roll_out(trainer, next(iter(trainer.train_dataloader)), solved=2)
+    solved = batch.batch["token_level_scores"].sum(-1).numpy()
+    batch.batch["token_level_scores"][0, -1] = float("nan")
+    if judged is not None:
+        batch.non_tensor_batch["acc"] = np.array([*solved[:-1], None], dtype=object)
+    if judged == "mapping":
+        batch.non_tensor_batch["score"] = solved
+    trainer.train_dataloader.sampler.update(batch=batch)
+    lost = solved[0] + (0 if judged is None else solved[-1])
+    if judged == "number":  # the belief learns this one alone
+        lost = solved[-1]
+    run = bots.run(*RUN)
+    left_out = trainer.train_dataloader.sampler.selector.client.health.left_out_rollouts
+    assert (run.totals.rollouts, run.totals.successes) == (8 * ROLLOUTS - left_out, 8 * 2 - lost)
+    assert left_out == (2 if judged == "mapping" else 1)
+    assert run.leased == 0
+
+
 def test_files_that_both_count_from_0_have_ids_of_two_columns(trainer, folder, bots):
     files = [str(folder / "train.parquet"), str(folder / "more.parquet")]
     key = {"data.bots.dataset": "two-files-0.7", "data.bots.id_key": ["data_source", "extra_info.index"]}

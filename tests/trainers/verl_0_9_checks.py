@@ -280,6 +280,21 @@ def test_the_belief_learns_the_accuracy_and_the_score_says_whether_a_group_teach
     assert totals.effective == sum(row["index"] % 4 == 0 for row in rows)
 
 
+def test_rollouts_without_a_reward_are_left_out_and_counted_and_the_others_count(trainer, bots):
+    score = integration.reporting(lambda **call: call["given"])
+    trainer = trainer()
+    row, *_ = extras(trainer._next_train_batch())
+    reporter = integration._client_of(trainer.train_dataset.selector.client.direct.url)
+    before = reporter.health.left_out_rollouts
+    for given in (1.0, None, {"score": float("nan"), "acc": True}, {"score": -1.0, "acc": False}, float("inf")):
+        score(extra_info=row, given=given)
+    assert flush()
+    trainer._next_train_batch()
+    totals = bots.run(*RUN).totals
+    assert (totals.rollouts, totals.successes) == (2, 1)
+    assert reporter.health.left_out_rollouts - before == 3
+
+
 @pytest.mark.parametrize(
     ("overrides", "kept"),
     [

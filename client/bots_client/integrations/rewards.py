@@ -140,7 +140,7 @@ def reports_rollouts(  # noqa: PLR0913 - two that matter, the others by keyword
         task_key: key of the task's id in the row.
         selection_key: key of its selection's id. A row without it is not of the training, but of an evaluation, and is
             not reported.
-        score_key: key of the optimised reward in a mapping; "sum", unless it has such a key: the sum of its values.
+        score_key: key of the optimised reward in a mapping; "sum", unless it has this key: the sum of its values.
         success_key: key of the degree of success, in [0, 1]; if present, the belief learns from it.
         group_size: number of rollouts of each task, such as 8. A group then counts once, when all of its rollouts have
             come, however far apart they end. None: those that end within a second count together.
