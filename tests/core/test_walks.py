@@ -10,6 +10,7 @@ from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Entry, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE
 from bots_service.core.permutation import places_of_pass
+from bots_service.core.pool import WHOLE
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance
 from bots_service.core.walks import MOST_WALKS, Walk, Walks
@@ -115,3 +116,11 @@ def test_only_what_reports_lead_to_is_possible():
     assert not Walks(2, finished=3).are_possible(5)
     assert not replace(whole, place=-1).is_possible(5)
     assert not Walks(0, tuple(Walk(part, 0, 1, 5) for part in range(MOST_WALKS + 1))).are_possible(5)
+
+
+def test_the_pass_that_is_shown_is_that_of_the_part_that_was_walked_last():
+    whole, part = Walk(WHOLE, 3, 10, 40), Walk(7, 2, 5, 20)
+    walks = Walks().moved([whole]).moved([part])
+    assert walks.done(40) == (2, 5 / places_of_pass(20))
+    assert walks.moved([Walk(WHOLE, 3, 12, 40)]).done(40) == (3, 12 / places_of_pass(40))
+    assert walks.restarted().done(40) == (2, 0.0)

@@ -163,3 +163,25 @@ def test_only_some_tasks_of_a_pool_are_those_that_are_not_retired(mine, retired)
     tagged = part.part(("even",)).members.order.tolist()
     assert sorted(tagged) == sorted(task for task in mine - retired if task % 2 == 0)
     assert len(part) == len(pool)
+
+
+async def test_a_subset_of_retired_tasks_has_none_to_select(world: World):
+    name = await made(world, [1, 2])
+    await world.use.retire_tasks(POOL, ["t1", "t2"], None)
+    for _ in range(2):  # the second time the subset is ready
+        with pytest.raises(PoolTooSmallError):
+            await world.select(1, subset=name)
+
+
+async def test_coverage_says_how_far_the_pass_through_a_subset_is(world: World):
+    name = await made(world, range(0, 40, 2))
+    reached: list[float] = []
+    for _ in range(6):
+        selection = await world.select(5, subset=name)
+        await world.report(*(outcome(f"t{task}") for task in selection.tasks), selection_id=selection.id)
+        shown = (await world.describe()).coverage
+        assert shown.passes_done is not None
+        assert shown.pass_share is not None
+        reached.append(shown.passes_done + shown.pass_share)
+    assert reached == sorted(set(reached))
+    assert reached[-1] > 1, "30 of 20 tasks"
