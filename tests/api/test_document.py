@@ -15,8 +15,8 @@ DOCUMENT = build_app(Settings.model_construct()).openapi()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {operation["operationId"]: operation for path in DOCUMENT["paths"].values() for operation in path.values()}
 VERBS = {
-    "Append", "Change", "Check", "Compare", "Create", "Decide", "Delete", "Export", "Forget", "Get", "Import", "List", "Remove",
-    "Report", "Restore", "Retire", "Revoke", "Rewind", "Select", "Show", "Store", "Summarize",
+    "Append", "Change", "Check", "Compare", "Create", "Decide", "Delete", "Export", "Forget", "Get", "Import", "List",
+    "Remove", "Report", "Restore", "Retire", "Revoke", "Rewind", "Select", "Show", "Store", "Summarize",
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ SHOWN_DATASET = '"guru"'
 POOL = 12  # tasks of each recipe's dataset
 BATCH = 4  # tasks of a training step, as the pages have it
 ROLLOUTS = 2  # of each task
+SHOWN_ROLLOUTS = "ROLLOUTS = 8"
 
 
 def code_of(page: str) -> str:
@@ -52,7 +53,11 @@ def recipe(
     loggers = logging.Logger.manager, logging.Logger.root
     with standing_in(*without.split(), for_=trainer or folder):
         try:
-            yield saved_as(name, code_of(page).replace(SHOWN_DATASET, f'"{dataset}"'), folder)
+            yield saved_as(
+                name,
+                code_of(page).replace(SHOWN_DATASET, f'"{dataset}"').replace(SHOWN_ROLLOUTS, f"ROLLOUTS = {ROLLOUTS}"),
+                folder,
+            )
         finally:
             sys.modules.pop(name, None)
             multiprocessing.set_start_method(start_method, force=True)  # SkyRL sets one for the whole process
