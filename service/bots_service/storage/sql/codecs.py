@@ -111,8 +111,8 @@ class ReportText(msgspec.Struct, frozen=True, tag_field="kind", tag="report", om
     costs: CostsText | None = None
     aborted: list[int] = []
     parts: PartsText | None = None
-    selection: tuple[int, int] = (0, 0)
-    at: float = 0.0
+    selection: tuple[int, int] | None = None
+    at: float | None = None
 
 
 class PastText(msgspec.Struct, frozen=True, tag_field="kind", tag="past_evidence"):
@@ -206,8 +206,8 @@ def _text_of(body: Body) -> BodyText:
             costs=_costs_text(body.costs),
             aborted=body.aborted.tolist(),
             parts=_parts_text(body.parts),
-            selection=body.selection,
-            at=body.at,
+            selection=body.selection if any(body.selection) else None,
+            at=body.at or None,
         )
     if isinstance(body, PastEvidence):
         return PastText(**_columns(body.aged.evidence), ages=_finite(body.aged.ages))
@@ -302,8 +302,8 @@ def _body_of(text: BodyText) -> Body:
             _costs_of(text.costs),
             frozen(np.array(text.aborted, np.int32)),
             _parts_of(text.parts),
-            text.selection,
-            text.at,
+            text.selection or (0, 0),
+            text.at or 0.0,
         )
     if isinstance(text, PastText):
         return PastEvidence(AgedEvidence(_evidence_of(text), frozen(np.array(text.ages, np.float64))))
