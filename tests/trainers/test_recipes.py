@@ -143,6 +143,19 @@ def skyrl_trainer(recipe_module: Any, rows: Path) -> Any:
     return recipe_module.BotsTrainer(cfg, None, Tokenizer(), dataset, None, Generator())
 
 
+class Turns(Generator):
+    """Stands for an engine that makes a sample of each of a rollout's two turns; the last one has the reward."""
+
+    async def generate(self, batch: Any) -> dict[str, Any]:
+        whole = await super().generate(batch)
+        count = len(whole["rewards"])
+        tokens = [[1, 2]] * (2 * count)
+        turns = {"prompt_token_ids": tokens, "response_ids": tokens, "loss_masks": tokens}
+        rewards = [turn for reward in whole["rewards"] for turn in ([0.0, 0.5], [0.0, reward])]
+        rollouts = [rollout for rollout in batch["trajectory_ids"] for _ in range(2)]
+        return whole | turns | {"rewards": rewards, "trajectory_ids": rollouts, "is_last_step": [False, True] * count}
+
+
 async def evaluated(trainer: Any) -> None:
     """Have SkyRL's own loop evaluate the rows that it trains on."""
     from skyrl.train.evaluate import evaluate
@@ -191,6 +204,15 @@ def test_skyrl_trains_on_what_is_selected_and_reports_what_is_dropped_too(bots, 
         totals = bots.run("skyrl").totals
         assert (totals.reported, totals.rollouts) == (POOL, POOL * ROLLOUTS)
         assert totals.successes == solved
+
+        trainer.generator, trainer.cfg.generator.step_wise_trajectories = Turns(), True
+        prompts = next(iter(trainer.train_dataloader))
+        solved = sum(reward_of(prompt["env_extras"]["task_id"]) for prompt in prompts)
+        asyncio.run(trainer.generate(prepare_generator_input(prompts, ROLLOUTS, {}, "math", "train", 1)[0]))
+        trainer.selector.step()
+        totals = bots.run("skyrl").totals
+        rollouts, successes = totals.rollouts - before.rollouts, totals.successes - before.successes
+        assert (rollouts, successes) == (BATCH * ROLLOUTS, solved)
         trainer.selector.client.close()
 
 

@@ -5,6 +5,7 @@ NEMO_RL_SOURCE and RLLM_SOURCE name checkouts. Without one, what needs it is ski
 
 import asyncio
 import collections
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -45,10 +46,9 @@ def nemo_batches(module: Any, dataloaders: dict[str, Any], monkeypatch: pytest.M
     """Iterate as NeMo-RL does, with its own wrapper if its source is there."""
     if not os.environ.get("NEMO_RL_SOURCE"):
         return iter(lambda: module.select(dict.fromkeys(dataloaders), dataloaders)[0], None)
-    from nemo_rl.data.dataloader import MultipleDataloaderWrapper
-
+    wrapper = importlib.import_module("nemo_rl.data.dataloader").MultipleDataloaderWrapper
     monkeypatch.setattr(sys, "path", list(sys.path))  # it adds its own folder
-    return iter(MultipleDataloaderWrapper(BATCH, {"custom_dataloader": "bots_nemo.select"}, dataloaders))
+    return iter(wrapper(BATCH, {"custom_dataloader": "bots_nemo.select"}, dataloaders))
 
 
 def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots, tmp_path, monkeypatch, caplog):
@@ -75,7 +75,7 @@ def test_nemo_rl_trains_on_what_is_selected_and_its_environment_reports_it(bots,
         assert odd.step([[]], [{"task_id": "t1", "selection_id": ""}]).rewards == "none at all"
         assert "rewards of the environment are not reported" in caplog.text
         module.prepared(loader.dataset)[1].client.close()
-        environment.client.close()
+        odd.client.close()
 
 
 def as_tensor(rewards: torch.Tensor) -> torch.Tensor:
@@ -104,9 +104,7 @@ def returned() -> Any:
     """Return the class of what environments return."""
     if not os.environ.get("NEMO_RL_SOURCE"):
         return collections.namedtuple("Returned", ["observations", "metadata", "rewards"])
-    from nemo_rl.environments.interfaces import EnvironmentReturn
-
-    return EnvironmentReturn
+    return importlib.import_module("nemo_rl.environments.interfaces").EnvironmentReturn
 
 
 def test_nemo_rl_itself_was_there():

@@ -1,13 +1,15 @@
 import itertools
+import math
 import pickle
 from collections import Counter
 
 import pytest
+import torch
 from accelerate import skip_first_batches
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from bots_client import Client, ResilientClient, Selector, Task
+from bots_client import Client, Outcome, ResilientClient, Selector, Task
 from bots_client.integrations.torch import GeneratedTasks, SelectedTasks, SelectorSampler, from_rank_zero
 
 IDS = [f"task-{number}" for number in range(40)]
@@ -226,3 +228,17 @@ def test_generated_rows_go_on_while_the_service_is_away(tmp_path):
         source = Selector(away, "nowhere", ids=["below-10", "below-1000"])
         rows = list(GeneratedTasks(source, sum_below, count=4, length=8))
     assert len({(row["task_id"], row["seed"]) for row in rows}) == 8
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        (torch.tensor(0.5, requires_grad=True), (0.5,)),
+        (torch.tensor([1, 0.5], dtype=torch.bfloat16, requires_grad=True), (1, 0.5)),
+        ([torch.tensor(1), torch.tensor([0.0], dtype=torch.float16)], (1, 0)),
+        (torch.tensor([True, False]), (1, 0)),
+        (torch.tensor([1.0, math.nan, -math.inf]), (1,)),
+    ],
+)
+def test_rewards_may_be_tensors(rewards, expected):
+    assert Outcome.rewards("a", rewards).as_wire()["rewards"] == expected

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots_service.core.aborts import NO_ABORTS
 from bots_service.core.codec import encode_state
 from bots_service.core.costs import NO_COST_SUMS, CostSum, CostSums
 from bots_service.core.walks import Walks
@@ -166,7 +167,8 @@ def test_every_form_of_an_outcome_is_read_as_documented_or_refused(form: dict[st
         with pytest.raises(InvalidOutcomesError):
             read_evidence(tasks, outcomes, (0.0, 1.0))
         return
-    evidence = read_evidence(tasks, outcomes, (0.0, 1.0))
+    evidence, aborted = read_evidence(tasks, outcomes, (0.0, 1.0))
+    assert aborted.tolist() == ([7] if wanted == "aborted" else [])
     columns = (evidence.tasks, evidence.successes, evidence.failures, evidence.effective)
     assert [tuple(row) for row in zip(*columns, strict=True)] == ([] if wanted == "aborted" else [(7, *wanted)])
     assert not any(column.flags.writeable for column in columns)  # the journal shares them with its readers
@@ -179,14 +181,16 @@ async def test_rewards_beside_counts_teach_the_belief_nothing(world: World):
     assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("plain"))
 
 
-async def test_aborted_tasks_count_for_nothing(world: World):
+async def test_aborted_tasks_count_for_nothing_but_aborts(world: World):
     only = await world.report(Outcome("t1", status="aborted"))
     assert (only.closed, only.step, only.tally.reported) == (False, 0, 0)
     receipt = await world.report(Outcome("t1", status="aborted"), outcome("t2", 4))
     assert (receipt.closed, receipt.tally.reported, receipt.tally.rollouts) == (True, 1, 16)
     await world.put_run("plain")
     await world.report(outcome("t2", 4), run="plain")
-    assert evidence_bytes(await world.state()) == evidence_bytes(await world.state("plain"))
+    state = await world.state()
+    assert (state.aborts.tasks.tolist(), state.aborts.aborts.tolist()) == ([1], [2])
+    assert evidence_bytes(replace(state, aborts=NO_ABORTS)) == evidence_bytes(await world.state("plain"))
 
 
 async def test_what_rollouts_cost_is_summed_aborted_ones_too(world: World):
@@ -221,7 +225,7 @@ async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(world: Worl
     assert closed == [False, False, False, True, False]
     assert (await world.report(outcome("t5"), run="run", close_step=True)).step == 2
     more = await world.report(*(outcome(f"t{task}") for task in range(7)), run="run", close_step=False)
-    assert (more.closed, more.tally.reported) == (True, 7)
+    assert (more.closed, more.tally.reported, (await world.describe("run")).pending) == (True, 6, 1)
 
 
 @pytest.mark.no_cover
