@@ -213,6 +213,13 @@ def _limits(old: Json, new: Json, side: Side, where: str) -> Iterator[str]:
         limit, has = outer.get(keyword), inner.get(keyword)
         if limit is None or limit == has:
             continue
+        if (
+            keyword == "pattern"
+            and has is not None
+            and limit.startswith(f"{has.removesuffix('$')}(")
+            and limit.endswith(")?$")
+        ):
+            continue  # the same, and more at the end where one likes
         is_inside = has is not None and keyword not in SAME and ((has > limit) == (keyword in LOWER))
         if not is_inside:
             yield (

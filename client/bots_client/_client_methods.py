@@ -475,7 +475,7 @@ class ClientMethods(BaseClient):
     def forget_tasks(self, dataset: str, tasks: Iterable[str], run: str = "default") -> Run:
         """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
 
-        They are believed as tasks that were never tried. What their rollouts told of other tasks stays.
+        They then count as never tried. What their rollouts say about other tasks stays.
         """
         return self.send(run_calls.forget_tasks(dataset, tasks, run))
 

@@ -195,7 +195,7 @@ class TaskVisit:
 
     seq: of its journal entry; step: number of closed steps after it, None if it is not known yet.
     successes, trials: of its rollouts; mean_reward: their quotient.
-    effective: whether the rollouts have a gradient; None for a part of a group.
+    effective: whether the rollouts have a gradient; False for a part of a group.
     group_size: number of rollouts of the group, of which these are a part; None for a whole group.
     tokens, seconds: what they cost; None if the report doesn't say it.
     late: whether it came after its step had closed, so that it counts for less or for nothing; None like step.
@@ -207,7 +207,7 @@ class TaskVisit:
     successes: float
     trials: float
     mean_reward: float
-    effective: bool | None = None
+    effective: bool
     group_size: float | None = None
     tokens: float | None = None
     seconds: float | None = None

@@ -110,6 +110,9 @@ class UniformBelief:
     def with_past(self, pool: Pool, past: AgedEvidence, settings: RunSettings, *, step: int) -> "UniformBelief":
         return replace(self, own_tasks=np.union1d(self.own_tasks, past.evidence.tasks))
 
+    def forgotten(self, tasks: Tasks) -> "UniformBelief":
+        return replace(self, own_tasks=np.setdiff1d(self.own_tasks, tasks))
+
     def discounted(self, share: float, pool: Pool, settings: RunSettings) -> "UniformBelief":
         return replace(self, steps=0)
 

@@ -253,7 +253,7 @@ def leases(dataset: str, run: str = "default", *, limit: int = PAGE, ids: int = 
 def forget_tasks(dataset: str, tasks: Iterable[str], run: str = "default") -> Call[Run]:
     """Forget what a run knows of some tasks alone, because a label or a verifier was mended.
 
-    They are believed as tasks that were never tried. What their rollouts told of other tasks stays.
+    They then count as never tried. What their rollouts say about other tasks stays.
     """
     return written(
         "POST", path("datasets", dataset, "runs", run, "forget"), into(Run), {"tasks": checked_strings(tasks, "tasks")}

@@ -233,8 +233,8 @@ class Rollouts(Generic[Origin]):
             # Where every rollout at hand is left out, others of the group may still run: its lease stays.
             lost = [outcome for outcome in outcomes if outcome.is_aborted and outcome.group_size is None]
             client._leave_out(sum(outcome.left_out for outcome in lost))
-            if told := [outcome for outcome in outcomes if outcome not in lost]:
-                self._report(client, origin, told)
+            if rest := [outcome for outcome in outcomes if outcome not in lost]:
+                self._report(client, origin, rest)
 
 
 def _outcome_of(task: str, rollouts: Sequence[tuple[float | None, float | None]], group_size: int | None) -> Outcome:

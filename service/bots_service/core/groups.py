@@ -67,7 +67,7 @@ class GroupParts:
     def plus(self, more: "GroupParts") -> "GroupParts":
         """Return these parts, and more."""
         pairs = zip(self.columns, more.columns, strict=True)
-        return GroupParts(*(frozen(np.concatenate(pair)) for pair in pairs))  # type: ignore[arg-type]
+        return GroupParts(*(frozen(np.concatenate(pair)) for pair in pairs))
 
     def are_possible(self, tasks: int) -> bool:
         """Return whether reports can have brought them. tasks: how many the pool has."""
@@ -155,7 +155,7 @@ class UnfinishedGroups:
         size = np.empty(len(firsts))
         size[group] = self.parts.group_size  # of equal places the last one stays: the trainer's last word
         whole, over = rollouts >= size, self.until[firsts] <= now
-        over |= _surplus(firsts, np.bincount(group, ~(whole | over)[group]))
+        over |= _surplus(firsts, np.bincount(group[~(whole | over)[group]], minlength=len(firsts)))
         is_whole, is_over = whole[group], (over & ~whole)[group]
         return self._where(is_whole), self._where(is_over), self._where(~(is_whole | is_over))
 
@@ -165,7 +165,7 @@ class UnfinishedGroups:
         return UnfinishedGroups(self.parts.where(wanted), frozen(self.origin[wanted]), frozen(self.until[wanted]))
 
     def _as_reports(self, report: "Report") -> list["Report"]:
-        """Return a report for each step of selection, of all groups as they are; they close no step by themselves."""
+        """Return a report for each step of selection, of all groups as they are."""
         found = []
         for made_at in np.unique(self.origin[:, 0]).tolist():
             evidence, costs, aborted = _counted(self.parts.where(self.origin[:, 0] == made_at))
@@ -218,7 +218,7 @@ def _endings(evidence: Evidence, aborted: Tasks) -> GroupParts:
     )
 
 
-def _surplus(firsts: NDArray[np.intp], parts: NDArray[np.float64]) -> Flags:
+def _surplus(firsts: NDArray[np.intp], parts: NDArray[np.intp]) -> Flags:
     """[G] which groups, the oldest first, are too many to wait. firsts: [G] their first places; parts: [G] how many."""
     oldest = np.argsort(firsts, kind="stable")
     younger = parts[oldest][::-1].cumsum()[::-1]  # of a group and all younger ones
@@ -240,18 +240,20 @@ def _counted(parts: GroupParts) -> tuple[Evidence, CostRows, Tasks]:
         places.setdefault(task, []).append(place)
     groups = sorted(places.items(), key=lambda named: named[1][-1])
     columns = [column.tolist() for column in (parts.successes, parts.failures, parts.lowest, parts.highest)]
-    rows, aborted = [], []
+    rows, aborted = list[tuple[int, float, float, bool]](), list[int]()
     for task, own in groups:
-        successes, failures = ([column[place] for place in own] for column in columns[:2])
-        told = [place for place, solved, failed in zip(own, successes, failures, strict=True) if solved + failed > 0]
-        if not told:
+        solved, failed = ([column[place] for place in own] for column in columns[:2])
+        counted = [place for place, one, other in zip(own, solved, failed, strict=True) if one + other > 0]
+        if not counted:
             aborted.append(task)
             continue
-        differ = max(columns[3][place] for place in told) - min(columns[2][place] for place in told) > SPREAD
-        rows.append((task, math.fsum(successes), math.fsum(failures), differ))
-    tasks, successes, failures, effective = zip(*rows, strict=True) if rows else ((), (), (), ())
+        differ = max(columns[3][place] for place in counted) - min(columns[2][place] for place in counted) > SPREAD
+        rows.append((task, math.fsum(solved), math.fsum(failed), differ))
     evidence = Evidence(
-        np.array(tasks, np.int32), np.array(successes, float), np.array(failures, float), np.array(effective, bool)
+        np.array([task for task, *_ in rows], np.int32),
+        np.array([successes for _, successes, _, _ in rows], np.float64),
+        np.array([failures for _, _, failures, _ in rows], np.float64),
+        np.array([differ for *_, differ in rows], bool),
     )
     costs = cost_rows(parts.tasks, np.stack([parts.tokens, parts.seconds]), parts.successes + parts.failures)
     return evidence.frozen(), costs, frozen(np.sort(np.array(aborted, np.int32)))

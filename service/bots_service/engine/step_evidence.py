@@ -55,7 +55,9 @@ class ReadStepEvidence:
             earlier=[report for _, report in earlier],
         )
 
-    async def _reports(self, run: OpenRun, present: list[SeqRange], after: int, last: int) -> list[tuple[int, Report]]:
+    async def _reports(
+        self, run: OpenRun, present: tuple[SeqRange, ...], after: int, last: int
+    ) -> list[tuple[int, Report]]:
         """Return the reports of the present history after one entry and up to another, with their seqs."""
         return [
             (entry.seq, entry.body)

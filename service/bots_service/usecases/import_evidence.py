@@ -110,7 +110,10 @@ class ImportEvidence:
     async def _read(self, run: OpenRun, request: EvidenceRequest) -> tuple[OpenRun, AgedEvidence]:
         """Return the evidence, and the run with its dataset as it must be to know all its tasks."""
         state = (await self.catch_up.newest(run)).state
-        outcomes = [Outcome(one.task, one.successes, one.trials, one.rewards) for one in request.outcomes]
+        outcomes = [
+            Outcome(one.task, one.successes, one.trials, None if one.rewards is None else [*one.rewards])
+            for one in request.outcomes
+        ]
         try:
             tasks = find_tasks(run, outcomes)
         except InvalidOutcomesError:  # another replica may have appended them just now

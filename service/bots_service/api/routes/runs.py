@@ -396,7 +396,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Forget what the run knows of some tasks alone; written to the journal.
 
-    They are believed as tasks that were never tried. What their rollouts told of other tasks stays, as do all counts.
+    They then count as never tried. What their rollouts say about other tasks stays, as do all counts.
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})

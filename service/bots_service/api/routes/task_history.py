@@ -31,7 +31,7 @@ class TaskVisit(Struct, frozen=True):
     successes: how many of the task's rollouts succeeded; a fractional reward counts in part.
     trials: how many rollouts of the task were reported.
     mean_reward: successes / trials: the mean reward, with the run's reward range mapped to [0, 1].
-    effective: whether the rollouts have a gradient: their rewards differ. Null for a part of a group.
+    effective: whether the rollouts have a gradient: their rewards differ. False for a part of a group.
     group_size: how many rollouts the group has, of which the report brought some; null for a whole group.
     tokens, seconds: what the rollouts cost; null where the report doesn't say it.
     late: whether the report came after its step had closed, so that it counts for less or for nothing; null like step.
@@ -43,7 +43,7 @@ class TaskVisit(Struct, frozen=True):
     successes: float
     trials: float
     mean_reward: float
-    effective: bool | None
+    effective: bool
     group_size: float | None
     tokens: float | None
     seconds: float | None
@@ -60,7 +60,7 @@ class TaskVisit(Struct, frozen=True):
             successes=visit.successes,
             trials=visit.trials,
             mean_reward=visit.successes / visit.trials,
-            effective=visit.is_effective if visit.group_size is None else None,
+            effective=visit.is_effective,
             group_size=visit.group_size,
             tokens=visit.tokens,
             seconds=visit.seconds,

@@ -331,5 +331,5 @@ def record_batch(dataset: OpenDataset, table: TaskTable) -> Any:
     last_step = pa.array(table.last_step, pa.int32(), mask=table.last_step == 0)
     segment = pa.array(SEGMENTS, pa.string()).take(pa.array(table.segment))
     costs = [pa.array(column, from_pandas=True) for column in (table.tokens, table.seconds)]  # NaN becomes null
-    told = [*map(pa.array, numbers), last_step, *costs, pa.array(table.aborts), segment]
-    return pa.record_batch([ids, *parameters, *told], schema=SCHEMA)
+    columns = [*map(pa.array, numbers), last_step, *costs, pa.array(table.aborts), segment]
+    return pa.record_batch([ids, *parameters, *columns], schema=SCHEMA)

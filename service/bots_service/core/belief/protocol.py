@@ -213,7 +213,7 @@ class Belief(Protocol):
     def forgotten(self, tasks: Tasks) -> Self:
         """Return the belief without evidence of these tasks' own, sorted: they follow their profiles again.
 
-        What their evidence told of other tasks stays.
+        What their evidence says about other tasks stays.
         """
         ...
 

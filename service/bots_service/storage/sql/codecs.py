@@ -259,10 +259,22 @@ _COSTS = ("tokens", "seconds")
 def _parts_text(parts: GroupParts) -> PartsText | None:
     if not len(parts):
         return None
-    counts = {name: _finite(getattr(parts, name)) for name in _COUNTS}
-    costs = {name: [None if np.isnan(one) else one for one in getattr(parts, name).tolist()] for name in _COSTS}
-    said = {name: column for name, column in costs.items() if any(one is not None for one in column)}
-    return PartsText(parts.tasks.tolist(), **counts, **said)
+    return PartsText(
+        parts.tasks.tolist(),
+        _finite(parts.group_size),
+        _finite(parts.rollouts),
+        _finite(parts.successes),
+        _finite(parts.failures),
+        _finite(parts.lowest),
+        _finite(parts.highest),
+        _said(parts.tokens),
+        _said(parts.seconds),
+    )
+
+
+def _said(costs: Floats) -> list[float | None]:
+    """Return costs, None where one is unsaid; nothing if all are."""
+    return [] if np.isnan(costs).all() else [None if np.isnan(one) else one for one in costs.tolist()]
 
 
 def _parts_of(text: PartsText | None) -> GroupParts:
