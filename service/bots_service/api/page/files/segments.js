@@ -11,7 +11,8 @@ const WORDS = {
   untried: { title: "Untried", meaning: "No rollout in this run yet." },
   aborting: {
     title: "Aborting",
-    meaning: "Aborted at the last three selections or more. They rest, and are tried again now and then: look at their environments.",
+    meaning:
+      "Aborted at the last three selections or more. They rest, and are tried again now and then: look at their environments.",
   },
   stuck: { title: "Stuck at 0", meaning: "Tried, but never solved. These give no gradient until the first success." },
   teaching: { title: "Teaching", meaning: "Solved at least once, with a success probability below 0.9." },
