@@ -285,6 +285,8 @@ def state_of(run: "Run") -> dict[str, str]:
         **spent(run),
         "late": f"{count(totals.late)} outcomes, {count(totals.expired)} more too late to count",
         "leased": task_count(run.leased),
+        **({"in parts": f"{count(run.unfinished_groups)} groups wait for rollouts"} if run.unfinished_groups else {}),
+        **({"aborting": f"{task_count(run.aborting_tasks)} always abort"} if run.aborting_tasks else {}),
         **({"resting": rest} if (rest := rested(run.resting)) else {}),
         **({"alarms": "; ".join(map(alarmed, run.alarms))} if run.alarms else {}),
         **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
