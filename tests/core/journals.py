@@ -122,16 +122,7 @@ class DenseRun:
         wanted = self.settings.tasks_per_step
         full = report.close is None and pending > 0 if wanted is None else pending >= wanted
         if report.close or full:
-            kept: list[int] = []  # the tasks of the groups that came first
-            for task, *_ in self.waiting:
-                if task not in kept:
-                    kept.append(task)
-            if not report.close and wanted is not None:
-                kept = kept[: pending - pending % wanted]
-            cut = next((place for place, (task, *_) in enumerate(self.waiting) if task not in kept), len(self.waiting))
-            rest, self.waiting = self.waiting[cut:], self.waiting[:cut]
             self.close()
-            self.waiting = [(*row, max(since, self.step - 64)) for *row, since in rest]  # type: ignore[misc]  # four and one
 
     def close(self) -> None:
         on_time: dict[int, list[Piece]] = {}

@@ -20,7 +20,7 @@ def closings(belief: str, *reports: list[int]) -> tuple[list[int], list[int]]:
     for seq, tasks in enumerate(reports, start=1):
         told = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), 0, None)
         costs = cost_rows(np.array(tasks), np.full((2, len(tasks)), 1.0), np.full(len(tasks), 4.0))
-        state, receipt = advance(state, Entry(seq, 0, POOL.profiles, replace(told, costs=costs)), POOL)
+        state, receipt = advance(state, Entry(seq, 0, POOL.profiles, replace(told, costs=costs, at=1e9)), POOL)
         if receipt.closed:
             counts.append(receipt.tally.reported)
             assert receipt.costs.tokens.spent == receipt.tally.reported
@@ -41,7 +41,14 @@ def test_what_waits_for_long_is_never_too_old_to_fold(belief: str):
     state = fresh_state(settings_from({"belief": belief, "tasks_per_step": 2}), POOL)
     for seq in range(1, 200):
         tasks = [seq % 20, (seq + 1) % 20, (seq + 2) % 20][: 2 + seq % 2]
-        body = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), max(state.step - 64, 0), None)
+        body = Report(evidence_of(*((task, 1.0, 3.0) for task in tasks)), max(state.step - 64, 0), None, at=1e9)
         state, receipt = advance(state, Entry(seq, 0, POOL.profiles, body), POOL)
         assert receipt.closed
     assert state.step == 199
+
+
+def test_a_report_of_the_first_version_closes_a_step_whole():
+    state = fresh_state(settings_from({"tasks_per_step": 2}), POOL)
+    body = Report(evidence_of(*((task, 1.0, 3.0) for task in range(3))), 0, None)
+    state, receipt = advance(state, Entry(1, 0, POOL.profiles, body), POOL)
+    assert (receipt.tally.reported, state.open_step.tasks) == (3, 0)

@@ -386,6 +386,8 @@ def _parted(settings: RunSettings, report: Report, open_step: OpenStep, pool: Po
         return (open_step if report.close is None and pending > 0 else None), NOTHING_OPEN
     if pending < size:
         return None, open_step
+    if not report.at:
+        return open_step, NOTHING_OPEN
     return open_step.first(pending - pending % size, generators=pool.generators)
 
 

@@ -73,8 +73,6 @@ class RunDescription:
     estimates: dict[str, float]
     rollouts_per_task: float | None
     pending: int
-    unfinished_groups: int
-    aborting_tasks: int
     totals: Totals
     costs: CostSums
     leased: int
@@ -84,6 +82,8 @@ class RunDescription:
     mix: tuple[MixShare, ...]
     resting: Resting
     alarms: tuple[VerifierAlarm, ...]
+    unfinished_groups: int = 0
+    aborting_tasks: int = 0
 
     @classmethod
     def of(cls, run: OpenRun, state: RunState, *, leased: int, degraded: bool) -> Self:
