@@ -120,7 +120,9 @@ def test_tasks_of_one_segment_are_shown_with_the_counts_of_all(bots, client, poo
     found = bots("tasks", pool, "--segment", "stuck", "--json").json
     assert [(task["id"], task["successes"], task["segment"]) for task in found["tasks"]] == [("p1", 0, "stuck")]
     assert (found["matching"], found["segments"]["stuck"], found["segments"]["teaching"]) == (1, 1, 1)
-    assert f"{len(ROWS) - 2} untried, 1 stuck, 1 teaching" in bots.ok("tasks", pool, "--segment", "teaching")
+    assert f"{len(ROWS) - 2} untried, 0 aborting, 1 stuck, 1 teaching" in bots.ok(
+        "tasks", pool, "--segment", "teaching"
+    )
     assert bots("tasks", pool, "--segment", "lost").code == 2
     lines = bots.ok("tasks", pool, "--segment", "stuck", "--csv").splitlines()
     assert [line.split(",")[0] for line in lines] == ["id", "p1"]

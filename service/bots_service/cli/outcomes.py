@@ -1,6 +1,7 @@
 """Outcomes from the command line and from JSON. Only `bots report` imports this module: it loads the client."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,10 @@ def _parsed(task: str, result: str, effective: bool | None) -> Outcome:
 
 
 def _numbers(text: str) -> list[float]:
-    return [float(number) for number in text.split(",")]
+    numbers = [float(number) for number in text.split(",")]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(text)
+    return numbers
 
 
 def read_report(file: str) -> tuple[list[Outcome], str | None]:
@@ -71,7 +75,7 @@ def _outcome_in(file: str, place: int, row: Any) -> Outcome:
         if row.get("status") == "aborted":
             return Outcome.aborted(row["task"], **cost)
         successes, trials, rewards, effective = map(row.get, ("successes", "trials", "rewards", "effective"))
-        about = {"effective": effective, "seed": row.get("seed"), **cost}
+        about = {"effective": effective, "seed": row.get("seed"), "group_size": row.get("group_size"), **cost}
         if rewards is not None and successes is trials is None:
             return Outcome.rewards(row["task"], rewards, **about)
         return Outcome.counts(row["task"], successes, trials, rewards=rewards, **about)

@@ -87,7 +87,10 @@ def _outcome(file: Path, number: int, row: Row, ages: Ages) -> PastOutcome:
         if (age is None) == (at is None):
             raise ValueError("give an age in steps or a time: the column age or at, or --age for all rows")
         if successes is None and trials is None and rewards is not None:
-            return PastOutcome(Outcome.rewards(task, rewards), age, at)
+            outcome = Outcome.rewards(task, rewards)
+            if outcome.is_aborted:
+                raise ValueError("no reward is a finite number")
+            return PastOutcome(outcome, age, at)
         if successes is None or trials is None:
             raise ValueError("give successes and trials, or rewards")
         return PastOutcome(Outcome.counts(task, successes, trials), age, at)
