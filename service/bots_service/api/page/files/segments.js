@@ -4,7 +4,7 @@ import { element, fill, say } from "./dom.js";
 import { count, percent } from "./format.js";
 
 /** Those of the bar, from left to right; retired tasks are no part of the pool any more. */
-export const POOL = ["untried", "aborting", "stuck", "teaching", "solved"];
+export const POOL = ["untried", "stuck", "teaching", "solved", "aborting"];
 const ALL = "";
 const WORDS = {
   [ALL]: { title: "All", meaning: "Every task that can be selected." },
