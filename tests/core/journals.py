@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bots_service.core.arrays import frozen
-from bots_service.core.entries import Body, Entry, GuardDecision, PastEvidence, Report, SettingsChange
+from bots_service.core.entries import Body, Entry, Forget, GuardDecision, PastEvidence, Report, SettingsChange
 from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, Evidence
+from bots_service.core.groups import GroupParts
 from bots_service.core.past_evidence import LARGEST_AGE, AgedEvidence
 from bots_service.core.pool import Pool, number_profiles
 from bots_service.core.receipt import Receipt
@@ -122,7 +123,18 @@ class DenseRun:
         wanted = self.settings.tasks_per_step
         full = report.close is None and pending > 0 if wanted is None else pending >= wanted
         if report.close or full:
+            later = self._next_step(wanted) if full and wanted and report.at and not report.close else []
             self.close()
+            self.waiting = [(*row[:4], max(row[4], self.step - 64)) for row in later]
+
+    def _next_step(self, size: int) -> list[tuple[int, float, float, bool, int]]:
+        """Take what came after so many tasks, or a multiple, out of what waits, and return it."""
+        tasks = [task for task, *_ in self.waiting]
+        firsts = [place for place, task in enumerate(tasks) if task not in tasks[:place]]
+        ours = len(firsts) - len(firsts) % size
+        begin = firsts[ours] if ours < len(firsts) else len(tasks)
+        later, self.waiting = self.waiting[begin:], self.waiting[:begin]
+        return later
 
     def close(self) -> None:
         on_time: dict[int, list[Piece]] = {}
@@ -321,6 +333,26 @@ def pools(draw, max_tasks: int = 8) -> Pool:
     return pool_of(*rows, carried=tags or ())
 
 
+@st.composite
+def in_parts(draw, report: Report, tasks: int, seq: int) -> Report:
+    """Return the report with parts of groups and aborted tasks; it came so many minutes after the run began."""
+    rows = []
+    for task, s, f in draw(pieces(tasks)):
+        lost, low, high = draw(st.integers(0, 2)), draw(quarters), draw(quarters)
+        rollouts = min(s + f + lost, MAX_TRIALS)
+        size = min(rollouts + draw(st.integers(0, 4)), MAX_TRIALS)
+        rows.append((task, size, rollouts, s, f, min(low, high), max(low, high), math.nan, math.nan))
+    columns = np.array(rows, np.float64).reshape(-1, 9).T.copy()
+    aborted = np.unique(draw(st.lists(st.integers(0, tasks - 1), max_size=2))).astype(np.int32)
+    return replace(
+        report,
+        aborted=frozen(np.setdiff1d(aborted, report.evidence.tasks)),
+        parts=GroupParts(frozen(columns[0].astype(np.int32)), *map(frozen, columns[1:])),
+        selection=(draw(st.integers(0, 2)), 0),
+        at=1e9 + seq * draw(st.sampled_from([1.0, 60.0, 3600.0])),
+    )
+
+
 def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
     """A change names what changes: one setting, some, or all of them as the first releases wrote."""
     names = draw(st.one_of(st.just(set(values)), st.sets(st.sampled_from(sorted(values)))))
@@ -331,7 +363,10 @@ def _some_of(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
 def stories(
     draw, max_entries: int = 10, settings: st.SearchStrategy[RunSettings] = some_settings, *, with_past: bool = True
 ) -> Story:
-    """with_past: with evidence from old logs and decisions of a guard, of which the slow references know nothing."""
+    """with_past: with all that the slow references know nothing of.
+
+    That is evidence from old logs, decisions of a guard, groups in parts, aborts and forgotten tasks.
+    """
     first, pool = draw(settings), draw(pools())
     dense, entries = DenseRun(pool, first), []
     tasks = draw(st.integers(1, len(pool)))
@@ -343,6 +378,8 @@ def stories(
             body = past_of(*((piece, draw(ages)) for piece in draw(pieces(tasks))))
         elif kind == 2 and first.verifier_guard:
             body = GuardDecision(draw(st.sampled_from(["release", "drop"])), draw(st.sampled_from([None, "tag 0"])))
+        elif kind == 3 and with_past:
+            body = Forget(frozen(np.unique(draw(st.lists(st.integers(0, tasks - 1), min_size=1))).astype(np.int32)))
         elif kind == 0:
             fixed = {name: getattr(first, name) for name in FIXED}
             others = settings.filter(lambda other: other.belief == first.belief)
@@ -354,8 +391,10 @@ def stories(
             some = draw(pieces(tasks))
             told = draw(st.none() | st.lists(st.booleans(), min_size=len(some), max_size=len(some)))
             body = report_of(*some, made_at=made_at, close=close, effective=told)
+            if kind < 7 and with_past:
+                body = draw(in_parts(body, tasks, seq))
         entry = Entry(seq, 0, int(pool.profile_of[:tasks].max()) + 1, body)
-        if not isinstance(body, PastEvidence | GuardDecision):
+        if not isinstance(body, PastEvidence | GuardDecision | Forget):
             dense.take(entry)
         entries.append(entry)
     return Story(first, pool, entries)

@@ -7,6 +7,7 @@ import numpy as np
 
 from bots_service.core.costs import cost_rows
 from bots_service.core.entries import Report
+from bots_service.core.groups import GroupParts
 from bots_service.core.summary.tags import closed_steps_of
 from tests.core.journals import evidence_of
 
@@ -28,6 +29,13 @@ def test_what_outcomes_cost_counts_however_late_they_are():
     )
     assert (step.evidence.tasks.tolist(), step.costs.tasks.tolist()) == ([5], [4])
     assert (step.costs.spent[0].tolist(), step.costs.rollouts[0].tolist()) == ([90.0], [0.0])
+
+
+def test_a_group_whose_first_part_came_before_the_steps_is_whole_in_its_step():
+    of_two = [np.array([value]) for value in (2.0, 1.0, 1.0, 0.0, 1.0, 1.0, math.nan, math.nan)]
+    part = Report(evidence_of(), None, close=None, parts=GroupParts(np.array([1], np.int32), *of_two), at=1e9)
+    (step,) = closed_steps_of([(2, part)], {2: (1, 1)}, longest_lag=1, lease_s=3600.0, generators=False, earlier=[part])
+    assert (step.evidence.tasks.tolist(), step.evidence.successes.tolist()) == ([1], [2.0])
 
 
 def test_outcomes_that_are_too_late_to_count_are_in_no_step():

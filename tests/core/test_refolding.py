@@ -20,7 +20,17 @@ from bots_service.core.comparison.messages import (
     unpack_progress,
 )
 from bots_service.core.comparison.refold import SUMS, Scores, collected, refolded, restarted
-from bots_service.core.entries import Body, Entry, Fork, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import (
+    Body,
+    Entry,
+    Forget,
+    Fork,
+    GuardDecision,
+    PastEvidence,
+    Report,
+    Rewind,
+    SettingsChange,
+)
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import WHOLE, Pool
 from bots_service.core.receipt import BINS, Receipt
@@ -168,8 +178,9 @@ def test_evidence_from_old_logs_changes_every_candidate():
         Rewind(7, 3),
         GuardDecision("drop", "code"),
         replace(report_of((0, 3.0, 5.0), made_at=4), walks=(Walk(WHOLE, 1, 20, 40),)),
+        Forget(np.array([1, 3], np.int32)),
     ],
-    ids=["report", "empty report", "past evidence", "settings", "rewind", "decision", "walks"],
+    ids=["report", "empty report", "past evidence", "settings", "rewind", "decision", "walks", "forgotten tasks"],
 )
 def test_an_entry_comes_through_a_pipe_as_it_was(body: Body):
     assert repr(unpack_entry(pack_entry(Entry(9, 2, 4, body)))) == repr(Entry(9, 2, 4, body))

@@ -206,6 +206,19 @@ def test_prompts_fetched_one_by_one_close_a_step_once_there_are_enough(trainer, 
     assert trainer.train_dataset.selector.client.health.selects == 2
 
 
+def test_rollouts_of_a_group_that_end_in_several_steps_count_once_where_wanted(trainer, bots):
+    trainer = trainer({"data.bots.group_size": 4})
+    batch = trainer._next_train_batch()
+    roll_out(trainer, batch, solved=2, rollouts=2)
+    trainer._next_train_batch()
+    about = bots.run(*RUN)
+    assert (about.step, about.pending, about.unfinished_groups) == (0, 0, 8)
+    roll_out(trainer, batch, solved=0, rollouts=2)
+    trainer._next_train_batch()
+    (step,) = bots.history(*RUN)
+    assert (step.reported, step.effective, step.rollouts) == (8, 8, 32)
+
+
 def test_a_run_that_closes_steps_by_itself_is_left_to_it(trainer, bots):
     bots.update_run(*RUN, tasks_per_step=TASKS)
     trainer = trainer()

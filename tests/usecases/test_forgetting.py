@@ -31,7 +31,7 @@ async def test_a_forgotten_task_is_believed_as_one_that_was_never_tried_and_all_
     assert [(entry.kind, entry.tasks) for entry in entries] == [("forget", 1)]
 
 
-async def test_forgetting_is_undone_by_a_rewind_and_told_once(world: World):
+async def test_forgetting_is_undone_by_a_rewind(world: World):
     await world.report(outcome("t3", 0.0))
     belief = (await world.state()).belief
     await world.use.forget_tasks(POOL, "default", ["t3"], None)

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bots_service.core.codec import encode_state
 from bots_service.core.receipt import Receipt
-from bots_service.core.state import RunState
 from bots_service.errors import InvalidOutcomesError, StaleEpochError
 from bots_service.ports.records import Selection
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome
 from tests.sizes import size
+from tests.usecases.backups import exported, imported
 from tests.usecases.world import POOL, World, evidence_bytes
 
 SIZE = 4
@@ -26,11 +27,6 @@ def part(task: str, *rewards: float | None, of: int = SIZE, **more: Any) -> Outc
 
 def aborted(task: str) -> Outcome:
     return Outcome(task, status="aborted")
-
-
-def shown(state: RunState) -> bytes:
-    """All that a report changes, but for how many entries there were."""
-    return evidence_bytes(replace(state, settings=replace(state.settings, tasks_per_step=None)))
 
 
 def less_seq(receipt: Receipt) -> Receipt:
@@ -111,7 +107,7 @@ async def follow_a_schedule(services: tuple[World, World], rng: np.random.Genera
 
 async def assert_alike(services: tuple[World, World], runs: tuple[str, str]) -> None:
     states = [await world.state(run) for world, run in zip(services, runs, strict=True)]
-    assert shown(states[0]) == shown(states[1])
+    assert evidence_bytes(states[0]) == evidence_bytes(states[1])
     await services[0].assert_is_a_replay(runs[0])
     summaries = [await services[0].describe(run) for run in runs]
     assert summaries[0].leased == summaries[1].leased == 0
@@ -289,6 +285,17 @@ async def test_a_group_in_parts_all_of_which_were_aborted_is_one_abort(world: Wo
     state = await world.state()
     assert (state.step, state.aborts.aborts.tolist(), len(state.unfinished)) == (0, [1], 0)
     assert (await world.describe()).leased == 0
+
+
+# --- and all of it in a backup ---------------------------------------------------------------------------------------
+
+
+async def test_parts_aborts_and_forgotten_tasks_come_back_from_a_backup(world: World):
+    await world.report(part("t0", 1.0))
+    await world.report(Outcome("t1", successes=1, trials=4), aborted("t2"))
+    await world.use.forget_tasks(POOL, "default", ["t1"], None)
+    await imported(world, await exported(world), dataset="copy")
+    assert encode_state(await world.state(dataset="copy")) == encode_state(await world.state())
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------

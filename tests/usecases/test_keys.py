@@ -360,6 +360,14 @@ def test_a_pattern_reaches_the_names_that_it_fits(patterns, reached, not_reached
             caller.require_dataset(name)
 
 
+def test_a_pattern_with_a_run_reaches_the_runs_that_it_fits():
+    caller = Caller("k", frozenset({Scope.READ}), ("guru/alice-*",))
+    caller.require_run("guru", "alice-1")
+    for run, of in (("bob-1", "run 'bob-1' of dataset 'guru'"), (None, "all of dataset 'guru'")):
+        with pytest.raises(ForbiddenError, match=f"no access to {of}, only to guru/alice-"):
+            caller.require_run("guru", run)
+
+
 def test_only_a_star_reaches_every_dataset():
     Caller("k", frozenset({Scope.ADMIN}), ("a", "*")).require_every_dataset()
     with pytest.raises(ForbiddenError, match="every dataset"):

@@ -20,8 +20,10 @@ from bots_service.errors import (
     RunHasHistoryError,
     UnknownRunError,
 )
+from bots_service.ports.keys import Scope
 from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
+from bots_service.usecases.authenticate import Caller
 from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.put_run import PutRunResult
@@ -149,6 +151,14 @@ async def test_runs_are_listed_by_name_as_they_stand(world: World):
     assert pages == [["a", "b", "c"], ["default"]]
     told = {one.row.name: (one.step, one.leased) for one in await world.use.describe_run.page(POOL, "", 10)}
     assert told == {"a": (0, 0), "b": (1, 0), "c": (0, 3), "default": (0, 0)}
+
+
+async def test_a_list_of_runs_holds_only_those_that_the_caller_reaches(world: World):
+    for name in ("alice-1", "bob-1", "bob-2", "alice-2"):
+        await world.put_run(name)
+    alice = Caller("k", frozenset({Scope.READ}), (f"{POOL}/alice-*",))
+    page = await world.use.describe_run.page(POOL, "", 2, alice)
+    assert [one.row.name for one in page] == ["alice-1", "alice-2"]
 
 
 @pytest.mark.parametrize(("is_replaced", "listed"), [(False, ["b", "c"]), (True, ["a", "b"])])

@@ -1,5 +1,6 @@
 """Subsets of a dataset: made once, selected in, and known to every replica."""
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -120,6 +121,19 @@ async def test_more_subsets_than_are_kept_open_are_selected_in(world: World, mon
         assert sorted((await world.select(2, subset=name)).tasks.tolist()) == [first, first + 1]
         await world.report(*(outcome(f"t{number}") for number in (first, first + 1)))
         assert len((await world.opened()).dataset.subsets) <= 3
+
+
+async def test_a_subset_of_the_whole_dataset_is_the_dataset(world: World):
+    name = await made(world, range(40))
+    await world.select(1, subset=name)
+    opened = await world.opened()
+    assert (await world.parts.open_runs.within(opened, name)).dataset.pool is opened.dataset.pool
+
+
+async def test_a_subset_that_two_select_in_at_once_is_read_once(world: World):
+    name = await made(world, range(10))
+    at_once = await asyncio.gather(*(world.select(5, subset=name) for _ in range(2)))
+    assert sorted(task for selection in at_once for task in selection.tasks.tolist()) == list(range(10))
 
 
 async def test_a_retry_gets_the_first_answer(world: World):

@@ -34,6 +34,7 @@ class Wanted:
     min_rollouts, max_rollouts: of each prompt, with rollouts_per_prompt; None: 2, and four times the mean.
     group_size: verl's rollout.n once more, where rollouts of one prompt may end in different training steps, as in
         verl's asynchronous modes: a group then counts once, when all have come. None: they end in one step.
+        Only verl 0.9 can do it.
     prompts_per_step: of one training step; None: data.train_batch_size.
     """
 

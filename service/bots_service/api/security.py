@@ -72,6 +72,8 @@ class About(Enum):
 
     PATH = "path"
     """The one in its path, or its run there. What changes a dataset takes a key for all of its runs."""
+    SHARED = "shared"
+    """The one in its path. A key for some of its runs is enough: other runs don't notice."""
     WHOLE = "whole"
     """The one in its path, with all its runs."""
     BODY = "body"
@@ -82,7 +84,7 @@ class About(Enum):
     """All of them: the key needs access to every dataset."""
 
 
-IN_PATH = (About.PATH, About.WHOLE)
+IN_PATH = (About.PATH, About.SHARED, About.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,9 @@ class GuardedRoute(APIRoute):
         return answer
 
     def _require_path(self, request: Request, caller: Caller) -> None:
-        dataset, run = request.path_params["dataset"], request.path_params.get("run")
-        if run is None and self.guard.about is About.PATH and self.methods <= {"GET", "HEAD"}:
+        dataset, run, about = request.path_params["dataset"], request.path_params.get("run"), self.guard.about
+        reads = about is About.PATH and self.methods <= {"GET", "HEAD"}
+        if run is None and (reads or about is About.SHARED):
             caller.require_dataset(dataset)
         else:
             caller.require_run(dataset, run)

@@ -51,14 +51,8 @@ _BITS = {"<f8": "<u8", "<i4": "<u4", "<u8": "<u8"}  # types that are narrowed, a
 _STORED = {kind: (kind, *_NARROW) for kind in _BITS} | {"|b1": ("|b1",)}  # how each type may be stored
 _FEW = 1024  # numbers: narrowing fewer takes longer than the checksums of the bytes that it saves
 _ALIGNED = 8  # bytes of the largest number
-_OTHERS = (
-    "aborts_",
-    "attempts_",
-    "costs_",
-    "groups_",
-    "guard_",
-    "open_",
-)  # begin the names of the arrays that are not the belief's
+# Begin the names of the arrays that are not the belief's.
+_OTHERS = ("aborts_", "attempts_", "costs_", "groups_", "guard_", "open_")
 
 
 def encode_state(state: RunState) -> bytes:

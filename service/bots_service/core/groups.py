@@ -140,7 +140,7 @@ class UnfinishedGroups:
         others = report.evidence.where(~ends)
         own_report = replace(
             report,
-            evidence=joined([others, evidence]).frozen() if len(evidence) else others,
+            evidence=joined([others, evidence]).frozen(),
             costs=report.costs.plus(costs) if len(costs) else report.costs,
             aborted=united(report.aborted[~aborts], aborted),
             parts=NO_PARTS,

@@ -7,6 +7,7 @@ from bots_service.core.belief.capability import LARGEST_CAPABILITY
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, are_within, is_within
 from bots_service.core.evidence import MAX_TRIALS, Evidence
+from bots_service.core.groups import MOST_PARTS
 from bots_service.core.mix_account import is_possible_account
 from bots_service.core.receipt import Receipt
 from bots_service.core.state import RunState
@@ -29,7 +30,8 @@ def is_possible_evidence(evidence: Evidence, *, tasks: int) -> bool:
         trials = successes + failures
     is_known = (evidence.tasks >= 0) & (evidence.tasks < tasks)
     # False for NaN, too.
-    is_counted = (successes >= 0) & (failures >= 0) & (trials > 0) & (trials <= MAX_TRIALS * (1 + ROUNDING))
+    most = MAX_TRIALS * MOST_PARTS * (1 + ROUNDING)  # a group in parts may bring more rollouts than it said
+    is_counted = (successes >= 0) & (failures >= 0) & (trials > 0) & (trials <= most)
     return bool((is_known & is_counted).all())
 
 

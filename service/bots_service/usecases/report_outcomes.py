@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -79,7 +79,9 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def given_rewards(self) -> list[float] | None:
         """The rewards of the rollouts that have one."""
-        return None if self.rewards is None else [reward for reward in self.rewards if reward is not None]
+        if self.rewards is None or None not in self.rewards:
+            return cast("list[float] | None", self.rewards)
+        return [reward for reward in self.rewards if reward is not None]
 
 
 class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -66,6 +66,32 @@ def test_what_rollouts_cost_is_reported_with_them_and_is_a_metric(selector):
     assert (found["bots/tokens_per_effective_task"], found["bots/seconds_per_effective_task"]) == (450, 2)
 
 
+def test_an_abort_is_reported_at_once(selector):
+    first, second = selector.next(2).ids
+    selector.observe(second, [1, 0])
+    selector.abort(first)
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.seq, run.leased, run.pending) == (1, 1, 0)
+    assert selector.step().reported == 1
+
+
+def test_a_group_whose_rollouts_come_in_several_steps_counts_once(selector):
+    early, late = selector.next(2).ids
+    selector.observe(late, [1, None], group_size=4)
+    selector.observe(early, [1, 0])
+    assert selector.step().reported == 1
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (run.unfinished_groups, run.leased) == (1, 1)
+    selector.observe(late, [0, 0], group_size=4)
+    receipt = selector.step()
+
+    run = selector.client.direct.run(selector.dataset)
+    assert (receipt.reported, receipt.effective, run.totals.rollouts) == (1, 1, 5)
+    assert (run.unfinished_groups, run.leased, run.coverage.most_visits) == (0, 0, 1)
+
+
 def test_an_aborted_task_teaches_nothing_and_may_be_selected_again(selector):
     for task in selector.next(40).ids:
         selector.abort(task)

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from bots_client import Selector, Task
+from bots_client import Client, ForbiddenError, Selector, Task
 from bots_client._resilience import registration
 from tests.client.resilience.worlds import IDS, wait_for
 from tests.languages.recording_proxy import RecordingProxy
-from tests.serving import free_port
+from tests.serving import free_port, running_service
 
 
 @pytest.fixture
@@ -210,3 +210,23 @@ def test_a_dataset_that_is_made_anew_gets_the_trainers_tasks_again(pool, caplog)
         assert not selection.is_local
         assert set(selection.ids) <= set(mine)
     assert selector.client.health.replaced == 0
+
+
+def test_a_key_for_some_runs_is_enough_to_register_select_and_report(tmp_path, connect):
+    with running_service(tmp_path / "service", admin_key="nobody-guesses-this-one") as service:
+        with Client(service.url, api_key="nobody-guesses-this-one") as operator:
+            operator.create_dataset("shared", [Task(name) for name in IDS])
+            for run in ("alice-1", "bob-1"):
+                operator.create_run("shared", run)
+            key = operator.create_key("alice", scopes=["select", "report"], datasets=["shared/alice-*"]).key
+        own, others = (
+            Selector(connect(service.url, api_key=key), "shared", run, ids=IDS[:10]) for run in ("alice-1", "bob-1")
+        )
+        own.register()
+        selection = own.next(4)
+        assert set(selection.ids) <= set(IDS[:10])
+        for task in selection.ids:
+            own.observe(task, [1, 0])
+        assert own.step().effective == 4
+        with pytest.raises(ForbiddenError, match=r"no access to run 'bob-1' .* only to shared/alice-\*"):
+            others.register()

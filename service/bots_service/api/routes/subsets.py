@@ -13,7 +13,7 @@ from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import json_response
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.routes.datasets import EXAMPLE_TASK, UPLOADS
-from bots_service.api.security import allowed, guarded_router
+from bots_service.api.security import About, allowed, guarded_router
 from bots_service.api.task_formats.text import AppendRequest
 from bots_service.api.uploads import open_tasks, require_models
 from bots_service.errors import InvalidTasksError
@@ -51,7 +51,7 @@ EXAMPLE = SubsetResponse("gsm8k", "a01d4e65f2c95f2c9a01d4e65f2c9a01", 1, 0, 7472
     openapi_extra=reads(AppendRequest([EXAMPLE_TASK]), UPLOADS),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *DATASET, InvalidTasksError)},
 )
-@allowed(Scope.SELECT, kind=RouteKind.UPLOAD)
+@allowed(Scope.SELECT, about=About.SHARED, kind=RouteKind.UPLOAD)
 async def make_subset(request: Request, dataset: DatasetName) -> Response:
     """Keep some of a dataset's tasks as a subset, by their ids, from JSON, NDJSON (one task per line) or Parquet.
 
