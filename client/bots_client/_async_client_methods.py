@@ -262,11 +262,6 @@ class AsyncClientMethods(BaseAsyncClient):
         *,
         fork_run: str | None = None,
         fork_step: int | None = None,
-        warm_start_run: str | None = None,
-        warm_start_step: int | None = None,
-        discount: float | None = None,
-        replay_run: str | None = None,
-        replay_step: int | None = None,
         **settings: "Unpack[GivenSettings]",
     ) -> Run:
         """Create a run, or set all settings of an empty one (such as a new "default").
@@ -276,30 +271,12 @@ class AsyncClientMethods(BaseAsyncClient):
             run: name of the new run.
             fork_run: continue this run.
             fork_step: step of the forked run to start from; None: its current state.
-            warm_start_run: start at step 0 with the belief of this run, which has the same kind of belief.
-            warm_start_step: step of that run; None: its current state.
-            discount: of a warm start: share of that run's evidence to drop, from 0 (keep all) to 1 (keep none).
-            replay_run: continue this run with what its journal gives under the new run's settings.
-            replay_step: step of that run; None: its current state.
             settings: fields of `Settings`; those left out take their defaults.
 
         Raises:
             ConflictError: the run has a history; use `update_run`.
         """
-        return await self.send(
-            run_calls.create_run(
-                dataset,
-                run,
-                fork_run=fork_run,
-                fork_step=fork_step,
-                warm_start_run=warm_start_run,
-                warm_start_step=warm_start_step,
-                discount=discount,
-                replay_run=replay_run,
-                replay_step=replay_step,
-                **settings,
-            )
-        )
+        return await self.send(run_calls.create_run(dataset, run, fork_run=fork_run, fork_step=fork_step, **settings))
 
     async def update_run(self, dataset: str, run: str = "default", **settings: "Unpack[GivenSettings]") -> Run:
         """Change settings of a run from the next step on; those left out keep their values."""

@@ -192,17 +192,11 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """The run and step that a run began from.
-
-    how: fork, warm_start or replay.
-    discount: of a warm start, the share of the evidence that was dropped.
-    """
+    """The run and step that a run began from."""
 
     run: str
     step: int
     seq: int = 0
-    how: str = "fork"
-    discount: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,8 +64,6 @@ def upgrade() -> None:
         sa.Column("parent_run", sa.Text(), nullable=True),
         sa.Column("parent_step", sa.Integer(), nullable=True),
         sa.Column("parent_seq", sa.BigInteger(), nullable=True),
-        sa.Column("parent_how", sa.Text(), nullable=True),
-        sa.Column("parent_discount", sa.Double(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pruned", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("predictions", sa.Text(), server_default=sa.text("'[]'"), nullable=False),

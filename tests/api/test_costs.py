@@ -148,12 +148,6 @@ async def test_a_rewind_takes_costs_back_and_a_fork_keeps_them(http: httpx.Async
     assert await stored(http) == [STEPS[0], STEPS[:1], [STEPS[0]]]
     fork = (await http.get("/datasets/guru/runs/fork")).json()
     assert told(fork) == ALL
-    (await http.put("/datasets/guru/runs/again", json={"replay_of": {"run": "default"}})).raise_for_status()
-    assert told((await http.get("/datasets/guru/runs/again")).json()) == STEPS[0]
-    (
-        await http.put("/datasets/guru/runs/warm", json={"warm_start": {"run": "default", "discount": 0.5}})
-    ).raise_for_status()
-    assert told((await http.get("/datasets/guru/runs/warm")).json()) == (None, None)
 
 
 @pytest.mark.parametrize("belief", ["bots", "tracker"])

@@ -147,7 +147,7 @@ async def test_a_fork_stands_where_its_parent_stood_at_that_step(http):
     run = forked.json()
     assert run["step"] == 2
     assert run["settings"]["seed"] == 9
-    assert run["forked_from"] == {"run": "default", "step": 2, "seq": 2, "how": "fork", "discount": None}
+    assert run["forked_from"] == {"run": "default", "step": 2, "seq": 2}
     assert (await http.get("/datasets/guru/runs/branch/tasks")).json() == states[1]
     unknown = {"fork": {"run": "default", "step": 99}}
     require_problem(await http.put("/datasets/guru/runs/other", json=unknown), 404, "unknown-step")

@@ -113,9 +113,6 @@ class UniformBelief:
     def forgotten(self, tasks: Tasks) -> "UniformBelief":
         return replace(self, own_tasks=np.setdiff1d(self.own_tasks, tasks))
 
-    def discounted(self, share: float, pool: Pool, settings: RunSettings) -> "UniformBelief":
-        return replace(self, steps=0)
-
     def profile_distributions(self, pool: Pool) -> Uniforms:
         return Uniforms(pool.profiles)
 

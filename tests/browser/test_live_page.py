@@ -181,17 +181,6 @@ def test_a_narrow_run_says_why_and_what_to_do_and_its_journal_names_old_logs(bro
         http.delete("/datasets/narrow").raise_for_status()
 
 
-def test_a_warm_start_says_where_it_comes_from(browser: Browser, trained: ServiceProcess):
-    wanted = {"warm_start": {"run": BOTS, "discount": 0.25}}
-    warm = f"{trained.url}/datasets/{DATASET}/runs/warm"
-    httpx.put(warm, json=wanted).raise_for_status()
-    with visiting(browser, trained.url) as visit:
-        card = visit.open(f"datasets/{DATASET}/runs/warm").get_by_role("region", name="Settings")
-        card.get_by_text("warm start from").wait_for()
-        assert f"{BOTS}, step {STEPS}, 25.0{PERCENT} of its evidence dropped" in card.inner_text()
-    httpx.delete(warm).raise_for_status()
-
-
 def test_calibration_names_what_its_axes_show(browser: Browser, trained: ServiceProcess):
     with visiting(browser, trained.url) as visit:
         visit.open(f"datasets/{DATASET}/runs/{BOTS}")

@@ -249,16 +249,7 @@ def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
     changed = bots("runs", "set", pool, "tuned", "--tasks-per-step", 0, "--target", 0.5, "--json").json["settings"]
     assert (changed["tasks_per_step"], changed["target"], changed["seed"]) == (None, 0.5, 7)
 
-    warm = bots("runs", "create", pool, "warm", "--warm-start", "default", "--discount", 0.25, "--json").json
-    assert (warm["step"], warm["forked_from"]["discount"]) == (0, 0.25)
-    assert "with the belief of default, 25% of it dropped, at step 1" in bots.ok("runs", "show", pool, "warm")
-    again = bots("runs", "create", pool, "again", "--replay-of", "default", "--belief", "bots", "--json").json
-    assert (again["step"], again["settings"]["belief"]) == (1, "bots")
-    assert "from the journal of default at step 1" in bots.ok("runs", "show", pool, "again")
-    for wrong in (["--warm-start", "default"], ["--replay-of-step", "1"], ["--discount", "0.5"]):
-        assert bots("runs", "create", pool, "wrong", *wrong).code == 2
-    for name in ("warm", "again"):
-        bots.ok("runs", "delete", pool, name, "--yes")
+    assert bots("runs", "create", pool, "wrong", "--fork-step", "1").code == 2
     forked = bots("runs", "create", pool, "fork", "--fork", "default", "--fork-step", 1, "--json").json
     assert (forked["forked_from"]["run"], forked["step"]) == ("default", 1)
     listed = {run["run"]: run["verdict"] for run in bots("runs", "list", pool, "--json").json["runs"]}

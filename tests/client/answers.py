@@ -67,7 +67,7 @@ RUN: dict[str, Any] = {
         "narrow": False,
         "reason": None,
     },
-    "forked_from": {"run": "other", "step": 3, "seq": 4, "how": "fork", "discount": None},
+    "forked_from": {"run": "other", "step": 3, "seq": 4},
     "created_at": "2026-01-02T03:04:05.5+00:00",
 }
 SUMMARY: dict[str, Any] = {

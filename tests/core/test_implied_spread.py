@@ -55,7 +55,6 @@ def test_no_two_profiles_differ_by_more(rows, steps):
     pool = pool_of(*rows)
     belief = with_steps(BotsBelief.fresh(RunSettings(), pool).extended(pool, pool.profiles), pool, steps)
     assert_bounds_all_differences(belief, pool)
-    assert_bounds_all_differences(belief.discounted(0.25, pool, RunSettings()), pool)
 
 
 def with_steps(belief, pool, steps):

@@ -9,7 +9,7 @@ from bots_service.core.codec import encode_state
 from bots_service.ports.backup import Imported
 from bots_service.ports.records import IdempotencyKey, StoredReceipt
 from bots_service.usecases.backup_format import Part, read_parts
-from bots_service.usecases.begin_run import ForkFrom, ReplayOf, RunOrigin, WarmStartFrom
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
 from tests.usecases.world import POOL, World, block, never, stream
@@ -46,13 +46,7 @@ async def live(world: World, seed: int, actions: int = 40) -> None:
             await world.use.change_settings(POOL, run, {name: float(rng.random())}, None)
         elif kind == "fork":
             name = f"fork-{number}"
-            is_whole = (await world.row(run)).parent is None
-            origins: list[RunOrigin] = [
-                ForkFrom(run),
-                WarmStartFrom(run, 0.25),
-                ReplayOf(run) if is_whole else ForkFrom(run),
-            ]
-            await world.use.put_run(POOL, name, {}, origins[int(rng.integers(3))], None)
+            await world.use.put_run(POOL, name, {}, ForkFrom(run), None)
             runs.append(name)
         elif kind == "snapshot":
             await world.use.take_snapshot(POOL, run, None)

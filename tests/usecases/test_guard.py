@@ -13,7 +13,7 @@ from bots_service.core.guard import Decision
 from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import NothingToDecideError
 from bots_service.ports.records import IdempotencyKey, TaskBlock
-from bots_service.usecases.begin_run import ForkFrom, ReplayOf
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome
 from tests.usecases.backups import assert_same, exported, imported
 from tests.usecases.world import POOL, TASKS, World, evidence_bytes, never, outcome, stream
@@ -146,16 +146,6 @@ async def test_decisions_and_held_groups_come_back_from_a_backup_with_every_post
     await other.assert_is_a_replay()
 
 
-@pytest.mark.parametrize("decision", ["release", "drop"])
-async def test_a_journal_folded_again_obeys_its_decisions(outage: World, other: World, decision: Decision):
-    await decide(outage, decision)
-    await steps(outage, 2, 6, 9)
-    await moved(outage, other, stored=False)
-    for world in (outage, other):
-        await world.use.put_run(POOL, "again", {"verifier_guard": True}, ReplayOf("default"), None)
-        assert await told(world, "again") == await told(outage)
-
-
 # --- generators ------------------------------------------------------------------------------------------------------
 
 
@@ -192,5 +182,3 @@ async def test_held_groups_of_generators_come_back_from_a_backup(
         await world.assert_is_a_replay()
     assert await told(other) == await told(empty)
     assert encode_state(await other.state()) == encode_state(await empty.state())
-    await empty.use.put_run(POOL, "again", {"verifier_guard": True}, ReplayOf("default"), None)
-    assert await told(empty, "again") == await told(empty)

@@ -21,7 +21,7 @@ from bots_service.errors import (
 from bots_service.ports.records import PredictionBlock
 from bots_service.storage.sql.predictions import content_of
 from bots_service.usecases.backup_format import BackupWriter, DatasetPart, Part, PredictionsPart, RunPart, read_parts
-from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
+from bots_service.usecases.begin_run import ForkFrom
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, TASKS, Later, World, block, never, outcome, stream
 
@@ -97,27 +97,14 @@ async def test_a_replica_that_knew_an_empty_run_sees_its_new_predictions(world: 
         await there.parts.datasets.predictions(stale.row.dataset_id, stale.row.predictions)
 
 
-async def test_forks_and_warm_starts_keep_what_a_run_knows_and_a_replay_sees_the_newest(world: World):
+async def test_a_fork_keeps_what_its_run_knows(world: World):
     await world.report(outcome("t0"), outcome("t1", 16.0))
     await world.report(outcome("t2", 0.0))
     await predict(world)
-    put = world.use.put_run
-    await put(POOL, "fork", {}, ForkFrom("default"), None)
-    await put(POOL, "warm", {}, WarmStartFrom("default", 0.5), None)
-    described, _ = await put(POOL, "again", {}, ReplayOf("default"), None)
-    assert [await names(world, run) for run in ("fork", "warm", "again")] == [[], [], ["probe"]]
-    assert (described.step, "prediction_slope_probe" in described.estimates) == (2, True)
-    assert described.estimates["prediction_slope_probe"] != 0.0  # learned from the other run's journal
-    for run in ("fork", "warm", "again"):
-        await world.report(outcome("t5"), run=run)
-        await world.assert_is_a_replay(run)
-
-
-async def test_a_replay_under_the_same_predictions_is_the_run_itself(world: World):
-    await predict(world)
-    await world.report(outcome("t0"), outcome("t1", 16.0))
-    described, _ = await world.use.put_run(POOL, "same", {}, ReplayOf("default"), None)
-    assert described.estimates == (await world.describe()).estimates
+    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
+    assert await names(world, "fork") == []
+    await world.report(outcome("t5"), run="fork")
+    await world.assert_is_a_replay("fork")
 
 
 async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: World):

@@ -13,7 +13,7 @@ from bots_service.core.entries import Rewind
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
 from bots_service.ports.records import NewEntry, RunRow
 from bots_service.usecases.backup_format import EntriesPart, RunPart
-from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.prune import Prune, PrunedRun
 from tests.sizes import size
 from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states
@@ -50,16 +50,6 @@ async def test_nothing_goes_that_is_young_or_when_nothing_was_said(world: World)
     assert await pruner(world, keep_days=None)() == []
     assert await pruner(world, keep_days=None)(keep_days=200.0) == []
     assert entries(world) == list(range(1, 24))
-
-
-async def test_a_pruned_journal_is_not_folded_again_and_its_belief_still_starts_others(world: World):
-    await reports(world, 23)
-    await pruner(world)()
-    with pytest.raises(UnknownStepError, match="pruned: the journal of run 'default' begins at step 15"):
-        await world.use.put_run(POOL, "again", {"belief": "tracker"}, ReplayOf("default"), None)
-    warm, _ = await world.use.put_run(POOL, "warm", {}, WarmStartFrom("default", 0.5), None)
-    assert (warm.step, warm.row.origin_step) == (0, 0)
-    await world.assert_is_a_replay("warm")
 
 
 async def test_a_dry_run_tells_and_removes_nothing(world: World):

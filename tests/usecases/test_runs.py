@@ -24,7 +24,7 @@ from bots_service.ports.keys import Scope
 from bots_service.ports.records import IdempotencyKey, RunPut, SnapshotRow
 from bots_service.retention import NEWEST_SNAPSHOTS
 from bots_service.usecases.authenticate import Caller
-from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.put_run import PutRunResult
 from tests.usecases.ports import Port
@@ -101,16 +101,11 @@ async def test_a_mix_may_change_to_tags_that_tasks_carry(world: World):
     assert [flaw.where for flaw in refused.value.flaws] == [("mix", "none")]
 
 
-async def test_a_run_begins_from_another_only_as_its_own_journal_and_its_kind_of_belief_allow(world: World):
+async def test_a_fork_keeps_its_kind_of_belief(world: World):
     await world.report(outcome("t1"))
-    await world.use.put_run(POOL, "fork", {}, ForkFrom("default"), None)
-    for origin, values, place in (
-        (ReplayOf("fork"), {}, "replay_of"),
-        (WarmStartFrom("default", 0.5), {"belief": "bots"}, "belief"),
-    ):
-        with pytest.raises(InvalidSettingsError) as refused:
-            await world.use.put_run(POOL, "new", values, origin, None)
-        assert [flaw.where for flaw in refused.value.flaws] == [(place,)]
+    with pytest.raises(InvalidSettingsError) as refused:
+        await world.use.put_run(POOL, "fork", {"belief": "bots"}, ForkFrom("default"), None)
+    assert [flaw.where for flaw in refused.value.flaws] == [("belief",)]
 
 
 async def test_changes_at_once_undo_each_other_nowhere(world: World):

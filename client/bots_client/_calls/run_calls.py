@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from bots_client._admin_models import Snapshot
 from bots_client._arguments import checked_number, checked_strings
@@ -19,17 +18,12 @@ COMPARISON_DEADLINE_S = 60.0  # the service waits for at most 30 of them
 STREAM_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
 
 
-def create_run(  # noqa: PLR0913 - two that matter, the others by keyword
+def create_run(
     dataset: str,
     run: str,
     *,
     fork_run: str | None = None,
     fork_step: int | None = None,
-    warm_start_run: str | None = None,
-    warm_start_step: int | None = None,
-    discount: float | None = None,
-    replay_run: str | None = None,
-    replay_step: int | None = None,
     **settings: "Unpack[GivenSettings]",
 ) -> Call[Run]:
     """Create a run, or set all settings of an empty one (such as a new "default").
@@ -39,31 +33,15 @@ def create_run(  # noqa: PLR0913 - two that matter, the others by keyword
         run: name of the new run.
         fork_run: continue this run.
         fork_step: step of the forked run to start from; None: its current state.
-        warm_start_run: start at step 0 with the belief of this run, which has the same kind of belief.
-        warm_start_step: step of that run; None: its current state.
-        discount: of a warm start: share of that run's evidence to drop, from 0 (keep all) to 1 (keep none).
-        replay_run: continue this run with what its journal gives under the new run's settings.
-        replay_step: step of that run; None: its current state.
         settings: fields of `Settings`; those left out take their defaults.
 
     Raises:
         ConflictError: the run has a history; use `update_run`.
     """
-    origins = {
-        "fork": _origin("fork", fork_run, step=fork_step),
-        "warm_start": _origin("warm_start", warm_start_run, step=warm_start_step, discount=discount),
-        "replay_of": _origin("replay", replay_run, step=replay_step),
-    }
-    return written("PUT", path("datasets", dataset, "runs", run), into(Run), {**settings, **given(**origins)})
-
-
-def _origin(name: str, run: str | None, **values: float | None) -> dict[str, Any] | None:
-    """Return what a new run begins from."""
-    found = given(**values)
-    if run is None and found:
-        one = "discount" if "discount" in found else f"{name}_step"
-        raise InvalidRequestError(f"{one} is of another run; pass {name}_run= too")
-    return None if run is None else given(run=run, **values)
+    if fork_run is None and fork_step is not None:
+        raise InvalidRequestError("fork_step is of another run; pass fork_run= too")
+    fork = None if fork_run is None else given(run=fork_run, step=fork_step)
+    return written("PUT", path("datasets", dataset, "runs", run), into(Run), {**settings, **given(fork=fork)})
 
 
 def update_run(dataset: str, run: str = "default", **settings: "Unpack[GivenSettings]") -> Call[Run]:

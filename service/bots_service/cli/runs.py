@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bots_client import Client, Cost, MixShare, Resting, Run, RunSummary, VerifierAlarm
-    from bots_client import Fork as Parent
 
 
 app = Commands(help="Create, list, change and delete runs.")
@@ -78,31 +77,6 @@ def show_(dataset: Dataset, run: Name = "default", url: Url = None, as_json: AsJ
 
 Fork = Annotated[str | None, typer.Option(help="Continue this run.", metavar="RUN", autocompletion=run_names)]
 ForkStep = Annotated[int | None, typer.Option(help="Step of the forked run to start from.", metavar="STEP")]
-WarmStart = Annotated[
-    str | None,
-    typer.Option(help="Start at step 0 with the belief of this run.", metavar="RUN", autocompletion=run_names),
-]
-WarmStartStep = Annotated[int | None, typer.Option(help="Step of that run.", metavar="STEP")]
-Discount = Annotated[
-    float | None,
-    typer.Option(help="Of a warm start: share of that run's evidence to drop, 0 for none, 1 for all.", min=0, max=1),
-]
-Replay = Annotated[
-    str | None,
-    typer.Option(
-        "--replay-of",
-        help="Continue this run with its journal folded under these settings.",
-        metavar="RUN",
-        autocompletion=run_names,
-    ),
-]
-ReplayStep = Annotated[int | None, typer.Option("--replay-of-step", help="Step of that run.", metavar="STEP")]
-
-
-def require_run(option: str, run: str | None, step: int | None) -> None:
-    """Refuse a step of another run where that run is not named."""
-    if run is None and step is not None:
-        raise typer.BadParameter(f"name the run with {option}", param_hint=f"{option}-step")
 
 
 @app.command()
@@ -113,34 +87,15 @@ def create(
     *,
     fork: Fork = None,
     fork_step: ForkStep = None,
-    warm_start: WarmStart = None,
-    warm_start_step: WarmStartStep = None,
-    discount: Discount = None,
-    replay_of: Replay = None,
-    replay_of_step: ReplayStep = None,
     url: Url = None,
     as_json: AsJson = False,
     **settings: Settings,
 ) -> None:
     """Create a run, or replace the settings of an empty run; omitted settings take their defaults."""
-    require_run("--fork", fork, fork_step)
-    require_run("--warm-start", warm_start, warm_start_step)
-    require_run("--replay-of", replay_of, replay_of_step)
-    if (warm_start is None) != (discount is None):
-        raise typer.BadParameter("a warm start needs a discount, and only a warm start", param_hint="--discount")
+    if fork is None and fork_step is not None:
+        raise typer.BadParameter("name the run with --fork", param_hint="--fork-step")
     with connected(url) as client:
-        made = client.create_run(
-            dataset,
-            run,
-            fork_run=fork,
-            fork_step=fork_step,
-            warm_start_run=warm_start,
-            warm_start_step=warm_start_step,
-            discount=discount,
-            replay_run=replay_of,
-            replay_step=replay_of_step,
-            **settings,
-        )
+        made = client.create_run(dataset, run, fork_run=fork, fork_step=fork_step, **settings)
     show(made, lambda: described(made), as_json=as_json)
 
 
@@ -274,7 +229,7 @@ def state_of(run: "Run") -> dict[str, str]:
     totals, fork = run.totals, run.forked_from
     return {
         "run": f"{run.run} of {run.dataset}",
-        "created": moment(run.created_at) + (f", {_beginning(fork)}" if fork else ""),
+        "created": moment(run.created_at) + (f", from {fork.run} at step {fork.step}" if fork else ""),
         "step": count(run.step) + (f", with {task_count(run.pending)} in the open step" if run.pending else ""),
         "epoch": f"{run.epoch}, entry {run.seq} of the journal",
         **{name.replace("_", " "): f"{value:.4g}" for name, value in run.estimates.items()},
@@ -330,10 +285,3 @@ def _cost(cost: "Cost", run: "Run", unit: float, noun: str) -> str:
     ]
     known = f"known for {count(cost.rollouts)} of {count(run.totals.rollouts)} rollouts"
     return "; ".join([short(cost.spent / unit), *([", ".join(means)] if means else []), known])
-
-
-def _beginning(fork: "Parent") -> str:
-    """Describe in words what a run began from."""
-    dropped = f", {fork.discount:.0%} of it dropped" if fork.discount else ""
-    how = {"warm_start": f"with the belief of {fork.run}{dropped},", "replay": f"from the journal of {fork.run}"}
-    return f"{how.get(fork.how, f'from {fork.run}')} at step {fork.step}"

@@ -9,7 +9,7 @@ from bots_service.core.arrays import Tasks
 from bots_service.core.entries import Entry
 from bots_service.core.predictions import Predictions
 from bots_service.core.receipt import BINS, Receipt
-from bots_service.ports.records import Beginning, DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
+from bots_service.ports.records import DatasetFacts, DatasetRow, IdempotencyKey, RunRow, SnapshotRow
 
 # A value that another database can't store is refused before it gets there.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -29,8 +29,6 @@ class SavedParent(Struct, frozen=True):
     run: Name
     step: Small
     seq: Count
-    how: Beginning = "fork"
-    discount: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class SavedRun(Struct, frozen=True):

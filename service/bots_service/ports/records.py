@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from bots_service.core.arrays import Counts, Floats, Tasks, united
 from bots_service.core.costs import CostSums
@@ -154,30 +154,17 @@ class OpenDataset:
         return self.ids.nbytes + told_apart + features + grouped + tagged + viewed + narrowed
 
 
-Beginning = Literal["fork", "warm_start", "replay"]  # of a run that begins with another run's state
-
-
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The run that another one began from.
+    """The run that another one continues.
 
     step: the parent's step after which it begins.
     seq: the last entry of the parent's journal that it knows.
-    how: "fork" continues the parent's state; "warm_start" begins at step 0 with its belief, discounted; "replay"
-        continues with the belief that the parent's journal gives under other settings.
-    discount: of a warm start, the share of the evidence that was dropped; None otherwise.
     """
 
     run: str
     step: int
     seq: int
-    how: Beginning = "fork"
-    discount: float | None = None
-
-    @property
-    def origin_step(self) -> int:
-        """The step at which the run begins."""
-        return 0 if self.how == "warm_start" else self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +191,7 @@ class RunRow:
     @property
     def origin_step(self) -> int:
         """The step at which the run begins: 0 unless it continues another run's steps."""
-        return 0 if self.parent is None else self.parent.origin_step
+        return 0 if self.parent is None else self.parent.step
 
 
 @dataclass(frozen=True, slots=True)

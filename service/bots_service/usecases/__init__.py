@@ -78,7 +78,7 @@ class UseCases:
 
     def _make_runs(self, e: Engine) -> None:
         self.describe_run = describe = DescribeRun(e.runs, e.open_datasets, e.open_runs, e.catch_up, e.leases)
-        begin = BeginRun(e.open_datasets, e.open_runs, e.journal, e.catch_up)
+        begin = BeginRun(e.open_datasets, e.open_runs, e.catch_up)
         self.put_run = PutRun(e.runs, e.open_datasets, e.open_runs, begin, e.states, e.leases, e.answers, describe)
         change = ChangeRun(e.open_runs, e.journal, e.catch_up, e.leases, e.answers, describe)
         self.change_settings, self.decide_held, self.rewind_run = change.change_settings, change.decide, change.rewind

@@ -205,7 +205,7 @@ class CheckedRun:
     @property
     def _origin(self) -> int:
         """The step at which the run begins."""
-        return 0 if self.run.parent is None else _parent_of(self.run.parent).origin_step
+        return 0 if self.run.parent is None else self.run.parent.step
 
     def _latest(self, seq: int) -> int:
         """Return the last step at which the run can have stood after entry `seq`: no entry closes two."""
@@ -220,4 +220,4 @@ class CheckedRun:
 
 
 def _parent_of(saved: SavedParent) -> Parent:
-    return Parent(saved.run, saved.step, saved.seq, saved.how, saved.discount)
+    return Parent(saved.run, saved.step, saved.seq)

@@ -1,4 +1,4 @@
-"""PUT a run: create it, on its own or from another, or replace the settings of an empty one."""
+"""PUT a run: create it, on its own or as a fork, or replace the settings of an empty one."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from bots_service.errors import RunHasHistoryError, UnknownRunError
 from bots_service.ports.catalog import Answers, Runs
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.records import IdempotencyKey, OpenDataset, RunPut, RunRow
-from bots_service.usecases.begin_run import BeginRun, Begun, RunOrigin
+from bots_service.usecases.begin_run import BeginRun, Begun, ForkFrom
 from bots_service.usecases.describe import DescribeRun, RunDescription
 
 
@@ -39,7 +39,7 @@ class PutRun:
         dataset: str,
         name: str,
         values: dict[str, Any],
-        origin: RunOrigin | None,
+        origin: ForkFrom | None,
         idempotency_key: IdempotencyKey | None,
     ) -> PutRunResult:
         """Return the run, and what was done to it.
@@ -48,7 +48,7 @@ class PutRun:
             dataset: its dataset's name.
             name: its own.
             values: settings that differ from the defaults, or from those of the run that it forks.
-            origin: what it begins from; None for an empty journal.
+            origin: the run that it forks; None for an empty journal.
             idempotency_key: keeps the result.
 
         Raises:

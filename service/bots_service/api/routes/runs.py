@@ -28,8 +28,6 @@ from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.core.totals import Totals
 from bots_service.errors import (
-    Flaw,
-    InvalidInputError,
     InvalidSettingsError,
     InvalidTasksError,
     LimitReachedError,
@@ -38,7 +36,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import Parent, RunPut
-from bots_service.usecases.begin_run import ForkFrom, ReplayOf, RunOrigin, WarmStartFrom
+from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.change_run import ChangeRunResult
 from bots_service.usecases.describe import RunDescription
 from bots_service.usecases.put_run import PutRunResult
@@ -56,54 +54,16 @@ class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
     step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
-class WarmStartRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Another run, whose belief the run starts with, at step 0 and without attempts.
-
-    discount: the share of the other run's evidence to drop: 0 keeps all, 1 none.
-    step: the step of the other run; left out, the last that closed.
-    """
-
-    run: Name
-    discount: Annotated[float, Meta(ge=0, le=1)]
-    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
-
-
-class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Another run, whose journal is folded again under this run's settings.
-
-    step: the step of the other run; left out, the last that closed.
-    """
-
-    run: Name
-    step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
-
-
 class RunRequest(SettingsRequest, frozen=True, forbid_unknown_fields=True):
-    """Settings of a new run, and where it starts: at most one of the three.
+    """Settings of a new run, and where it starts.
 
     fork: the run to continue.
-    warm_start: the run whose belief to start with.
-    replay_of: the run whose journal to fold again, under any settings.
     """
 
     fork: ForkRequest | None = None
-    warm_start: WarmStartRequest | None = None
-    replay_of: ReplayRequest | None = None
 
-    def origin(self) -> RunOrigin | None:
-        """Return where the run starts; None for an empty journal.
-
-        Raises:
-            InvalidInputError: it would start in two ways.
-        """
-        given = [name for name in ("fork", "warm_start", "replay_of") if getattr(self, name) is not None]
-        if len(given) > 1:
-            flaws = tuple(Flaw(("body", name), "give only one of fork, warm_start and replay_of") for name in given)
-            raise InvalidInputError("invalid request body", flaws)
-        if self.warm_start is not None:
-            return WarmStartFrom(self.warm_start.run, self.warm_start.discount, self.warm_start.step)
-        if self.replay_of is not None:
-            return ReplayOf(self.replay_of.run, self.replay_of.step)
+    def origin(self) -> ForkFrom | None:
+        """Return where the run starts; None for an empty journal."""
         return None if self.fork is None else ForkFrom(self.fork.run, self.fork.step)
 
 
@@ -144,7 +104,7 @@ class Run(Struct, frozen=True):
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
     resting: the tasks that the run leaves out, by `min_effective`.
-    forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
+    forked_from: the run that it continues; null if none.
     predictions: names of the predictions that it knows.
     alarms: those of the verifier guard that stand, the whole run's first; see POST held.
     """
@@ -293,14 +253,13 @@ EXAMPLE = Run(
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
 
-    It starts on its own, or with another run's state, belief or journal.
+    It starts on its own, or continues another run.
     """
     use_cases = use_cases_of(request)
     body = Body(request, {JSON: CONTROL_LIMIT})
     wanted = decode_plain(_PUT, await body.whole())
-    for parent in (wanted.fork, wanted.warm_start, wanted.replay_of):
-        if parent is not None:
-            require_run(request, dataset, parent.run)
+    if wanted.fork is not None:
+        require_run(request, dataset, wanted.fork.run)
 
     async def act() -> PutRunResult:
         return await use_cases.put_run(dataset, run, wanted.given(), wanted.origin(), body.idempotency_key())

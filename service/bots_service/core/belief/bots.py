@@ -12,7 +12,7 @@ from bots_service.core.belief.betas import BetaCells, Betas
 from bots_service.core.belief.capability import BLOCK, Capability, implied_counts, no_capability, with_implied
 from bots_service.core.belief.implied_spread import ImpliedSpread
 from bots_service.core.belief.protocol import ClosingStep, PoolSize
-from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_rows, no_tries
+from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_tries
 from bots_service.core.cells import Cells
 from bots_service.core.checks import LARGEST_SUM, Arrays, are_within, as_number, as_positive, require_arrays
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
@@ -233,22 +233,6 @@ class BotsBelief:
     def forgotten(self, tasks: Tasks) -> "BotsBelief":
         """Return the belief without the counts of these tasks' own."""
         return replace(self, tried=self.tried.without(tasks))
-
-    def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> "BotsBelief":
-        """Return the belief with all counts, implied and own, times 1 - share, on top of the new run's prior."""
-        if share == 1.0:
-            return self.fresh(settings, pool)
-        kept, rows = 1.0 - share, self.tried.whole
-        nothing = rows.unknown(rows.tasks)
-        own = Rows(rows.tasks, kept * self.tried.scale * rows.counts, nothing.steps, nothing.last_step)
-        return BotsBelief(
-            prior=settings.prior,
-            implied=frozen(kept * self.implied),
-            tried=Tried(own.frozen(), no_rows(), 1.0),
-            estimate=self.estimate.discounted(kept, rule=settings.capability),
-            past=Past.empty(),
-            spread=self.spread.discounted(kept),
-        )
 
     def _estimated_from_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings") -> Capability:
         """Return the estimate of c with batches of old logs."""

@@ -147,12 +147,6 @@ class Capability:
             sums += self.sums
         return Capability(least_squares(sums) if rule == "least_squares" else self.value, frozen(sums))
 
-    def discounted(self, kept: float, *, rule: "CapabilityRule") -> "Capability":
-        """Return the estimate with this share of what it remembers; the paper's quotient has no weight to reduce."""
-        sums = frozen(kept * self.sums)
-        is_fitted = rule == "least_squares" and sums.shape[1] > 0
-        return Capability(least_squares(sums) if is_fitted else self.value, sums)
-
     def is_possible(self, models: int) -> bool:
         """Return whether batches could have led here, as far as the estimate alone tells; `models`: of reference."""
         squares, products = self.sums

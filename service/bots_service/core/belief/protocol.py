@@ -217,16 +217,6 @@ class Belief(Protocol):
         """
         ...
 
-    def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> Self:
-        """Return the belief that a new run begins with, at step 0, when it trusts this one less.
-
-        Args:
-            share: of the evidence, in [0, 1]: 0 keeps the whole belief, 1 gives the one before any evidence.
-            pool: the tasks; every profile has room in this belief.
-            settings: of the new run, with a belief of this kind.
-        """
-        ...
-
     # --- what it says of tasks ---------------------------------------------------------------------------------------
 
     @property

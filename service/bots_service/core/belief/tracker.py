@@ -120,23 +120,6 @@ class TrackerBelief:
         """Return the belief without the residuals of these tasks."""
         return replace(self, residuals=self.residuals.without(tasks))
 
-    def discounted(self, share: float, pool: Pool, settings: "RunSettings") -> "TrackerBelief":
-        """Return the geometric mean of this belief and the one before any evidence, weighted by 1 - share and share.
-
-        So precisions are averaged, and means by their precision; of residuals, too.
-        """
-        fresh = TrackerBelief.fresh(settings, pool)
-        if share == 1.0:
-            return fresh
-        variances = self.variances.mixed(fresh.variances, share)
-        rows = self.residuals.whole
-        mean, variance, _, _ = self._residual(rows)
-        precision = (1.0 - share) / variance
-        total = precision + share / variances.estimates[0]
-        residuals = Residuals(rows.tasks, precision * mean / total, 1.0 / total, np.zeros(len(rows), np.int32))
-        effects = self.effects.mixed(fresh.effects, share)
-        return TrackerBelief(0, effects, variances, LayeredRows(residuals.frozen(), no_residuals()))
-
     def _after(self, pool: Pool, evidence: Evidence, lag: float, undrifted: Effects | None) -> "TrackerBelief":
         """Return the belief after one batch of the step that closes."""
         rows = self.residuals.of(evidence.tasks)

@@ -95,12 +95,6 @@ class Variances:
         summed_up = (self.untried + untried, self.residual + residual, self.ability + ability)
         return Variances(*(frozen(each - each.max()) for each in summed_up))
 
-    def mixed(self, others: "Variances", share: float) -> "Variances":
-        """Return the weights' geometric means, those of `others` counting as this share."""
-        pairs = ((self.untried, others.untried), (self.residual, others.residual), (self.ability, others.ability))
-        means = ((1.0 - share) * own + share * other for own, other in pairs)
-        return Variances(*(frozen(each - each.max()) for each in means))
-
 
 def first_variances() -> Variances:
     """Return what is likely before any evidence."""
@@ -137,14 +131,6 @@ class Effects:
         covariance[:, -1] *= DAMPING
         covariance[-1, -1] += VELOCITY_VARIANCE * (1 - DAMPING**2)
         return Effects(frozen(mean), frozen(covariance), self.drift)
-
-    def mixed(self, others: "Effects", share: float) -> "Effects":
-        """Return the Gaussian whose precision is the mean of both, that of `others` counting as this share."""
-        precisions, _ = inverse(np.stack([self.covariance, others.covariance], axis=-1))
-        own, other = (1.0 - share) * precisions[..., 0], share * precisions[..., 1]
-        covariance = inverse((own + other)[..., None])[0][..., 0]
-        mean = covariance @ (own @ self.mean + other @ others.mean)  # journalled as it is: no two machines compute it
-        return Effects(frozen(mean), frozen(covariance.copy()), self.drift)
 
     def drifted(self, by: float) -> "Effects":
         """Return the effects once they drifted, the ability by this variance."""

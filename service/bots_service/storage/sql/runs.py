@@ -73,13 +73,12 @@ def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
 
 def parent_columns(parent: Parent | SavedParent) -> dict[str, Any]:
     """Return what a run's row holds of the run that it began from."""
-    return {f"parent_{name}": getattr(parent, name) for name in ("run", "step", "seq", "how", "discount")}
+    return {f"parent_{name}": getattr(parent, name) for name in ("run", "step", "seq")}
 
 
 def run_of(row: SqlRow) -> RunRow:
     """Return the run that a row holds."""
-    columns = (row.parent_run, row.parent_step, row.parent_seq, row.parent_how, row.parent_discount)
-    parent = None if row.parent_run is None else Parent(*columns)
+    parent = None if row.parent_run is None else Parent(row.parent_run, row.parent_step, row.parent_seq)
     return RunRow(
         id=row.id,
         uid=row.uid,

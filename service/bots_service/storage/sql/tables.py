@@ -106,8 +106,6 @@ runs = Table(
     Column("parent_run", Text),
     Column("parent_step", Integer),
     Column("parent_seq", BigInteger),
-    Column("parent_how", Text),
-    Column("parent_discount", Double),
     Column("created_at", Double, nullable=False),
     Column("pruned", BigInteger, nullable=False, server_default=text("0")),  # entries up to this seq are gone
     Column("predictions", Text, nullable=False, server_default=text("'[]'")),  # JSON: names and digests

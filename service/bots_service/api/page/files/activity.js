@@ -1,13 +1,12 @@
 // The activity of a run: selections in flight, its estimates, settings and journal.
 
 import { element, fill, table } from "./dom.js";
-import { ago, count, moment, percent, precise } from "./format.js";
+import { ago, count, moment, precise } from "./format.js";
 import { journal } from "./journal.js";
 import { get } from "./service.js";
 import { settingsPanel } from "./settings.js";
 
 const GROUPS = 8;
-const ORIGINS = { fork: "Fork of", warm_start: "Warm start from", replay: "Replay of" };
 
 /** Return the four cards: {nodes, refresh}. path: of the run. */
 export function activity(path) {
@@ -58,8 +57,7 @@ function leased({ leased: tasks, leases }) {
 function originOf({ forked_from: parent, created_at: created }) {
   const made = `Created ${moment(created)}.`;
   if (!parent) return made;
-  const dropped = parent.discount ? `, ${percent(parent.discount)} of its evidence dropped` : "";
-  return `${ORIGINS[parent.how]} ${parent.run}, step ${count(parent.step)}${dropped}. ${made}`;
+  return `Fork of ${parent.run}, step ${count(parent.step)}. ${made}`;
 }
 
 function estimatesList({ estimates }) {
