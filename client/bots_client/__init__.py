@@ -12,7 +12,6 @@ __version__ = "0.1.0"
 from bots_client._admin_models import (
     ApiKey,
     Dataset,
-    Imported,
     ImportedRun,
     NewApiKey,
     PoolChange,
@@ -27,12 +26,6 @@ from bots_client._admin_models import (
 )
 from bots_client._async_selector import AsyncSelector
 from bots_client._client import AsyncClient, Client
-from bots_client._comparison_models import (
-    BeliefComparison,
-    ComparedBelief,
-    ComparisonProgress,
-    ErrorDifference,
-)
 from bots_client._errors import (
     AuthenticationError,
     BotsClientError,
@@ -104,13 +97,10 @@ __all__ = [
     "AsyncListing",
     "AsyncSelector",
     "AuthenticationError",
-    "BeliefComparison",
     "BotsClientError",
     "Calibration",
     "CalibrationBin",
     "Client",
-    "ComparedBelief",
-    "ComparisonProgress",
     "ConflictError",
     "Cost",
     "Coverage",
@@ -119,7 +109,6 @@ __all__ = [
     "Dataset",
     "DeadlineExceededError",
     "EffectiveGroups",
-    "ErrorDifference",
     "FieldError",
     "ForbiddenError",
     "Fork",
@@ -127,7 +116,6 @@ __all__ = [
     "GivenSettings",
     "Health",
     "HistoryStep",
-    "Imported",
     "ImportedRun",
     "InvalidRequestError",
     "JournalEntry",

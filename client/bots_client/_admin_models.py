@@ -1,4 +1,4 @@
-"""Responses about datasets, backups, API keys and the service, as frozen dataclasses.
+"""Responses about datasets, imports, API keys and the service, as frozen dataclasses.
 
 Unknown fields of a response are ignored. Fields with a default may be missing from it.
 """
@@ -93,18 +93,10 @@ class Snapshot:
 class ImportedRun:
     """An imported run. seq: last entry of its journal."""
 
+    dataset: str
     run: str
     seq: int
     epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """The result of an import. tasks: number of the dataset's tasks, without retired ones."""
-
-    dataset: str
-    tasks: int
-    runs: tuple[ImportedRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 CHUNK_BYTES = 256 * 1024  # of an upload; progress is reported once per chunk
 PAGE = 100  # items; the service's default, so that it never refuses it
 ANSWER_BYTES = 8 * 2**20  # the longest answer to a training job, whose receipts and runs have a few KiB
-LISTING_BYTES = 64 * 2**20  # the longest page, chart or comparison: a thousand leases of a thousand tasks have 40 MiB
+LISTING_BYTES = 64 * 2**20  # the longest page or chart: a thousand leases of a thousand tasks have 40 MiB
 MAX_KEY_LENGTH = 128  # characters of an Idempotency-Key; the service's limit
 
 # path segment -> name of the next segment

@@ -10,7 +10,7 @@ from datetime import datetime
 from bots_client._admin_models import (
     ApiKey,
     Dataset,
-    Imported,
+    ImportedRun,
     NewApiKey,
     PoolChange,
     Pruning,
@@ -22,7 +22,6 @@ from bots_client._admin_models import (
 from bots_client._base_client import BaseClient
 from bots_client._call import Progress
 from bots_client._calls import admin_calls, dataset_calls, run_calls, step_calls, summary_calls
-from bots_client._comparison_models import ComparisonProgress
 from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
 from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task, Unpack
 from bots_client._models import Leases, PastReceipt, Receipt, Run, Selection, TaskBelief, TaskCounts
@@ -130,6 +129,15 @@ class ClientMethods(BaseClient):
                 dataset, source, media_type=media_type, on_progress=on_progress, deadline_s=deadline_s
             )
         )
+
+    def download_tasks(self, dataset: str, *, deadline_s: float = 600.0) -> Generator[bytes, None, None]:
+        """Stream all tasks of a dataset as NDJSON that `upload_dataset` reads; retired ones too.
+
+        Args:
+            dataset: its name.
+            deadline_s: until the response begins; then for each further chunk.
+        """
+        return self._stream(dataset_calls.download_tasks(dataset, deadline_s=deadline_s))
 
     def append_tasks(self, dataset: str, tasks: Iterable[Task]) -> PoolChange:
         """Add tasks to a dataset.
@@ -298,6 +306,50 @@ class ClientMethods(BaseClient):
     def delete_run(self, dataset: str, run: str) -> None:
         """Permanently delete a run and its journal; "default" is emptied instead."""
         return self.send(run_calls.delete_run(dataset, run))
+
+    def export_run(
+        self, dataset: str, run: str = "default", *, deadline_s: float = 3600.0
+    ) -> Generator[bytes, None, None]:
+        """Export a run's journal, as the chunks of a file with one entry a line.
+
+            with open("guru.default.ndjson", "wb") as file:
+                file.writelines(bots.export_run("guru"))
+
+        Args:
+            dataset: name of the dataset.
+            run: name of the run.
+            deadline_s: until the response begins; then for each further chunk.
+
+        Raises:
+            ConflictError: old entries were pruned, or the run forked one that was deleted.
+        """
+        return self._stream(run_calls.export_run(dataset, run, deadline_s=deadline_s))
+
+    def import_run(
+        self,
+        source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+        dataset: str,
+        run: str = "default",
+        *,
+        on_progress: Progress | None = None,
+        deadline_s: float = 3600.0,
+    ) -> ImportedRun:
+        """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
+
+        Args:
+            source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
+            dataset: name of the dataset.
+            run: name of the new run.
+            on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
+                attempt. AsyncClient calls it from a thread.
+            deadline_s: for the whole upload with its retries.
+
+        Raises:
+            ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
+            InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
+            OSError: the file cannot be read.
+        """
+        return self.send(run_calls.import_run(source, dataset, run, on_progress=on_progress, deadline_s=deadline_s))
 
     def tasks(
         self,
@@ -550,28 +602,6 @@ class ClientMethods(BaseClient):
         """
         return self.send(run_calls.calibration(dataset, run, steps=steps))
 
-    def comparison(
-        self,
-        dataset: str,
-        run: str = "default",
-        *,
-        steps: int | None = None,
-        seq: int | None = None,
-        wait_s: float | None = None,
-    ) -> ComparisonProgress:
-        """Compare the run's belief with others on the run's own outcomes; takes about 10 seconds per 1,000 steps.
-
-        While the result's `comparison` is None, the service still computes it: call again with the result's `seq`.
-
-        Args:
-            dataset: name of the dataset.
-            run: name of the run.
-            steps: number of last steps to compare, 1 to 20,000; None: 5,000.
-            seq: of an earlier result, to get its comparison even if the run is in training.
-            wait_s: longest time to wait for the comparison, 0 to 30 seconds; None: 5.
-        """
-        return self.send(run_calls.comparison(dataset, run, steps=steps, seq=seq, wait_s=wait_s))
-
     def outlooks(self, dataset: str, run: str = "default", *, points: int | None = None) -> Outlooks:
         """Return the estimates for the whole pool over time, always with the newest.
 
@@ -739,49 +769,6 @@ class ClientMethods(BaseClient):
                 idempotency_key=idempotency_key,
                 deadline_s=deadline_s,
             )
-        )
-
-    def export_dataset(
-        self, dataset: str, run: str | None = None, *, deadline_s: float = 3600.0
-    ) -> Generator[bytes, None, None]:
-        """Export a dataset with all its runs, or one run, as the chunks of a backup file.
-
-            with open("guru.botsbackup", "wb") as file:
-                file.writelines(bots.export_dataset("guru"))
-
-        Args:
-            dataset: name of the dataset.
-            run: only this run, without the tasks.
-            deadline_s: until the response begins; then for each further chunk.
-        """
-        return self._stream(admin_calls.export_dataset(dataset, run, deadline_s=deadline_s))
-
-    def import_backup(
-        self,
-        source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
-        *,
-        dataset: str | None = None,
-        run: str | None = None,
-        on_progress: Progress | None = None,
-        deadline_s: float = 3600.0,
-    ) -> Imported:
-        """Import a backup from `export_dataset`, into this or another service: all of it or nothing.
-
-        Args:
-            source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
-            dataset: new name of the dataset, or the dataset to import a run into; None: the name in the backup.
-            run: new name of the run, if the backup holds one run; None: the name in the backup.
-            on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
-                attempt. AsyncClient calls it from a thread.
-            deadline_s: for the whole upload with its retries.
-
-        Raises:
-            ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
-            InvalidRequestError: a truncated, altered or foreign file.
-            OSError: the file cannot be read.
-        """
-        return self.send(
-            admin_calls.import_backup(source, dataset=dataset, run=run, on_progress=on_progress, deadline_s=deadline_s)
         )
 
     def prune(self, *, keep_journal_days: float | None = None, dry_run: bool = False) -> Pruning:

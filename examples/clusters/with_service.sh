@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Trains with a BOTS service of its own, on the node's disk: sbatch with_service.sh python train.py
 #
-# SQLite refuses network file systems, so the service's data is on the node. An export on a shared disk outlives the
+# SQLite refuses network file systems, so the service's data is on the node. A copy on a shared disk outlives the
 # node: it is written every ten minutes, and when training ends or Slurm is about to end the job. The next job, or the
 # same one after a requeue, continues from it. Slurm sets SLURM_*; elsewhere (SkyPilot, a plain shell) nothing needs them.
 #
 #   BOTS_DATASET       name of the dataset that your trainer uses (required)
-#   BOTS_KEPT          the export (DATASET.botsbackup where you submit the job)
-#   BOTS_KEEP_EVERY_S  seconds between two exports (600)
+#   BOTS_KEPT          the copy (DATASET.db where you submit the job)
+#   BOTS_KEEP_EVERY_S  seconds between two copies (600)
 #
 #SBATCH --nodes=1
 #SBATCH --gpus-per-node=8
@@ -17,7 +17,7 @@
 set -euo pipefail
 
 : "${BOTS_DATASET:?name the dataset that your trainer uses}"
-kept=${BOTS_KEPT:-${SLURM_SUBMIT_DIR:-$PWD}/$BOTS_DATASET.botsbackup}
+kept=${BOTS_KEPT:-${SLURM_SUBMIT_DIR:-$PWD}/$BOTS_DATASET.db}
 every_s=${BOTS_KEEP_EVERY_S:-600}
 data=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/bots.XXXXXX")
 host=127.0.0.1 port=$((20000 + ${SLURM_JOB_ID:-$$} % 20000))
@@ -28,8 +28,10 @@ if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then # the other nodes reach it by thi
 fi
 export BOTS_URL=http://$host:$port
 
+copy='import sqlite3, sys; one, other = map(sqlite3.connect, sys.argv[1:]); one.backup(other); other.close()'
 keep() {
-    bots export "$BOTS_DATASET" --output "$kept" --force || echo "not exported: see above" >&2
+    { python3 -c "$copy" "$data/bots.db" "$data/copy.db" && cp "$data/copy.db" "$kept.new" && mv "$kept.new" "$kept"; } ||
+        echo "not copied: see above" >&2
 }
 
 keep_regularly() {
@@ -42,6 +44,7 @@ keep_regularly() {
     done
 }
 
+if [ -f "$kept" ]; then cp "$kept" "$data/bots.db"; fi
 bots serve --data-dir "$data" --port "$port" 2>"$data/service.log" &
 service=$!
 end_service() {
@@ -53,7 +56,6 @@ until bots whoami >/dev/null 2>&1; do
     kill -0 "$service" 2>/dev/null || { cat "$data/service.log" >&2; exit 1; }
     sleep 0.2
 done
-if [ -f "$kept" ]; then bots import "$kept"; fi
 
 keep_regularly >/dev/null &
 keeper=$!

@@ -10,6 +10,7 @@
     ├── ConflictError
     │   ├── DatasetExistsError        the name is taken by other content
     │   ├── TaskExistsError           an appended task's id is taken
+    │   ├── JournalIncompleteError    entries that an export needs are gone
     │   ├── RunHasHistoryError        settings can't be replaced once evidence came
     │   ├── StaleEpochError           evidence from before a rewind
     │   ├── BusyError                 another request is changing the same thing
@@ -20,7 +21,7 @@
     │   ├── InvalidSettingsError      settings outside their range
     │   ├── InvalidSelectionError     a selection that can't be made, or an id that was not given out
     │   ├── PoolTooSmallError         fewer tasks than asked for
-    │   ├── InvalidBackupError        a backup that was cut, changed, or is none
+    │   ├── InvalidJournalError       an exported journal that was cut, is none, or does not fold
     │   ├── InvalidApiKeyError        an API key that must not be made
     │   └── KeyReusedError            an idempotency key came with another body
     ├── UnauthenticatedError          no API key, or none that is good
@@ -89,6 +90,10 @@ class DatasetExistsError(ConflictError):
 
 class TaskExistsError(ConflictError):
     """An appended task has the id of a task that exists."""
+
+
+class JournalIncompleteError(ConflictError):
+    """Entries that an export of the run needs were pruned, or deleted with the run that it forked."""
 
 
 class RunHasHistoryError(ConflictError):
@@ -165,8 +170,8 @@ class KeyReusedError(InvalidInputError):
     """An idempotency key that is known came with another body."""
 
 
-class InvalidBackupError(InvalidInputError):
-    """A backup that was cut or changed, or is none, or can't be true."""
+class InvalidJournalError(InvalidInputError):
+    """An exported journal that was cut, is none, or does not fold."""
 
 
 class InvalidApiKeyError(InvalidInputError):

@@ -13,7 +13,6 @@ from bots_service.ports.stores import DurableStores, HotStores
 from bots_service.settings import Settings
 from bots_service.storage.memory import ORDINALS, MemoryLeases, MemoryRateLimits, MemoryStates
 from bots_service.storage.sql.answers import SqlAnswers
-from bots_service.storage.sql.backup import SqlExports, SqlImports
 from bots_service.storage.sql.courses import SqlCourses
 from bots_service.storage.sql.database import Database
 from bots_service.storage.sql.datasets import SqlDatasets
@@ -25,6 +24,7 @@ from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
 from bots_service.storage.sql.retention import SqlRetention
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.snapshots import SqlSnapshots
+from bots_service.storage.sql.transfer import SqlTransfers
 from bots_service.storage.sql.url import is_postgresql
 from bots_service.storage.sqlite import SqliteDatabase
 
@@ -77,8 +77,7 @@ def sql_stores(settings: Settings, database: Database) -> DurableStores:
         sizes=SqlSizes(database),
         keys=SqlKeys(database),
         retention=SqlRetention(database),
-        exports=SqlExports(database),
-        imports=SqlImports(database, capacity),
+        transfers=SqlTransfers(database, capacity),
         health={"sql": SqlHealth(database), "sql_writes": SqlWriteHealth(database)},
     )
 

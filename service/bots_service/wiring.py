@@ -85,7 +85,6 @@ async def open_use_cases(
                 opened.follow_replicas.in_background,
                 opened.observe_runs.in_background,
                 opened.prune.in_background,
-                opened.compare_beliefs.in_background,
                 opened.summarize_runs.in_background,
             ):
                 await background.enter_async_context(work())

@@ -9,7 +9,6 @@ from tests.api.conftest import serving
 from tests.api.pools import make_dataset, report, solved
 
 RUN = "/datasets/guru/runs/tried"
-BACKUP = {"Content-Type": "application/vnd.bots.backup"}
 TASKS = 20
 Attempts = dict[str, tuple[float, int, int | None]]
 
@@ -58,14 +57,3 @@ async def test_a_rewind_takes_attempts_back_and_a_fork_takes_them_along(http: ht
     assert (await http.put("/datasets/guru/runs/forked", json=fork)).status_code == 201
     assert await told(http, "/datasets/guru/runs/forked") == expected(1)
     assert await told(http, "/datasets/guru/runs/default") == expected(0)
-
-
-@pytest.mark.parametrize("stored", [False, True], ids=["from the journal", "from a stored state"])
-async def test_a_backup_takes_attempts_along(http: httpx.AsyncClient, tmp_path: Path, kind: str, stored: bool):
-    await train(http, kind)
-    if stored:
-        assert (await http.post(f"{RUN}/snapshots")).status_code == 201
-    backup = (await http.get("/datasets/guru/export")).content
-    async with serving(tmp_path / "other") as other:
-        assert (await other.post("/imports", content=backup, headers=BACKUP)).status_code == 201
-        assert await told(other) == expected(3)

@@ -9,7 +9,6 @@ from tests.api.conftest import serving
 from tests.api.pools import RUN, make_dataset, report
 from tests.api.test_monitoring import OF_RUN, value
 
-BACKUP = {"Content-Type": "application/vnd.bots.backup"}
 NAMES = ("reported", "effective", "all_solved", "none_solved")
 
 
@@ -81,17 +80,13 @@ async def test_receipts_totals_history_curve_journal_and_metrics_tell_the_same(h
         assert await value(http, "bots_tag_effective_tasks_total", **OF_RUN, tag=tag) == effective, tag
 
 
-async def test_a_replay_and_an_imported_backup_tell_the_same(tmp_path: Path):
+async def test_a_replay_tells_the_same(tmp_path: Path):
     async with serving(tmp_path / "one") as http:
         await make_dataset(http)
         await train(http)
-        exported = (await http.get("/datasets/guru/export")).content
     async with serving(tmp_path / "one") as again:
         assert await stored(again) == SHOWN
         assert (await again.post(f"{RUN}/rewind", json={"step": 1})).status_code == 200
         await report(again, *HALVES[0], close_step=False)
         await report(again, *HALVES[1], close_step=True)
         assert (await stored(again))[:3] == SHOWN[:3]
-    async with serving(tmp_path / "other") as other:
-        assert (await other.post("/imports", content=exported, headers=BACKUP)).status_code == 201
-        assert await stored(other) == SHOWN

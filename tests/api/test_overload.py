@@ -312,7 +312,7 @@ async def test_a_body_that_finds_no_memory_left_is_refused_and_gives_back_what_i
     [
         ("PUT", "/datasets/a", RouteKind.UPLOAD),
         ("POST", "/datasets/a/tasks", RouteKind.UPLOAD),
-        ("POST", "/imports", RouteKind.UPLOAD),
+        ("POST", "/datasets/a/runs/b/import", RouteKind.UPLOAD),
         ("DELETE", "/datasets/a/tasks", RouteKind.CONTROL),
         ("PUT", "/datasets/a/runs/b", RouteKind.CONTROL),
         ("POST", "/select", RouteKind.TRAINING),
@@ -329,13 +329,13 @@ def test_a_request_has_the_kind_that_its_route_declares(method: str, path: str, 
     assert KINDS({"method": method, "path": path}) is expected
 
 
-@pytest.mark.parametrize("path", ["/export", "/runs/none/tasks?format=csv"])
+@pytest.mark.parametrize("path", ["/tasks", "/runs/none/export", "/runs/none/tasks?format=csv"])
 async def test_a_download_that_is_refused_gives_its_turn_back(tmp_path: Path, path: str):
     async with serving(tmp_path) as http:
         await make_dataset(http)
         for _ in range(DOWNLOADS_AT_ONCE + DOWNLOADS_WAITING + 1):
             require_problem(await http.get(f"/datasets/nothing{path}"), 404, "unknown-dataset")
-        assert (await http.get("/datasets/guru/export")).is_success
+        assert (await http.get(f"{RUN}/export")).is_success
         assert (await http.get(f"{RUN}/tasks?format=csv")).is_success
 
 

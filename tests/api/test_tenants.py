@@ -40,6 +40,7 @@ OPENED_BY: dict[str, set[str] | None] = {
     "PUT /datasets/{dataset}": set(),
     "GET /datasets/{dataset}": ANY,
     "DELETE /datasets/{dataset}": set(),
+    "GET /datasets/{dataset}/tasks": {"read"},
     "POST /datasets/{dataset}/tasks": set(),
     "POST /datasets/{dataset}/subsets": {"select"},
     "DELETE /datasets/{dataset}/tasks": set(),
@@ -59,7 +60,6 @@ OPENED_BY: dict[str, set[str] | None] = {
     "GET /datasets/{dataset}/runs/{run}/history": {"read"},
     "GET /datasets/{dataset}/runs/{run}/curve": {"read"},
     "GET /datasets/{dataset}/runs/{run}/calibration": {"read"},
-    "GET /datasets/{dataset}/runs/{run}/comparison": {"read"},
     "GET /datasets/{dataset}/runs/{run}/outlooks": {"read"},
     "GET /datasets/{dataset}/runs/{run}/journal": {"read"},
     "GET /datasets/{dataset}/runs/{run}/leases": {"read"},
@@ -69,17 +69,16 @@ OPENED_BY: dict[str, set[str] | None] = {
     "POST /datasets/{dataset}/runs/{run}/held": set(),
     "POST /datasets/{dataset}/runs/{run}/snapshots": {"report"},
     "GET /datasets/{dataset}/runs/{run}/snapshots": {"read"},
-    "GET /datasets/{dataset}/export": set(),
-    "POST /imports": set(),
+    "GET /datasets/{dataset}/runs/{run}/export": {"read"},
+    "POST /datasets/{dataset}/runs/{run}/import": set(),
     "POST /prune": set(),
     "POST /keys": set(),
     "GET /keys": set(),
     "DELETE /keys/{key_id}": set(),
     "GET /whoami": ANY,
 }
-FOR_EVERY_DATASET = {"POST /imports", "POST /prune", "GET /metrics"} | {
-    route for route in OPENED_BY if "/keys" in route
-}
+FOR_EVERY_DATASET = {"POST /prune", "GET /metrics"} | {route for route in OPENED_BY if "/keys" in route}
+WHOLE = {"GET /datasets/{dataset}/tasks", "GET /datasets/{dataset}/runs/{run}/export"}
 FOR_BROWSERS = {
     "GET /",
     "HEAD /",
@@ -113,7 +112,7 @@ def expected_of_runs(route: str, run: str) -> int | None:
     method = route.partition(" ")[0]
     if OPENED_BY[route] is None:
         return None
-    if route in FOR_EVERY_DATASET or route.endswith("/export"):
+    if route in FOR_EVERY_DATASET or route in WHOLE:
         return 403
     if "{run}" in route or route in ("POST /select", "POST /report"):
         return None if run == "default" else 403

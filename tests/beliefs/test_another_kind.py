@@ -24,7 +24,6 @@ from tests.core.journals import pool_of, replay, report_of
 from tests.core.pools import LEVEL
 
 RUN = "/datasets/guru/runs/flat"
-BACKUP = {"Content-Type": "application/vnd.bots.backup"}
 UNIFORM: type[Belief] = UniformBelief  # mypy says whether it keeps the protocol
 
 
@@ -89,14 +88,6 @@ async def test_it_rewinds_forks_and_comes_back_after_a_restart(tmp_path: Path):
         before = await of_the_run(http)
     async with serving(tmp_path) as http:
         assert await of_the_run(http) == before
-
-
-async def test_it_moves_to_another_service_in_a_backup(http: httpx.AsyncClient, tmp_path: Path):
-    await http.post(f"{RUN}/snapshots")
-    backup = (await http.get("/datasets/guru/export")).content
-    async with serving(tmp_path / "other") as other:
-        assert (await other.post("/imports", content=backup, headers=BACKUP)).status_code == 201
-        assert await of_the_run(other) == await of_the_run(http)
 
 
 async def test_a_run_keeps_its_kind_and_no_unknown_kind_is_taken(http: httpx.AsyncClient):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks
-from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.past_evidence import AgedEvidence
@@ -145,9 +145,6 @@ class UniformBelief:
 
     def fits(self, pool: Pool) -> bool:
         return bool((self.own_tasks < len(pool)).all())
-
-    def is_possible(self, settings: RunSettings, step: int, size: PoolSize) -> bool:
-        return self.steps <= step and bool((self.own_tasks < size.tasks).all())
 
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         return {"steps": self.steps}, {"own_tasks": self.own_tasks}

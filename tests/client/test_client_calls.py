@@ -134,15 +134,6 @@ CALLS = [
     ),
     ("curve", ("guru", "r1"), {"points": 50}, "GET", f"{RUN_PATH}/curve?points=50", None, {"points": []}),
     ("calibration", ("guru",), {}, "GET", "/datasets/guru/runs/default/calibration", None, {"steps": 0, "bins": []}),
-    (
-        "comparison",
-        ("guru", "r1"),
-        {"steps": 9, "seq": 7, "wait_s": 1.5},
-        "GET",
-        f"{RUN_PATH}/comparison?steps=9&seq=7&wait_s=1.5",
-        None,
-        {"seq": 7},
-    ),
     ("outlooks", ("guru", "r1"), {"points": 1}, "GET", f"{RUN_PATH}/outlooks?points=1", None, {"outlooks": []}),
     (
         "prune",
@@ -307,8 +298,8 @@ def test_every_call_is_in_the_table():
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
-    uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "make_subset", "import_backup"}
-    streamed = {*uploads, "tasks_arrow", "tasks_csv", "export_dataset"}
+    uploads = {"upload_dataset", "upload_tasks", "upload_predictions", "make_subset", "import_run"}
+    streamed = {*uploads, "tasks_arrow", "tasks_csv", "export_run", "download_tasks"}
     assert described - {call[0] for call in CALLS} == streamed
 
 

@@ -1,6 +1,5 @@
 """What rollouts cost, compared with plain sums; late, expired and aborted rollouts; bytes; what no report can have."""
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
@@ -9,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.costs import NO_COST_SUMS, NO_COSTS, CostRows, CostSum, CostSums, cost_rows
 from bots_service.core.entries import Entry, Report, Rewind
-from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from tests.core.journals import Story, pool_of, replay, report_of, stories
@@ -131,7 +128,7 @@ def test_costs_by_run_by_task_and_of_the_open_step_are_plain_sums(drawn: tuple[S
 
 
 @given(costly_stories())
-def test_a_state_with_costs_comes_back_bit_for_bit_and_can_be_true(drawn: tuple[Story, Plain, Plain]):
+def test_a_state_with_costs_comes_back_bit_for_bit(drawn: tuple[Story, Plain, Plain]):
     story, _, _ = drawn
     state, _ = story.replayed()
     blob = encode_state(state)
@@ -142,8 +139,6 @@ def test_a_state_with_costs_comes_back_bit_for_bit_and_can_be_true(drawn: tuple[
         told_by(state.costs.by_task.whole),
     )
     assert told_by(again.open_step.costs) == told_by(state.open_step.costs)
-    size = PoolSize(len(story.pool), story.pool.profiles, story.pool.references.shape[1], len(story.pool.offset_tags))
-    assert is_possible_state(again, size)
 
 
 @given(stories(max_entries=6))
@@ -212,39 +207,6 @@ def test_of_a_task_that_said_nothing_nothing_is_told():
     rows = rows_of([(1, 0.0, None, 2.0), (3, None, 7.5, 0.0)])
     assert [rows.said_of(task) for task in (0, 1, 3)] == [[None, None], [0.0, None], [None, 7.5]]
     assert NO_COSTS.said_of(0) == [None, None]
-
-
-GOOD = rows_of([(0, 10.0, 1.5, 2.0), (2, 30.0, None, 4.0)])
-WRONG = {
-    "a task that the pool lacks": replace(GOOD, tasks=np.array([0, 3], np.int32)),
-    "a task before the first": replace(GOOD, tasks=np.array([-1, 2], np.int32)),
-    "a task twice": replace(GOOD, tasks=np.array([2, 2], np.int32)),
-    "negative tokens": replace(GOOD, spent=-GOOD.spent),
-    "no number": replace(GOOD, spent=GOOD.spent * math.nan),
-    "endless rollouts": replace(GOOD, rollouts=GOOD.rollouts + math.inf),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_rows_that_no_report_can_have_are_recognised(name: str):
-    assert GOOD.are_possible(3)
-    assert not WRONG[name].are_possible(3)
-
-
-@pytest.mark.parametrize(
-    "tokens",
-    [
-        CostSum(-1.0, 2.0, 1),
-        CostSum(math.nan, 2.0, 1),
-        CostSum(1.0, 2.1, 1),
-        CostSum(1.0, -1.0, 1),
-        CostSum(1.0, 2.0, 2),
-    ],
-)
-def test_sums_that_cover_more_than_was_reported_are_recognised(tokens: CostSum):
-    assert CostSums(CostSum(1.0, 2.0, 1)).are_possible(2.0, 1)
-    assert not CostSums(tokens).are_possible(2.0, 1)
-    assert not CostSums(seconds=tokens).are_possible(2.0, 1)
 
 
 def test_a_cost_has_means_where_it_covers_something():

@@ -236,10 +236,6 @@ def test_a_rewind_takes_forecasts_back():
     assert back.forecasts == first.forecasts
 
 
-def test_forecasts_that_no_steps_give_are_found():
-    assert SETTLED.is_possible()
-    assert not replace(SETTLED, expected=-1.0).is_possible()
-    assert not replace(SETTLED, steps=0.0).is_possible()
-    assert not replace(SETTLED, effective=3e6).is_possible()
+def test_damaged_forecasts_are_refused():
     with pytest.raises(ValueError, match="not a finite number"):
         Forecasts.decoded([0.0, 0.0, float("nan"), 0.0, 0.0, 0.0])

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from bots_service.core.attempts import are_possible
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.costs import cost_rows
@@ -202,22 +201,6 @@ def test_groups_that_wait_are_counted_one_by_one():
     assert (receipt.closed, receipt.tally.reported, receipt.tally.effective) == (True, 5, 3)
     (told,) = closed_steps_of([(1, report_of()), (2, one_more)], {2: (1, 5)}, 64, lease_s=3600.0, generators=True)
     assert len(told.evidence) == 5
-
-
-def test_a_step_may_have_visited_fewer_generators_than_groups_were_reported():
-    state, _ = advance(begun(), Entry(1, 0, POOL.profiles, report_of()), POOL)
-    for reported, generators, expected in ((4, True, True), (4, False, False), (1, True, False)):
-        found = are_possible(
-            state.attempts,
-            1,
-            SIZE,
-            reported=reported,
-            distinct=2,
-            rollouts=32.0,
-            successes=15.0,
-            generators=generators,
-        )
-        assert found == expected
 
 
 def test_parts_of_one_seed_are_one_group_and_others_stay_apart():

@@ -7,15 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bots_service.core.arrays import frozen
-from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.codec import decode_state, encode_state
 from bots_service.core.entries import Body, Entry, GuardDecision, Report, SettingsChange
 from bots_service.core.guard import Decision
 from bots_service.core.guard import held as held_groups
-from bots_service.core.guard.held import NOTHING_HELD
 from bots_service.core.guard.streaks import ALARM, AT_ONCE, LEAST_CHANCE, Streak, decoded
-from bots_service.core.plausibility import is_possible_state
 from bots_service.core.pool import WHOLE, Pool
 from bots_service.core.run_settings import settings_from
 from bots_service.core.state import Lesson, RunState, lesson_of
@@ -25,7 +21,6 @@ from tests.core.journals import past_of, pool_of, replay, report_of
 
 COUNT = 40  # tasks; the odd ones carry "tag 0"
 POOL = pool_of(*[()] * COUNT, carried=[task % 2 for task in range(COUNT)])
-SIZE = PoolSize(COUNT, POOL.profiles, 0, 1)
 TRIALS = 8
 OUTCOMES = (6, 3, 5, 4)  # successes of usual groups, in turn
 ODD, EVEN = range(1, COUNT, 2), range(0, COUNT, 2)
@@ -317,39 +312,14 @@ def test_no_more_than_so_many_groups_wait_and_the_oldest_make_room(monkeypatch):
 # --- its bytes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_state_with_held_groups_comes_back_bit_for_bit_and_is_possible():
+def test_a_state_with_held_groups_comes_back_bit_for_bit():
     state = run([*BEFORE, equal(0, ODD, others=6), usual(7)])
     again = decode_state(encode_state(state))
     assert again.guard.streaks == state.guard.streaks
     assert encode_state(again) == encode_state(state)
-    assert is_possible_state(state, SIZE)
     assert state.nbytes > run([*BEFORE, usual(6), usual(7)]).nbytes
     assert state.fold_numbers > 0
     assert state.fits(POOL)
-
-
-@pytest.mark.parametrize(
-    "streaks",
-    [
-        (Streak(None, "failed", 0.5, 2, 1, 1), Streak(None, "failed", 0.5, 2, 1, 1)),
-        (Streak(None, "failed", 1e-12, 2, 1, 1, ongoing=False),) * 2,
-        (Streak(None, "failed", 0.5, 2, 1, 1, ongoing=False),),
-        (Streak(None, "failed", 1.5, 2, 1, 1),),
-        (Streak(None, "failed", 0.5, 2, 3, 1),),
-        (Streak(None, "failed", 0.5, 2, 1, 99),),
-    ],
-)
-def test_streaks_that_no_journal_leads_to_are_found(streaks):
-    state = run(BEFORE)
-    assert not is_possible_state(replace(state, guard=replace(state.guard, streaks=streaks)), SIZE)
-
-
-def test_held_groups_that_no_journal_leads_to_are_found():
-    state = run([*BEFORE, equal(0)])
-    held = state.guard.held
-    for wrong in (replace(held, steps=frozen(held.steps + 5)), replace(held, steps=frozen(-held.steps))):
-        assert not is_possible_state(replace(state, guard=replace(state.guard, held=wrong)), SIZE)
-    assert NOTHING_HELD.are_possible(0, 0)
 
 
 @pytest.mark.parametrize(

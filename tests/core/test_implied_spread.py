@@ -96,12 +96,7 @@ def test_a_step_without_a_capability_only_forgets():
     assert spread.within(np.array([[0.1, 1.0], [0.2, 0.0]])) == pytest.approx([0.5, 0.75])
 
 
-def test_an_impossible_spread_is_refused():
-    assert ImpliedSpread((1.0, 2.0), 3.0, 0.5).is_possible(2)
-    assert ImpliedSpread().is_possible(2)
-    assert not ImpliedSpread((1.0,)).is_possible(2)
-    assert not ImpliedSpread((-1.0,)).is_possible(1)
-    assert not ImpliedSpread((1.0,), missing=-0.5).is_possible(1)
+def test_a_damaged_spread_is_refused():
     spread = ImpliedSpread((1.5, 2.0), 3.0, 0.5)
     assert ImpliedSpread.decoded(spread.encoded()) == spread
     with pytest.raises(ValueError, match="not a finite number"):

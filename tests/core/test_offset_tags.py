@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots_service.core import offset_tags as rule
-from bots_service.core.offset_tags import are_possible, choose_offset_tags
+from bots_service.core.offset_tags import choose_offset_tags
 from bots_service.core.pool import Pool
 from tests.core.pools import tasks
 
@@ -87,20 +87,3 @@ def test_tags_add_no_profile_where_each_task_is_one():
 def test_of_no_tasks_and_no_tags_none_is_chosen():
     assert choose_offset_tags({}, np.zeros(100, np.int32)) == ()
     assert choose_offset_tags({}, np.empty(0, np.int32)) == ()
-
-
-@pytest.mark.parametrize(
-    ("offset_tags", "possible"),
-    [
-        ((), True),
-        (("a", "b"), True),
-        (("a", "a"), False),
-        (("few",), False),
-        (("unheard of",), False),
-        (tuple(f"{tag}" for tag in range(16)), True),
-        (tuple(f"{tag}" for tag in range(17)), False),
-    ],
-)
-def test_what_can_have_been_chosen(offset_tags, possible):
-    counts = {"a": 30, "b": 31, "few": 29, **{f"{tag}": 50 for tag in range(17)}}
-    assert are_possible(offset_tags, counts) == possible

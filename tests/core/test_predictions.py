@@ -3,12 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from bots_service.core.arrays import frozen
-from bots_service.core.belief.protocol import PoolSize
-from bots_service.core.comparison.candidates import Candidate, candidates_for, view
-from bots_service.core.comparison.messages import pack_pool, unpack_pool
 from bots_service.core.entries import Entry, Report
 from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
@@ -96,14 +92,6 @@ def test_facts_of_predictions_count_only_known_ones():
     assert column.key == ("probe", column.digest)
 
 
-@pytest.mark.parametrize(
-    ("parts", "levels"), [(3, [1]), (4, [5]), (4, [UNKNOWN]), (4, [1, 1, 1])], ids=["parts", "level", "none", "size"]
-)
-def test_predictions_that_cannot_be_are_told(parts: int, levels: list[int]):
-    assert Predictions("probe", 4, np.array([1, UNKNOWN], np.uint8)).are_possible(2)
-    assert not Predictions("probe", parts, np.array(levels, np.uint8)).are_possible(2)
-
-
 def test_the_tracker_trusts_good_predictions_and_no_others():
     assert estimates(seen(TRUTH))["prediction_slope_probe"] > 0.7
     assert estimates(seen(1 - TRUTH))["prediction_slope_probe"] < -0.7
@@ -117,13 +105,6 @@ def test_before_any_evidence_predictions_change_no_mean():
     np.testing.assert_allclose(before.quantile(np.full(SIZE, 0.5)), after.quantile(np.full(SIZE, 0.5)), atol=1e-12)
 
 
-def test_a_belief_with_predictions_is_possible_with_so_many_only():
-    pool = seen(TRUTH)
-    belief, settings = fresh_state(RunSettings(), pool).belief, RunSettings()
-    sizes = [PoolSize(SIZE, pool.profiles, 1, 1, predictions) for predictions in (0, 1, 2)]
-    assert [belief.is_possible(settings, 0, size) for size in sizes] == [False, True, False]
-
-
 def test_bots_makes_no_use_of_predictions():
     settings, tasks = RunSettings(belief="bots", strategy="thompson"), np.arange(SIZE, dtype=np.int32)
     found = []
@@ -133,19 +114,3 @@ def test_bots_makes_no_use_of_predictions():
             state, _ = advance(state, Entry(seq, 0, pool.profiles, reported(rng)), pool)
         found.append(state.belief.distributions(pool, tasks).mean)
     np.testing.assert_array_equal(found[0], found[1])
-
-
-def test_a_candidate_without_predictions_sees_the_pool_that_has_none():
-    pool = seen(TRUTH)
-    names = {each.name: each for each in candidates_for(RunSettings(), pool)}
-    hidden = view(pool, names["tracker without predictions"])
-    np.testing.assert_array_equal(hidden.pool.features, POOL.features)
-    np.testing.assert_array_equal(hidden.pool.profile_of, POOL.profile_of)
-    kept = view(pool, Candidate("tracker", RunSettings(), references=False)).pool
-    np.testing.assert_array_equal(kept.predictions[kept.profile_of], pool.predictions[pool.profile_of])
-    assert "tracker without predictions" not in [each.name for each in candidates_for(RunSettings(), POOL)]
-
-
-def test_a_pool_with_predictions_reaches_the_process_that_compares():
-    pool = seen(TRUTH)
-    np.testing.assert_array_equal(unpack_pool(pack_pool(pool)).features, pool.features)

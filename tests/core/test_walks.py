@@ -103,21 +103,6 @@ def test_the_states_bytes_hold_the_walks(belief):
     assert decode_state(encode_state(state)).walks == state.walks == Walks(0, (Walk(0, 0, 2, 3), Walk(8, 1, 0, 2)))
 
 
-def test_only_what_reports_lead_to_is_possible():
-    whole = Walk(3, 2, 4, 5)
-    assert Walks(2, (whole,)).are_possible(5)
-    assert not Walks(3, (whole,)).are_possible(5)
-    assert not Walks(2, (whole,)).are_possible(4)
-    assert not Walks(2, (whole, whole)).are_possible(5)
-    assert not Walks(2, (replace(whole, place=2**32),)).are_possible(5)
-    assert not Walks(2, (replace(whole, turn=2**32 - 1),)).are_possible(5)  # the next pass would have no number
-    assert not Walks(2**32 - 1).are_possible(5)
-    assert Walks(2, finished=2).are_possible(5)
-    assert not Walks(2, finished=3).are_possible(5)
-    assert not replace(whole, place=-1).is_possible(5)
-    assert not Walks(0, tuple(Walk(part, 0, 1, 5) for part in range(MOST_WALKS + 1))).are_possible(5)
-
-
 def test_the_pass_that_is_shown_is_that_of_the_part_that_was_walked_last():
     whole, part = Walk(WHOLE, 3, 10, 40), Walk(7, 2, 5, 20)
     walks = Walks().moved([whole]).moved([part])

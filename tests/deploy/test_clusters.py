@@ -1,4 +1,4 @@
-"""examples/clusters: a job with a service of its own goes on from its export, and the other files fit the service."""
+"""examples/clusters: a job with a service of its own goes on from its copy, and the other files fit the service."""
 
 import os
 import signal
@@ -82,17 +82,18 @@ def test_a_job_that_is_to_end_keeps_what_it_learned(trainer: Path, environment: 
     ended.send_signal(signal.SIGTERM)
     ended.communicate(timeout=ENDS_WITHIN_S)
     assert ended.returncode == 128 + signal.SIGTERM
+    (tmp_path / "later").mkdir()
+    (tmp_path / "kept" / "guru.db").rename(tmp_path / "later" / "bots.db")
     with running_service(tmp_path / "later") as service, Client(service.url) as bots:
-        bots.import_backup(tmp_path / "kept" / "guru.botsbackup")
         assert bots.run("guru").step == 3
 
 
 def test_it_is_kept_now_and_then_for_a_node_that_is_lost(trainer: Path, environment: dict[str, str], tmp_path: Path):
     running = job(trainer, {**environment, "BOTS_KEEP_EVERY_S": "0.2"}, 3, 600, 0)
     end = time.monotonic() + ENDS_WITHIN_S
-    while not (tmp_path / "kept" / "guru.botsbackup").exists() and time.monotonic() < end:
+    while not (tmp_path / "kept" / "guru.db").exists() and time.monotonic() < end:
         time.sleep(0.1)
-    assert (tmp_path / "kept" / "guru.botsbackup").exists()
+    assert (tmp_path / "kept" / "guru.db").exists()
     assert running.poll() is None
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=ENDS_WITHIN_S)

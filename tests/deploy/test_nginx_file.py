@@ -68,15 +68,15 @@ def test_it_takes_bodies_as_large_as_the_service_does():
     assert only(pools, "proxy_request_buffering") == "off"
 
 
-def test_the_routes_of_pools_and_backups_are_streamed_and_no_others():
+def test_the_routes_of_pools_and_journals_are_streamed_and_no_others():
     paths = {route.path for module in ROUTES for route in module.router.routes}
     made = {path: re.sub(r"\{\w+\}", "x", path) for path in paths}
     assert {path for path, example in made.items() if re.search(streamed()["args"][1], example)} == {
         "/datasets/{dataset}",
         "/datasets/{dataset}/tasks",
-        "/datasets/{dataset}/export",
         "/datasets/{dataset}/runs/{run}/tasks",
-        "/imports",
+        "/datasets/{dataset}/runs/{run}/export",
+        "/datasets/{dataset}/runs/{run}/import",
     }
 
 

@@ -138,7 +138,7 @@ RUN = "/datasets/pool/runs/default/tasks"
 WHOLE = {
     "arrow": (RUN, "application/vnd.apache.arrow.stream"),
     "csv": (f"{RUN}?format=csv", "*/*"),
-    "export": ("/datasets/pool/export", "*/*"),
+    "pool": ("/datasets/pool/tasks", "*/*"),
 }
 PAGE = (f"{RUN}?sort=-effective&limit=1000", "*/*")
 

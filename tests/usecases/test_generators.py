@@ -16,7 +16,6 @@ from bots_service.ports.records import IdempotencyKey, Selection, TaskBlock
 from bots_service.storage.redis.leases import decode_selection, encode_selection
 from bots_service.usecases.report_outcomes import Outcome
 from bots_service.usecases.select_tasks import QUICK_NUMBERS, QUICK_PER_WANTED, is_quick
-from tests.usecases.backups import assert_same, exported, imported
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, World, never, stream
 
@@ -137,16 +136,6 @@ async def test_appended_generators_are_drawn_too(generating: World):
     assert set((await reopened.select(60)).tasks.tolist()) == set(range(6))
     assert (await reopened.opened()).dataset.row.facts.generators
     await reopened.close()
-
-
-async def test_a_backup_brings_generators_back(generating: World, folder: Callable[[str], Path]):
-    selection = await generating.select(10)
-    await generating.report(*groups(selection), selection_id=selection.id)
-    other = World.open(folder("other"))
-    await imported(other, await exported(generating))
-    await assert_same(generating, other)
-    assert (await other.opened()).dataset.pool.generators
-    await other.close()
 
 
 async def test_replicas_draw_other_seeds_and_a_retry_elsewhere_the_same(replicas: tuple[Replica, Replica]):

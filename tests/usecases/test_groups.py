@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bots_service.core.codec import encode_state
 from bots_service.core.receipt import Receipt
 from bots_service.errors import InvalidOutcomesError, StaleEpochError
 from bots_service.ports.records import Selection
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.report_outcomes import Outcome
 from tests.sizes import size
-from tests.usecases.backups import exported, imported
 from tests.usecases.world import POOL, World, evidence_bytes
 
 SIZE = 4
@@ -285,17 +283,6 @@ async def test_a_group_in_parts_all_of_which_were_aborted_is_one_abort(world: Wo
     state = await world.state()
     assert (state.step, state.aborts.aborts.tolist(), len(state.unfinished)) == (0, [1], 0)
     assert (await world.describe()).leased == 0
-
-
-# --- and all of it in a backup ---------------------------------------------------------------------------------------
-
-
-async def test_parts_aborts_and_forgotten_tasks_come_back_from_a_backup(world: World):
-    await world.report(part("t0", 1.0))
-    await world.report(Outcome("t1", successes=1, trials=4), aborted("t2"))
-    await world.use.forget_tasks(POOL, "default", ["t1"], None)
-    await imported(world, await exported(world), dataset="copy")
-    assert encode_state(await world.state(dataset="copy")) == encode_state(await world.state())
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------

@@ -1,22 +1,15 @@
 """Decisions about held groups: journalled, replayed alike by every process, undone by a rewind, kept by a fork."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bots_service.core.codec import encode_state
 from bots_service.core.entries import GuardDecision
 from bots_service.core.guard import Decision
-from bots_service.engine.dataset_builder import DatasetHeader
 from bots_service.errors import NothingToDecideError
-from bots_service.ports.records import IdempotencyKey, TaskBlock
+from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.begin_run import ForkFrom
-from bots_service.usecases.report_outcomes import Outcome
-from tests.usecases.backups import assert_same, exported, imported
-from tests.usecases.world import POOL, TASKS, World, evidence_bytes, never, outcome, stream
+from tests.usecases.world import POOL, TASKS, World, evidence_bytes, outcome
 
 
 async def steps(world: World, count: int, *successes: float) -> None:
@@ -33,14 +26,6 @@ async def outage(world: World) -> World:
     await steps(world, 5, 6, 9)
     await steps(world, 1, 0)
     return world
-
-
-@pytest.fixture
-async def other(folder: Callable[[str], Path]) -> AsyncIterator[World]:
-    """Another service without datasets, which stores no state of its own before the test is over."""
-    world = World.open(folder("other"))
-    yield world
-    await world.close()
 
 
 async def decide(world: World, decision: Decision, tag: str | None = None, key: str | None = None) -> bool:
@@ -97,88 +82,3 @@ async def test_the_metrics_show_alarms_and_held_groups(outage: World):
     await outage.observing(lambda: 0.0).once()
     assert outage.shown("verifier_alarms") == float(len((await outage.state()).guard.alarms))
     assert outage.shown("held_groups") == float(TASKS)
-
-
-# --- decisions and held groups on another service, by its backup -----------------------------------------------------
-
-
-async def moved(world: World, other: World, *, stored: bool) -> None:
-    """Bring the dataset to another service; where no state is stored, that one must fold all of the journal."""
-    if stored:
-        await world.use.take_snapshot(POOL, "default", None)
-    else:
-        world.sql("DELETE FROM snapshots")
-    await imported(other, await exported(world))
-    assert bool(other.sql("SELECT 1 FROM snapshots")) == stored
-
-
-async def told(world: World, run: str = "default") -> tuple[list[bytes], int]:
-    """Return what the belief says of every task, and how many groups wait."""
-    opened, state = await world.opened(run), await world.state(run)
-    pool = opened.dataset.pool
-    said = state.belief.distributions(pool, np.arange(len(pool), dtype=np.int32))
-    return [numbers.tobytes() for numbers in (said.mean, said.effective(8.0), *said.interval())], len(state.guard.held)
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("stored", [True, False])
-async def test_decisions_and_held_groups_come_back_from_a_backup_with_every_posterior(
-    outage: World, other: World, stored: bool
-):
-    await decide(outage, "drop", "even")
-    await decide(outage, "release", None)
-    await steps(outage, 2, 6, 9)
-    await steps(outage, 2, 0)
-    assert (await told(outage))[1] == 2 * TASKS
-    await outage.use.put_run(POOL, "child", {}, ForkFrom("default"), None)
-    await moved(outage, other, stored=stored)
-    await assert_same(outage, other)
-    assert await told(other) == await told(outage)
-    assert await told(other, "child") == await told(outage)
-    await other.assert_is_a_replay()
-    # What waited at the move is decided about on the other side, and enters there as it would have here.
-    for world in (outage, other):
-        await decide(world, "release", "odd")
-        await decide(world, "drop")
-        await steps(world, 1, 6, 9)
-    assert await told(other) == await told(outage)
-    assert (await told(other))[1] == 0
-    await other.assert_is_a_replay()
-
-
-# --- generators ------------------------------------------------------------------------------------------------------
-
-
-async def generated(world: World, count: int, *successes: float) -> None:
-    """Report so many steps of three groups of each of eight generators, with these successes in turn."""
-    for step in range(count):
-        rows = [
-            Outcome(f"g{task}", successes[(task + draw + step) % len(successes)], 8, seed=100 * step + draw)
-            for task in range(8)
-            for draw in range(3)
-        ]
-        await world.report(*rows)
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("stored", [True, False])
-@pytest.mark.parametrize("decision", ["release", "drop"])
-async def test_held_groups_of_generators_come_back_from_a_backup(
-    empty: World, other: World, decision: Decision, stored: bool
-):
-    tags: list[tuple[str, ...]] = [("sums",) if number < 4 else ("words",) for number in range(8)]
-    block = TaskBlock([f"g{number}" for number in range(8)], np.empty((8, 0)), tags)
-    await empty.use.import_dataset(POOL, DatasetHeader(generators=True), stream(block), never)
-    await empty.put_run("default", verifier_guard=True)
-    await generated(empty, 5, 3, 5)
-    await generated(empty, 2, 0)
-    assert (await empty.state()).guard.alarms
-    assert (await told(empty))[1] == 2 * 24
-    await moved(empty, other, stored=stored)
-    await assert_same(empty, other)
-    for world in (empty, other):
-        await decide(world, decision)
-        await generated(world, 1, 3, 5)
-        await world.assert_is_a_replay()
-    assert await told(other) == await told(empty)
-    assert encode_state(await other.state()) == encode_state(await empty.state())

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from bots_service.core.belief.tracker import TrackerBelief
-from bots_service.core.codec import encode_state
 from bots_service.errors import DatasetExistsError
 from bots_service.ports.records import DatasetFacts
-from tests.usecases.backups import assert_same, exported, imported
+from tests.usecases.moving import exported, imported
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 TASKS = 90  # 45 of them are even, 45 odd; of 400 tasks, 40 are rare
@@ -82,21 +81,6 @@ async def test_what_is_solved_under_one_tag_lifts_untried_tasks_of_that_tag(empt
     assert beliefs.location[0] - beliefs.location[1] == pytest.approx(even - odd, abs=1e-12)
 
 
-async def test_a_backup_brings_the_offset_tags_and_the_tracker_that_uses_them(empty: World, other: World):
-    await empty.import_pool(POOL, block(0, TASKS))
-    await empty.put_run("tracked", belief="tracker")
-    await empty.use.append_tasks(POOL, stream(block(TASKS, 30)), never)
-    for step in range(4):
-        await empty.report(outcome(f"t{step}", 4.0 * step), outcome(f"t{100 + step}"), run="tracked")
-    await empty.use.take_snapshot(POOL, "tracked", None)
-    await imported(other, await exported(empty))
-    assert await offset_tags(other) == ("even", "odd")
-    await assert_same(empty, other)
-    for world in (empty, other):
-        await world.report(outcome("t7", 9.0), run="tracked")
-    assert encode_state(await other.state("tracked")) == encode_state(await empty.state("tracked"))
-
-
 async def test_a_run_of_the_same_tasks_with_other_offset_tags_is_refused(empty: World, other: World):
     await empty.import_pool(POOL, block(0, TASKS))
     await empty.report(outcome("t1"))
@@ -105,4 +89,4 @@ async def test_a_run_of_the_same_tasks_with_other_offset_tags_is_refused(empty: 
     mine, theirs = [await facts_of(world) for world in (empty, other)]
     assert (mine.digest, theirs.offset_tags) == (theirs.digest, ())
     with pytest.raises(DatasetExistsError, match="offset_tags is"):
-        await imported(other, await exported(empty, "default"))
+        await imported(other, await exported(empty))

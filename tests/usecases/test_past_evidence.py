@@ -1,8 +1,6 @@
-"""Evidence from old logs through the service: replays, backups, tasks that a process didn't know, ages and retries."""
+"""Evidence from old logs through the service: replays, tasks that a process didn't know, ages and retries."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,6 @@ from bots_service.errors import InvalidOutcomesError
 from bots_service.ports.records import IdempotencyKey
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome, read_ages
 from bots_service.usecases.report_outcomes import ReportRequest
-from tests.usecases.backups import assert_same, exported, imported
 from tests.usecases.world import POOL, World, block, never, outcome, stream
 
 
@@ -21,9 +18,7 @@ def aged(task: str, age: float) -> PastOutcome:
     return PastOutcome(task, successes=12.0, trials=16.0, age=age)
 
 
-async def test_what_old_logs_told_is_replayed_bit_for_bit_and_goes_into_backups(
-    world: World, folder: Callable[[str], Path]
-):
+async def test_what_old_logs_told_is_replayed_bit_for_bit(world: World):
     for run in KINDS:
         await world.put_run(run, belief=run)
         await world.report(outcome("t1"), outcome("t2"), run=run)
@@ -32,10 +27,6 @@ async def test_what_old_logs_told_is_replayed_bit_for_bit_and_goes_into_backups(
         assert (result.seq, result.step, result.outcomes) == (2, 1, 3)
         await world.report(outcome("t3"), run=run)
         await world.assert_is_a_replay(run)
-    other = World.open(folder("other"))
-    await imported(other, await exported(world))
-    await assert_same(world, other)
-    await other.close()
 
 
 @pytest.mark.parametrize("belief", sorted(KINDS))

@@ -1,26 +1,19 @@
-"""Predictions: who sees which, from an upload and from a run, on every replica, and in backups."""
+"""Predictions: who sees which, from an upload and from a run, and on every replica."""
 
-from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator
 
-import msgspec
 import numpy as np
 import pytest
 
-from bots_service.core.codec import pack
-from bots_service.core.comparison.candidates import candidates_for
-from bots_service.core.predictions import MOST_COLUMNS, Predictions
+from bots_service.core.predictions import MOST_COLUMNS
 from bots_service.errors import (
     BusyError,
-    InvalidBackupError,
     InvalidTasksError,
     LimitReachedError,
     UnknownPredictionsError,
     UnknownRunError,
 )
 from bots_service.ports.records import PredictionBlock
-from bots_service.storage.sql.predictions import content_of
-from bots_service.usecases.backup_format import BackupWriter, DatasetPart, Part, PredictionsPart, RunPart, read_parts
 from bots_service.usecases.begin_run import ForkFrom
 from tests.usecases.replicas import Replica
 from tests.usecases.world import POOL, TASKS, Later, World, block, never, outcome, stream
@@ -201,37 +194,6 @@ async def test_a_deleted_default_run_sees_the_predictions_again(world: World):
     assert await names(world) == ["probe"]
 
 
-async def export(world: World, run: str | None = None) -> bytes:
-    return b"".join([chunk async for chunk in await world.use.export_backup(POOL, run)])
-
-
-async def chunks(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-async def test_a_backup_brings_predictions_back(world: World):
-    await predict(world)
-    await world.report(outcome("t0"))
-    await predict(world, "probe", {"t1": 0.5})
-    data = await export(world)
-    await world.use.import_backup(chunks(data), never, dataset="copy")
-    mine, theirs = [(await world.opened(dataset=name)).dataset.pool for name in (POOL, "copy")]
-    np.testing.assert_array_equal(mine.predictions, theirs.predictions)
-    assert (await world.parts.datasets.get("copy")).facts == (await world.parts.datasets.get(POOL)).facts
-
-
-async def test_a_backup_of_one_run_brings_the_predictions_that_it_knows(world: World):
-    await predict(world)
-    await world.report(outcome("t0"))
-    data = await export(world, "default")
-    await world.use.delete_run(POOL, "default", None)
-    await world.use.drop_predictions(POOL, "probe", None)
-    await world.use.import_backup(chunks(data), never, run="back")
-    assert await names(world, "back") == ["probe"]
-    await world.report(outcome("t4"), run="back")
-    await world.assert_is_a_replay("back")
-
-
 async def test_the_metrics_show_how_far_predictions_are_trusted_and_that_newer_ones_wait(world: World):
     await predict(world)
     await predict(world, "other", {"t0": 1.0, "t1": 0.0})
@@ -282,69 +244,3 @@ async def test_a_run_that_begins_again_shows_the_predictions_that_it_sees_now(wo
     await watching.once()
     assert world.shown("prediction_slope", predictor="probe") is None
     assert world.shown("prediction_slope", predictor="other") is not None
-
-
-async def test_a_comparison_tries_the_tracker_without_predictions(world: World):
-    await predict(world)
-    for number in range(4):
-        await world.report(*(outcome(f"t{task}", 4.0 * (task % 5)) for task in range(number, 20, 4)))
-    pool = (await world.opened()).dataset.pool
-    found = [each.name for each in candidates_for((await world.row()).settings, pool)]
-    assert "tracker without predictions" in found
-
-
-async def altered(world: World, data: bytes, change: Callable[[Part], list[Part]]) -> bytes:
-    writer = BackupWriter()
-    parts = [writer.begin()]
-    async for part in read_parts(chunks(data)):
-        parts += [writer.part(each) for each in change(part)]
-    return b"".join([*parts, writer.end()])
-
-
-def without_predictions(part: Part) -> list[Part]:
-    return [] if isinstance(part, PredictionsPart) else [part]
-
-
-def of_more_tasks(part: Part) -> list[Part]:
-    if not isinstance(part, PredictionsPart):
-        return [part]
-    return [PredictionsPart(content_of(Predictions("probe", 16, np.zeros(TASKS + 1, np.uint8))))]
-
-
-def no_predictions(part: Part) -> list[Part]:
-    return [PredictionsPart(pack({}, {}))] if isinstance(part, PredictionsPart) else [part]
-
-
-def of_another_mean(part: Part) -> list[Part]:
-    if not isinstance(part, DatasetPart):
-        return [part]
-    (one,) = part.facts.predictions
-    facts = replace(part.facts, predictions=(replace(one, mean=one.mean / 2),))
-    return [msgspec.structs.replace(part, facts=facts)]
-
-
-def at_the_end(part: Part) -> list[Part]:
-    if isinstance(part, PredictionsPart):
-        return []
-    content = content_of(Predictions("probe", 16, np.zeros(TASKS, np.uint8)))
-    return [part, PredictionsPart(content)] if isinstance(part, RunPart) else [part]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (without_predictions, "are missing"),
-        (of_more_tasks, "not some of its tasks"),
-        (no_predictions, "no predictions"),
-        (of_another_mean, "its predictions are others"),
-        (at_the_end, "are missing"),
-    ],
-)
-async def test_a_backup_whose_predictions_do_not_fit_is_refused(
-    world: World, change: Callable[[Part], list[Part]], message: str
-):
-    await predict(world)
-    await world.report(outcome("t0"))
-    data = await altered(world, await export(world), change)
-    with pytest.raises(InvalidBackupError, match=message):
-        await world.use.import_backup(chunks(data), never, dataset="copy")

@@ -10,13 +10,13 @@ import pytest
 
 from bots_service.core.codec import encode_state
 from bots_service.core.entries import Rewind
+from bots_service.core.run_settings import RunSettings
 from bots_service.errors import BusyError, StorageUnavailableError, UnknownStepError
 from bots_service.ports.records import NewEntry, RunRow
-from bots_service.usecases.backup_format import EntriesPart, RunPart
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.prune import Prune, PrunedRun
 from tests.sizes import size
-from tests.usecases.backups import assert_same, exported, histories, imported, live, parts_of, states
+from tests.usecases.moving import copied, histories, live, rows, states
 from tests.usecases.ports import Port
 from tests.usecases.world import POOL, World, evidence_bytes, outcome, until
 
@@ -64,14 +64,15 @@ async def test_states_histories_and_later_reports_are_the_same_as_without(
     empty: World, folder: Callable[[str], Path], seed: int
 ):
     await live(empty, seed, actions=60)
-    whole = World.open(folder("whole"), snapshot_every=5)
-    await imported(whole, await exported(empty))
+    empty = await empty.reopened()
+    whole = copied(empty, folder("whole"))
     pruned = await pruner(empty)()
     assert pruned
     empty = await empty.reopened()
     assert await histories(empty) == await histories(whole)
-    for row, saved in (await empty.parts.exports.cut(POOL)).runs:
-        assert await states(empty, row.name) == (await states(whole, row.name))[saved.pruned :]
+    for row in await rows(empty):
+        begins = await empty.parts.journal.begins(row)
+        assert await states(empty, row.name) == (await states(whole, row.name))[begins:]
         for world in (empty, whole):
             await reports(world, 8, first=900, run=row.name)
         assert encode_state(await empty.state(row.name)) == encode_state(await whole.state(row.name))
@@ -251,19 +252,6 @@ async def test_an_earlier_turn_that_was_cut_short_is_finished(world: World):
     assert await pruner(world, days_later=0.0)() == [PrunedRun(POOL, "default", 15, 15)]
 
 
-async def test_a_pruned_run_moves_with_what_is_left(world: World, folder: Callable[[str], Path]):
-    await reports(world, 12)
-    await world.rewind(4)
-    await reports(world, 10, first=12)
-    await pruner(world)()
-    other = World.open(folder("other"), snapshot_every=7)
-    await imported(other, await exported(world))
-    await assert_same(world, other)
-    with pytest.raises(UnknownStepError, match="pruned"):
-        await other.rewind(2)
-    await other.close()
-
-
 async def test_stored_states_that_were_asked_for_stay(world: World):
     await reports(world, 7)
     await world.use.take_snapshot(POOL, "default", None)
@@ -279,13 +267,10 @@ async def test_old_answers_and_dead_uploads_go(world: World):
     stage = await world.parts.datasets.stage()
     world.sql("INSERT INTO answers VALUES ('PUT /x', 'old', 'f', 'null', 1.0), ('PUT /x', 'new', 'f', 'null', 1e11)")
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
-    imports = world.parts.imports
+    transfers = world.parts.transfers
     await reports(world, 3)
-    parts = await parts_of(await exported(world))
-    (run,) = [part.run for part in parts if isinstance(part, RunPart)]
-    (rows,) = [part.rows for part in parts if isinstance(part, EntriesPart)]
-    run_id = await imports.add_run(stage, run)
-    await imports.add_entries(run_id, rows)
+    run = await transfers.add_run(stage, RunSettings(), ())
+    await transfers.add_entries(run, await transfers.entries(await world.row(), 0, 3))
     world.sql("UPDATE datasets SET created_at = 1 WHERE id = ?", stage)
     await world.use.prune()
     assert world.sql("SELECT key FROM answers") == [("new",)]

@@ -18,7 +18,7 @@ from bots_service.errors import (
 )
 from bots_service.ports.records import DatasetRow
 from tests.servers import RedisServer
-from tests.usecases.backups import exported, imported
+from tests.usecases.moving import exported, imported
 from tests.usecases.replicas import Replica
 from tests.usecases.world import HEADER, POOL, block, never, outcome, stream
 
@@ -148,36 +148,10 @@ async def test_a_selection_is_given_again_under_its_key_where_too_few_tasks_are_
         await here.select(10, key="another")
 
 
-async def test_runs_that_an_import_makes_have_lost_nothing(replicas: tuple[Replica, Replica]):
+async def test_a_run_that_an_import_makes_has_lost_nothing(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await here.put_run("side")
     await here.report(outcome("t1"), run="side")
-    await imported(here, await exported(here), dataset="copy")
     await imported(here, await exported(here, "side"), run="copied")
-    selections = [await there.select(1, run, dataset="copy") for run in ("default", "side")]
-    selections.append(await there.select(1, "copied"))
-    assert [(selection.seq, selection.degraded) for selection in selections] == [(0, False), (1, False), (1, False)]
-
-
-@pytest.mark.parametrize("whole", [True, False])
-async def test_a_run_that_an_import_brings_back_older_is_the_older_one_on_both(
-    replicas: tuple[Replica, Replica], *, whole: bool
-):
-    here, there = replicas
-    await here.put_run("side")
-    await here.report(outcome("t1"), run="side")
-    backup = await exported(here, None if whole else "side")
-    for step in range(3):
-        await replicas[step % 2].report(outcome(f"t{step}"), run="side")  # what the backup lacks
-    await there.select(2, "side")
-    if whole:
-        await here.use.delete_dataset(POOL, None)
-    else:
-        await here.use.delete_run(POOL, "side", None)
-    await imported(here, backup)
-    for replica in (there, here):
-        assert (await replica.select(1, "side")).seq == 1
-        assert (await replica.state("side")).seq == 1
-    assert (await there.report(outcome("t7"), run="side")).seq == 2
-    await there.assert_is_a_replay("side")
-    await here.assert_is_a_replay("side")
+    selection = await there.select(1, "copied")
+    assert (selection.seq, selection.degraded) == (1, False)

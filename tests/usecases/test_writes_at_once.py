@@ -22,7 +22,7 @@ from bots_service.ports.records import AppendResult, NewEntry, RunRow, Selection
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
 from bots_service.usecases.report_outcomes import Outcome
-from tests.usecases.backups import exported, imported
+from tests.usecases.moving import exported
 from tests.usecases.ports import Port
 from tests.usecases.test_guard import steps
 from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
@@ -180,13 +180,6 @@ async def test_a_journal_that_holds_a_change_which_does_not_fold_is_mended_by_sk
     assert [entry.skipped is not None for entry in entries] == [False, True, True, True, False, False]
     await assert_goes_on(world, "default")
     await world.assert_is_a_replay()
-    other = World.open(folder("other"))
-    await imported(other, await exported(world))
-    assert [entry.skipped for entry in await logged(other, "default")] == [
-        entry.skipped for entry in await logged(world, "default")
-    ]
-    await assert_goes_on(other, "default")
-    await other.close()
 
 
 async def test_a_rewind_is_checked_again_when_another_came_first(services: tuple[World, World]):

@@ -1,20 +1,14 @@
-"""Administration: backups, pruning, API keys, and the service itself."""
+"""Administration: pruning, API keys, and the service itself."""
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from bots_client._admin_models import ApiKey, Imported, NewApiKey, Pruning, Version, WhoAmI
+from bots_client._admin_models import ApiKey, NewApiKey, Pruning, Version, WhoAmI
 from bots_client._arguments import checked_strings
 from bots_client._call import (
     Call,
     Pages,
     Probe,
-    Progress,
-    Stream,
-    Upload,
-    file_upload,
     given,
-    key_header,
     listed,
     path,
     written,
@@ -22,54 +16,7 @@ from bots_client._call import (
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
 
-BACKUP = "application/vnd.bots.backup"
-BACKUP_DEADLINE_S = 3600.0  # a dataset of a million tasks with a few long journals is some 200 MB
-
-
-def export_dataset(dataset: str, run: str | None = None, *, deadline_s: float = BACKUP_DEADLINE_S) -> Stream:
-    """Export a dataset with all its runs, or one run, as the chunks of a backup file.
-
-        with open("guru.botsbackup", "wb") as file:
-            file.writelines(bots.export_dataset("guru"))
-
-    Args:
-        dataset: name of the dataset.
-        run: only this run, without the tasks.
-        deadline_s: until the response begins; then for each further chunk.
-    """
-    params = () if run is None else (("run", run),)
-    return Call(
-        "GET", path("datasets", dataset, "export"), bytes, params, headers={"Accept": BACKUP}, deadline_s=deadline_s
-    )
-
-
-def import_backup(
-    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
-    *,
-    dataset: str | None = None,
-    run: str | None = None,
-    on_progress: Progress | None = None,
-    deadline_s: float = BACKUP_DEADLINE_S,
-) -> Call[Imported]:
-    """Import a backup from `export_dataset`, into this or another service: all of it or nothing.
-
-    Args:
-        source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
-        dataset: new name of the dataset, or the dataset to import a run into; None: the name in the backup.
-        run: new name of the run, if the backup holds one run; None: the name in the backup.
-        on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
-            attempt. AsyncClient calls it from a thread.
-        deadline_s: for the whole upload with its retries.
-
-    Raises:
-        ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
-        InvalidRequestError: a truncated, altered or foreign file.
-        OSError: the file cannot be read.
-    """
-    upload = Upload(source, None, on_progress) if callable(source) else file_upload(source, on_progress)
-    params = tuple(given(dataset=dataset, run=run).items())
-    headers = {**key_header(None), "Content-Type": BACKUP}
-    return Call("POST", path("imports"), into(Imported), params, upload, headers, deadline_s)
+PRUNE_DEADLINE_S = 3600.0  # a first time, of long journals
 
 
 def prune(*, keep_journal_days: float | None = None, dry_run: bool = False) -> Call[Pruning]:
@@ -80,7 +27,7 @@ def prune(*, keep_journal_days: float | None = None, dry_run: bool = False) -> C
         dry_run: only report what would be removed.
     """
     content = given(keep_journal_days=keep_journal_days, dry_run=dry_run)
-    return written("POST", path("prune"), into(Pruning), content, deadline_s=BACKUP_DEADLINE_S)
+    return written("POST", path("prune"), into(Pruning), content, deadline_s=PRUNE_DEADLINE_S)
 
 
 def create_key(

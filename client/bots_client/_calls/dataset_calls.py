@@ -7,7 +7,19 @@ from typing import Any
 
 from bots_client._admin_models import Dataset, PoolChange, Subset
 from bots_client._arguments import checked_strings
-from bots_client._call import Call, Pages, Progress, Upload, file_upload, given, key_header, listed, path, written
+from bots_client._call import (
+    Call,
+    Pages,
+    Progress,
+    Stream,
+    Upload,
+    file_upload,
+    given,
+    key_header,
+    listed,
+    path,
+    written,
+)
 from bots_client._decode import into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._inputs import Task, wires_of_tasks
@@ -108,6 +120,17 @@ def upload_tasks(
     """
     upload, headers = _streamed(source, media_type, on_progress)
     return Call("POST", path("datasets", dataset, "tasks"), into(PoolChange), (), upload, headers, deadline_s)
+
+
+def download_tasks(dataset: str, *, deadline_s: float = UPLOAD_DEADLINE_S) -> Stream:
+    """Stream all tasks of a dataset as NDJSON that `upload_dataset` reads; retired ones too.
+
+    Args:
+        dataset: its name.
+        deadline_s: until the response begins; then for each further chunk.
+    """
+    where = path("datasets", dataset, "tasks")
+    return Call("GET", where, bytes, headers={"Accept": _MEDIA_TYPES[".ndjson"]}, deadline_s=deadline_s)
 
 
 def append_tasks(dataset: str, tasks: Iterable[Task]) -> Call[PoolChange]:

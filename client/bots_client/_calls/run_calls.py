@@ -1,12 +1,26 @@
-"""Runs: settings, beliefs, history, charts, snapshots and rewinds."""
+"""Runs: settings, beliefs, history, charts, snapshots, rewinds, export and import."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from bots_client._admin_models import Snapshot
+from bots_client._admin_models import ImportedRun, Snapshot
 from bots_client._arguments import checked_number, checked_strings
-from bots_client._call import ANSWER_BYTES, PAGE, Call, Pages, Stream, given, listed, path, written
-from bots_client._comparison_models import ComparisonProgress
+from bots_client._call import (
+    ANSWER_BYTES,
+    PAGE,
+    Call,
+    Pages,
+    Progress,
+    Stream,
+    Upload,
+    file_upload,
+    given,
+    key_header,
+    listed,
+    path,
+    written,
+)
 from bots_client._decode import field_of, into, nothing
 from bots_client._errors import InvalidRequestError
 from bots_client._history_models import Calibration, Curve, HistoryStep, JournalEntry, Outlooks, TaskVisit
@@ -14,7 +28,8 @@ from bots_client._inputs import GivenSettings, PastOutcome, Unpack, wires_of_pas
 from bots_client._models import Leases, PastReceipt, Run, TaskBelief, TaskCounts
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-COMPARISON_DEADLINE_S = 60.0  # the service waits for at most 30 of them
+NDJSON = "application/x-ndjson"
+TRANSFER_DEADLINE_S = 3600.0  # a journal of a long run is some 100 MB, and is folded where it arrives
 STREAM_DEADLINE_S = 60.0  # until the first bytes; the service computes a belief for every task of the pool
 
 
@@ -67,6 +82,53 @@ def runs(dataset: str, *, limit: int | None = None) -> Pages[Run]:
 def delete_run(dataset: str, run: str) -> Call[None]:
     """Permanently delete a run and its journal; "default" is emptied instead."""
     return written("DELETE", path("datasets", dataset, "runs", run), nothing)
+
+
+def export_run(dataset: str, run: str = "default", *, deadline_s: float = TRANSFER_DEADLINE_S) -> Stream:
+    """Export a run's journal, as the chunks of a file with one entry a line.
+
+        with open("guru.default.ndjson", "wb") as file:
+            file.writelines(bots.export_run("guru"))
+
+    Args:
+        dataset: name of the dataset.
+        run: name of the run.
+        deadline_s: until the response begins; then for each further chunk.
+
+    Raises:
+        ConflictError: old entries were pruned, or the run forked one that was deleted.
+    """
+    where = path("datasets", dataset, "runs", run, "export")
+    return Call("GET", where, bytes, headers={"Accept": NDJSON}, deadline_s=deadline_s)
+
+
+def import_run(
+    source: str | os.PathLike[str] | Callable[[], Iterable[bytes]],
+    dataset: str,
+    run: str = "default",
+    *,
+    on_progress: Progress | None = None,
+    deadline_s: float = TRANSFER_DEADLINE_S,
+) -> Call[ImportedRun]:
+    """Import a run from `export_run`, into a dataset with the same tasks: all of it or nothing.
+
+    Args:
+        source: path of the file, or a function that returns the bytes from the start (attempts are repeated).
+        dataset: name of the dataset.
+        run: name of the new run.
+        on_progress: called with the bytes sent and the total (None: unknown); starts at 0 again after a failed
+            attempt. AsyncClient calls it from a thread.
+        deadline_s: for the whole upload with its retries.
+
+    Raises:
+        ConflictError: the name is taken, or the run belongs to other tasks than the dataset's.
+        InvalidRequestError: a truncated or foreign file, or an entry that does not fold.
+        OSError: the file cannot be read.
+    """
+    upload = Upload(source, None, on_progress) if callable(source) else file_upload(source, on_progress)
+    headers = {**key_header(None), "Content-Type": NDJSON}
+    where = path("datasets", dataset, "runs", run, "import")
+    return Call("POST", where, into(ImportedRun), (), upload, headers, deadline_s)
 
 
 def tasks(
@@ -337,30 +399,6 @@ def calibration(dataset: str, run: str = "default", *, steps: int | None = None)
     """
     where = path("datasets", dataset, "runs", run, "calibration")
     return Call("GET", where, into(Calibration), params=() if steps is None else (("steps", str(steps)),))
-
-
-def comparison(
-    dataset: str,
-    run: str = "default",
-    *,
-    steps: int | None = None,
-    seq: int | None = None,
-    wait_s: float | None = None,
-) -> Call[ComparisonProgress]:
-    """Compare the run's belief with others on the run's own outcomes; takes about 10 seconds per 1,000 steps.
-
-    While the result's `comparison` is None, the service still computes it: call again with the result's `seq`.
-
-    Args:
-        dataset: name of the dataset.
-        run: name of the run.
-        steps: number of last steps to compare, 1 to 20,000; None: 5,000.
-        seq: of an earlier result, to get its comparison even if the run is in training.
-        wait_s: longest time to wait for the comparison, 0 to 30 seconds; None: 5.
-    """
-    where = path("datasets", dataset, "runs", run, "comparison")
-    asked = {name: str(value) for name, value in given(steps=steps, seq=seq, wait_s=wait_s).items()}
-    return Call("GET", where, into(ComparisonProgress), tuple(asked.items()), deadline_s=COMPARISON_DEADLINE_S)
 
 
 def outlooks(dataset: str, run: str = "default", *, points: int | None = None) -> Call[Outlooks]:

@@ -21,8 +21,6 @@ from bots_service.api.overload import DOWNLOADS_AT_ONCE, DOWNLOADS_WAITING, Admi
 from bots_service.api.problems import INTERNAL, METHOD_NOT_ALLOWED, NO_SUCH_ROUTE, Kind, answer_error, problem_response
 from bots_service.api.route_kinds import RouteKinds
 from bots_service.api.routes import (
-    backups,
-    comparison,
     datasets,
     docs,
     evidence,
@@ -35,6 +33,7 @@ from bots_service.api.routes import (
     page,
     predictions,
     probes,
+    prune,
     runs,
     snapshots,
     subsets,
@@ -42,6 +41,7 @@ from bots_service.api.routes import (
     task_history,
     tasks,
     training,
+    transfer,
 )
 from bots_service.api.security import GuardedRoute, guarded
 from bots_service.api.uploads import UploadLimits
@@ -64,9 +64,9 @@ ROUTES = (
     outlooks,
     overview,
     tags,
-    comparison,
     snapshots,
-    backups,
+    transfer,
+    prune,
     keys,
     probes,
     docs,

@@ -156,7 +156,8 @@ class GuardedRoute(APIRoute):
         return answer
 
     def _require_path(self, request: Request, caller: Caller) -> None:
-        dataset, run, about = request.path_params["dataset"], request.path_params.get("run"), self.guard.about
+        dataset, about = request.path_params["dataset"], self.guard.about
+        run = None if about is About.WHOLE else request.path_params.get("run")
         reads = about is About.PATH and self.methods <= {"GET", "HEAD"}
         if run is None and (reads or about is About.SHARED):
             caller.require_dataset(dataset)

@@ -16,7 +16,7 @@ PARQUET = "application/vnd.apache.parquet"
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """Limits of uploads. max_bytes: of an NDJSON, Parquet or backup body; max_tasks: of a dataset."""
+    """Limits of uploads. max_bytes: of an NDJSON or Parquet body; max_tasks: of a dataset."""
 
     max_bytes: int
     max_tasks: int

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bots_service import __version__
-from bots_service.cli import backups, comparison, datasets, evidence, history, keys, runs, service, steps, tasks
+from bots_service.cli import comparison, datasets, evidence, history, keys, runs, service, steps, tasks, transfer
 from bots_service.cli.capacity import capacity
 from bots_service.cli.demo import demo
 from bots_service.cli.doctor import doctor
@@ -49,9 +49,9 @@ app.command()(comparison.compare_beliefs)
 app.command()(history.journal)
 app.command()(history.rewind)
 app.command()(history.snapshot)
-app.command()(backups.export)
-app.command("import")(backups.import_)
-app.command()(backups.prune)
+app.command()(transfer.export)
+app.command("import")(transfer.import_)
+app.command()(transfer.prune)
 app.add_typer(keys.app, name="keys")
 app.command()(keys.whoami)
 app.command()(service.migrate)

@@ -1,81 +1,67 @@
 """`bots compare-beliefs`: which belief fits a run."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
 from bots_service.cli.output import count, number, show, table
-from bots_service.cli.progress import progress_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from bots_client import BeliefComparison, Client, ComparedBelief, ComparisonProgress
-
-WAIT_S = 1.0  # for each answer: the progress moves as often
+    from bots_service.core.comparison import BeliefComparison
+    from bots_service.core.pool import Pool
+    from bots_service.usecases.journal_lines import JournalHeader
 
 
-def compare_beliefs(
-    dataset: Dataset,
-    run: RunName = "default",
-    steps: Annotated[
-        int, typer.Option(help="Number of steps to compare, counted from the last.", min=1, max=20_000)
-    ] = 5000,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare a run's belief with others on the run's own outcomes, and show which one predicts best.
+def compare_beliefs(dataset: Dataset, run: RunName = "default", url: Url = None, as_json: AsJson = False) -> None:
+    """Fold a run's journal here under each belief, and show how wrong its predictions would have been.
 
-    Takes about 10 seconds per 1,000 steps. Differences are to this run, with 95 % intervals.
+    Smaller errors are better. Predictions from elsewhere are left out.
     """
     with connected(url) as client:
-        found = _awaited(client, dataset, run, steps)
-    show(found, lambda: _readable(found), as_json=as_json)
+        journal = b"".join(client.export_run(dataset, run))
+        tasks = b"".join(client.download_tasks(dataset))
+    found = comparison_of(journal, tasks)
+    caption = f"steps with outcomes: {count(found.steps)}, rollouts: {count(found.rollouts)}"
+    rows = ((one.belief, number(one.log_loss, 4), number(one.brier, 4)) for one in found.beliefs)
+    show(asdict(found), lambda: table("belief  >log loss  >Brier", rows, caption=caption), as_json=as_json)
 
 
-def _awaited(client: "Client", dataset: str, run: str, steps: int) -> "BeliefComparison":
-    """Return the comparison once the service has computed it, and show how far it is meanwhile."""
-    with progress_line(run) as advance:
-        return _polled(
-            lambda seq: client.comparison(dataset, run, steps=steps, seq=seq, wait_s=WAIT_S),
-            lambda seen: advance(seen.folded / seen.entries if seen.entries else None, "comparing"),
-        )
+def comparison_of(journal: bytes, tasks: bytes) -> "BeliefComparison":
+    """Return the comparison for an exported run and its dataset's tasks."""
+    from bots_service.core.comparison import compared
+    from bots_service.core.entries import Entry
+    from bots_service.core.run_settings import RunSettings, settings_from
+    from bots_service.storage.sql.codecs import decode_body
+    from bots_service.usecases.journal_lines import read_entry, read_header
+
+    first, *lines = journal.splitlines()
+    header = read_header(first)
+    pool = asyncio.run(_pool(header, tasks))
+    entries = []
+    for place, line in enumerate(lines, 2):
+        saved = read_entry(line, place)
+        # Predictions tell other profiles apart: without them, all are known from the start.
+        profiles = pool.profiles if header.predictions else saved.profiles
+        entries.append(Entry(saved.seq, saved.epoch, profiles, decode_body(bytes(saved.body).decode())))
+    others = {"tracker": RunSettings(), "bots": settings_from({"belief": "bots"})}
+    return compared(entries, settings_from(header.settings), others, pool)
 
 
-def _polled(
-    ask: "Callable[[int | None], ComparisonProgress]", show_progress: "Callable[[ComparisonProgress], object]"
-) -> "BeliefComparison":
-    seen = ask(None)
-    while seen.comparison is None:
-        show_progress(seen)
-        seen = ask(seen.seq)
-    return seen.comparison
+async def _pool(header: "JournalHeader", tasks: bytes) -> "Pool":
+    """Return the tasks as the run's dataset sees them."""
+    from bots_service.api.task_formats.text import read_ndjson
+    from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader
+    from bots_service.ports.records import DatasetFacts
 
+    async def chunks() -> AsyncIterator[bytes]:
+        yield tasks
 
-def _readable(found: "BeliefComparison") -> "RenderableType":
-    """Return the comparison for people: the table, what it covers, and what to do."""
-    from rich.console import Group
-
-    if not found.beliefs:
-        return found.advice
-    columns = "belief  >log loss  >difference  >Brier  >calibration error  >slope"
-    notes = [f"steps with outcomes: {count(found.steps)}, rollouts: {count(found.rollouts)}"]
-    if found.restarted:
-        notes.append(f"begins after step {count(found.begins_after)} with fresh beliefs")
-    shown = table(columns, map(_row, found.beliefs), caption="; ".join(notes))
-    return Group(shown, "", *found.remarks, found.advice)
-
-
-def _row(belief: "ComparedBelief") -> tuple[str, ...]:
-    difference = belief.log_loss_difference
-    shown = "-" if difference is None else f"{difference.mean:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
-    return (
-        belief.name,
-        number(belief.log_loss, 4),
-        shown,
-        number(belief.brier, 4),
-        number(belief.calibration_error),
-        number(belief.calibration_slope, 2),
-    )
+    file = await read_ndjson(chunks())
+    models, chosen = file.header.reference_models or (), header.tasks
+    builder = DatasetBuilder(DatasetHeader(models, generators=bool(file.header.generators)))
+    async for block in file.blocks(len(models)):
+        builder.add(block)
+    facts = DatasetFacts("", models, chosen.reference_order, chosen.offset_tags, 0, 0, {}, "")
+    return builder.build(facts)[2]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Tasks, contained, frozen, united
-from bots_service.core.checks import Arrays, are_within
+from bots_service.core.checks import Arrays
 from bots_service.core.rows import TaskRows
 
 MOST_IN_A_ROW = 3  # aborts, before a task rests: a sandbox that fails by chance rarely does so three times
@@ -60,16 +60,6 @@ class AbortRows(TaskRows):
     def resting(self, step: int) -> Tasks:
         """Return, sorted, the tasks that are left out while others are free. step: how many closed."""
         return self.tasks[(self.in_a_row >= MOST_IN_A_ROW) & (step < self.last_step + REST_STEPS)]
-
-    def are_possible(self, step: int, tasks: int) -> bool:
-        """Return whether a journal of so many steps, about a pool of so many tasks, can have led here."""
-        return (
-            are_within(self.tasks, 0, tasks - 1)
-            and bool((np.diff(self.tasks) > 0).all())
-            and bool((self.aborts >= 1).all())
-            and bool(((self.in_a_row >= 0) & (self.in_a_row <= self.aborts)).all())
-            and are_within(self.last_step, 0, step)
-        )
 
 
 _COLUMNS = ("tasks", "aborts", "in_a_row", "last_step")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, is_first, last_of
-from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within
+from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import RECENT_SHARE, TaskRows
 
@@ -161,73 +161,6 @@ class Attempts:
 def no_attempts() -> Attempts:
     """Return the attempts of a run that closed no step."""
     return Attempts(NO_ROWS, NO_VISITS)
-
-
-def are_possible(
-    attempts: Attempts,
-    step: int,
-    tasks: int,
-    *,
-    reported: int,
-    distinct: int,
-    rollouts: float,
-    successes: float,
-    generators: bool,
-) -> bool:
-    """Return whether folding a journal could have led here.
-
-    Args:
-        attempts: any whose columns have one length.
-        step: how many steps closed.
-        tasks: how many the pool has.
-        reported: the tasks that these steps reported, each once a step.
-        distinct: the same, each once.
-        rollouts: the rollouts that they reported.
-        successes: how many of these succeeded.
-        generators: whether the tasks are generators, of which a step may report several groups.
-    """
-    settled, recent = attempts.settled, attempts.recent
-    settled_until = int(settled.last_step.max(initial=0))
-    if not (_are_rows(settled, step, tasks) and _are_visits(recent, step, tasks, after=settled_until)):
-        return False
-    whole, slack = attempts.whole, ROUNDING * rollouts
-    visits = int(whole.visits.sum(dtype=np.int64))
-    is_whole = (visits <= reported if generators else visits == reported) and len(whole) == distinct
-    sums = ((whole.rollouts, rollouts), (whole.successes, successes))
-    return is_whole and all(abs(float(column.sum()) - total) <= slack for column, total in sums)
-
-
-def _are_rows(rows: AttemptRows, step: int, tasks: int) -> bool:
-    return (
-        are_within(rows.tasks, 0, tasks - 1)
-        and bool((np.diff(rows.tasks) > 0).all())
-        and are_within(rows.last_step, 1, step)
-        and are_within(rows.visits, 1, step)
-        and bool((rows.visits <= rows.last_step).all())
-        and _are_counts(rows.rollouts, rows.successes)
-    )
-
-
-def _are_visits(visits: Visits, step: int, tasks: int, *, after: int) -> bool:
-    steps, ascending = np.diff(visits.step), np.diff(visits.tasks) > 0
-    return (
-        are_within(visits.tasks, 0, tasks - 1)
-        and are_within(visits.step, after + 1, step)
-        and bool(((steps > 0) | ((steps == 0) & ascending)).all())
-        and _are_counts(visits.rollouts, visits.successes)
-    )
-
-
-def _are_counts(rollouts: Floats, successes: Floats) -> bool:
-    """Return whether there are rollouts in each place, and no more successes than rollouts; NaN is neither."""
-    return (
-        are_within(rollouts, LEAST_ROLLOUTS, LARGEST_SUM)
-        and are_within(successes, 0.0, LARGEST_SUM)
-        and bool((successes <= rollouts * (1 + ROUNDING)).all())
-    )
-
-
-LEAST_ROLLOUTS = float(np.nextafter(0.0, 1.0))
 
 
 # --- their bytes -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Checks of values that come from outside: names, decoded headers and arrays, and what an import may contain."""
+"""Checks of values that come from outside: names, and decoded headers and arrays."""
 
 import math
 from collections.abc import Mapping
@@ -15,8 +15,6 @@ TaskId = Annotated[str, Meta(min_length=1, max_length=256)]
 Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 MAX_IDS = 100_000  # in a list of them
 
-ROUNDING = 1e-9  # relative: sums and differences of counts may be off by less
-LARGEST_SUM = 1e18  # rollouts, all in all: no service sees as many, and sums of their squares are still numbers
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -52,13 +50,3 @@ def require_arrays(arrays: Arrays, wanted: Mapping[str, tuple[Any, ...]]) -> Non
     found = {name: (array.dtype.str, *array.shape) for name, array in arrays.items()}
     if found != wanted:
         raise ValueError(f"arrays {found}")
-
-
-def is_within(number: float | None, most: float) -> bool:
-    """Return whether the number lies in [0, most], or is None; NaN does not."""
-    return number is None or 0.0 <= number <= most * (1 + ROUNDING)
-
-
-def are_within(numbers: NDArray[Any], least: float, most: float) -> bool:
-    """Return whether all numbers lie in [least, most]; NaN does not."""
-    return bool(((numbers >= least) & (numbers <= most)).all())

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained, frozen, last_of, ordered_sum
-from bots_service.core.checks import LARGEST_SUM, ROUNDING, Arrays, are_within, as_count, as_number
+from bots_service.core.checks import Arrays, as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import LayeredRows, TaskRows
 from bots_service.core.run_settings import Resource
 
 RESOURCES: tuple[Resource, ...] = get_args(Resource)
-MOST_SPENT = 1e11  # by one outcome: 3,000 accelerator years. Sums of ten million of them stay within LARGEST_SUM
+MOST_SPENT = 1e11  # by one outcome: 3,000 accelerator years.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,6 @@ class CostRows(TaskRows):
         row = self.of(np.array([task], np.int32))
         columns = zip(row.spent[:, 0].tolist(), row.rollouts[:, 0].tolist(), strict=True)
         return [spent if spent or rollouts else None for spent, rollouts in columns]
-
-    def are_possible(self, tasks: int) -> bool:
-        """Return whether reports can have led to these rows. tasks: how many the pool has."""
-        return (
-            are_within(self.tasks, 0, tasks - 1)
-            and bool((np.diff(self.tasks) > 0).all())
-            and are_within(self.spent, 0.0, LARGEST_SUM)
-            and are_within(self.rollouts, 0.0, LARGEST_SUM)
-        )
 
     def uncounted(self) -> "CostRows":
         """Return the same cost of rollouts that count for nothing."""
@@ -104,14 +95,6 @@ class CostSum:
         """Return the sums of both."""
         return CostSum(self.spent + other.spent, self.rollouts + other.rollouts, self.effective + other.effective)
 
-    def is_possible(self, rollouts: float, effective: int) -> bool:
-        """Return whether reports can have led here, where all outcomes together have so many rollouts and tasks."""
-        return (
-            0.0 <= self.spent <= LARGEST_SUM
-            and 0.0 <= self.rollouts <= rollouts * (1 + ROUNDING)
-            and 0 <= self.effective <= effective
-        )
-
 
 NO_COST = CostSum()
 
@@ -127,10 +110,6 @@ class CostSums(NamedTuple):
         if other == NO_COST_SUMS:
             return self
         return CostSums(self.tokens.plus(other.tokens), self.seconds.plus(other.seconds))
-
-    def are_possible(self, rollouts: float, effective: int) -> bool:
-        """Return whether reports can have led here, as above."""
-        return self.tokens.is_possible(rollouts, effective) and self.seconds.is_possible(rollouts, effective)
 
 
 NO_COST_SUMS = CostSums()
@@ -176,16 +155,6 @@ class RunCosts:
         if not len(rows):
             return self
         return RunCosts(self.by_task.with_rows(_sums(self.by_task.of(rows.tasks), rows)), self.sums.plus(sums))
-
-    def are_possible(self, tasks: int, *, rollouts: float, effective: int) -> bool:
-        """Return whether reports can have led here.
-
-        Args:
-            tasks: how many the pool has.
-            rollouts, effective: of all closed steps.
-        """
-        tables = (self.by_task.settled, self.by_task.recent)
-        return self.sums.are_possible(rollouts, effective) and all(each.are_possible(tasks) for each in tables)
 
 
 MOST_WEIGHT = 2.0  # 4 gives 0 to 2 % more effective tasks for a token, and visits cheap tasks twice as unevenly

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from bots_service.core.arrays import Floats, ordered_sum
 from bots_service.core.belief.protocol import Distributions
-from bots_service.core.checks import LARGEST_SUM, as_number, is_within
+from bots_service.core.checks import as_number
 from bots_service.core.draw.budget import chances_of
 from bots_service.core.evidence import Evidence
 
@@ -119,16 +119,6 @@ class Forecasts:
             effective=KEPT * self.effective + effective,
             surprise=KEPT_ERRORS * self.surprise + surprise,
             steps=KEPT_ERRORS * self.steps + 1.0,
-        )
-
-    def is_possible(self) -> bool:
-        """Return whether closed steps could have led here."""
-        parts = (self.expected, self.effective)
-        sums = (self.groups, self.variance, self.surprise, self.steps)
-        return (
-            self.steps > 0
-            and all(is_within(value, LARGEST_SUM) for value in sums)
-            and all(is_within(value, self.groups) for value in parts)
         )
 
     def encoded(self) -> list[float]:

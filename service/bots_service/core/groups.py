@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Flags, Floats, Tasks, contained, frozen, united
-from bots_service.core.checks import Arrays, are_within
+from bots_service.core.checks import Arrays
 from bots_service.core.costs import NO_COSTS, CostRows, cost_rows
-from bots_service.core.evidence import MAX_TRIALS, NO_EVIDENCE, SPREAD, Evidence, joined
+from bots_service.core.evidence import NO_EVIDENCE, SPREAD, Evidence, joined
 
 if TYPE_CHECKING:
     from bots_service.core.entries import Report
 
 MOST_PARTS = 65_536  # that wait; beyond, the oldest groups count as they are: 6 MB of state
-MOST_ORIGIN = 1e15  # of the numbers of a selection's id
 ENDS = 0.0  # the group size that a whole outcome, or an abort, says of a group in parts: no more will come
 
 
@@ -68,14 +67,6 @@ class GroupParts:
         """Return these parts, and more."""
         pairs = zip(self.columns, more.columns, strict=True)
         return GroupParts(*(frozen(np.concatenate(pair)) for pair in pairs))
-
-    def are_possible(self, tasks: int) -> bool:
-        """Return whether reports can have brought them. tasks: how many the pool has."""
-        counts = np.stack([self.group_size, self.rollouts, self.successes, self.failures])
-        bounds = np.stack([self.lowest, self.highest])
-        return (
-            are_within(self.tasks, 0, tasks - 1) and are_within(counts, 0.0, MAX_TRIALS) and not np.isnan(bounds).any()
-        )
 
 
 NO_TASKS: Tasks = frozen(np.empty(0, np.int32))
@@ -181,15 +172,6 @@ class UnfinishedGroups:
                 )
             )
         return found
-
-    def are_possible(self, tasks: int) -> bool:
-        """Return whether reports can have led here. tasks: how many the pool has."""
-        return (
-            len(self.parts) <= MOST_PARTS
-            and self.parts.are_possible(tasks)
-            and are_within(self.origin, -1, MOST_ORIGIN)
-            and bool(np.isfinite(self.until).all())
-        )
 
 
 NOTHING_UNFINISHED = UnfinishedGroups(NO_PARTS, frozen(np.empty((0, 3), np.int64)), _NO_NUMBERS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.arrays import Flags, Tasks, contained
-from bots_service.core.checks import ROUNDING, as_count, as_number
+from bots_service.core.checks import as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.mix import Mix, shares_at
 from bots_service.core.pool import Pool
@@ -189,11 +189,3 @@ def _tag_of(tag: Any, owed: Any, given: Any, tried: Any, effective: Any) -> Mixe
     if not isinstance(tag, str):
         raise TypeError(f"{tag!r} is not a tag")
     return MixedTag(tag, as_number(owed), as_count(given), as_number(tried), as_number(effective))
-
-
-def is_possible_account(account: MixAccount) -> bool:
-    """Return whether folding a journal could have led to this account."""
-    return all(
-        abs(one.missing) <= MOST_OWED + ROUNDING * one.given and 0.0 <= one.effective <= one.tried <= one.given
-        for one in account
-    )

@@ -1,6 +1,6 @@
 """Which tags of a dataset tell profiles apart: the tracker gives each of them an offset of its own."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,17 +31,6 @@ def choose_offset_tags(tags: Mapping[str, Tasks], profile_of: Tasks) -> tuple[st
             break
         chosen.append(tag)
     return tuple(chosen)
-
-
-def are_possible(offset_tags: Collection[str], tags: Mapping[str, int]) -> bool:
-    """Return whether these can have been chosen.
-
-    Args:
-        offset_tags: those that are said to have been.
-        tags: for each tag, how many tasks carry it by now: tasks may have been appended, never removed.
-    """
-    are_few = len(set(offset_tags)) == len(offset_tags) <= MOST_OFFSET_TAGS
-    return are_few and all(tags.get(tag, 0) >= FEWEST_TASKS for tag in offset_tags)
 
 
 def _by_frequency(tags: Mapping[str, Tasks], size: int) -> list[str]:

@@ -71,11 +71,6 @@ class Predictions:
         rates[is_known] = self.levels[is_known] / self.parts
         return rates
 
-    def are_possible(self, size: int) -> bool:
-        """Return whether they can be predictions of a dataset of so many tasks."""
-        is_level = (self.levels <= self.parts) | (self.levels == UNKNOWN)
-        return self.parts in PARTS and self.known > 0 and len(self.levels) <= size and bool(is_level.all())
-
 
 def seen_with(pool: Pool, columns: Sequence[Predictions]) -> Pool:
     """Return the pool of a dataset as runs see it that know these predictions."""

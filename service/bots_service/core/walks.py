@@ -13,8 +13,6 @@ from bots_service.core.permutation import places_of_pass
 from bots_service.core.pool import WHOLE
 
 MOST_WALKS = 128  # of a run: one for each set of tags, or quota, that its selections ask for
-LARGEST_NUMBER = 2**32 - 1  # of a walk: an id has room for no more
-LARGEST_TURN = LARGEST_NUMBER // 2  # so that the passes after it have numbers, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +39,6 @@ class Walk:
     def reached(self) -> tuple[int, int]:
         """Pass and place, so that the farther of two walks compares as the larger."""
         return self.turn, self.place
-
-    def is_possible(self, tasks: int) -> bool:
-        """Return whether a selection from a pool of so many tasks could have walked so."""
-        return (
-            min(walk_numbers(self)) >= 0
-            and max(self.part, self.place) <= LARGEST_NUMBER
-            and self.turn <= LARGEST_TURN
-            and self.size <= tasks
-        )
 
     def beginning(self, size: int) -> "Walk":
         """Return where the next selection begins, in a part that has `size` tasks by now.
@@ -121,14 +110,6 @@ class Walks:
         return Walks(
             first_turn=max(walk.turn for walk in self.walks) + 1,
             finished=self.finished + last.turn - self.first_turn + last.is_finished,
-        )
-
-    def are_possible(self, tasks: int) -> bool:
-        """Return whether a run on a pool of so many tasks could have walked so."""
-        return (
-            len({walk.part for walk in self.walks}) == len(self.walks) <= MOST_WALKS
-            and self.finished <= self.first_turn <= LARGEST_TURN
-            and all(self.first_turn <= walk.turn and walk.is_possible(tasks) for walk in self.walks)
         )
 
     def encoded(self) -> dict[str, Any]:

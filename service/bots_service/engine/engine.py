@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from bots_service.engine.catch_up import CatchUp
-from bots_service.engine.comparing import Comparing
 from bots_service.engine.judging import JudgeRuns
 from bots_service.engine.live_runs import LiveRuns
 from bots_service.engine.open_runs import OpenDatasets, OpenRuns
@@ -47,7 +46,7 @@ class Engine:
         self.datasets, self.runs = stores.datasets, stores.runs
         self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
         self.courses, self.outlooks, self.sizes = stores.courses, stores.outlooks, stores.sizes
-        self.exports, self.imports = stores.exports, stores.imports
+        self.transfers = stores.transfers
         self.states, self.leases, self.limits = hot.states, hot.leases, hot.limits
         self.health = {**stores.health, **hot.health}
         self.metrics, self.at_work = metrics, metrics.runs
@@ -55,9 +54,8 @@ class Engine:
         self.save_snapshot = SaveSnapshot(self.snapshots, every=snapshot_every, clock=clock)
         self.open_datasets = OpenDatasets(self.datasets, max_bytes=cache_bytes, cache=metrics.caches.datasets)
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
-        replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
+        self.replay = replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
-        self.comparing = Comparing(self.journal, replay, self.open_runs)
         self.run_courses = RunCourses(
             self.courses, self.live, self.repair_receipts, CompareWithUniform(self.courses), now=clock
         )

@@ -75,20 +75,6 @@ class Replay:
                 log.error("snapshot_damaged", run=run.row.name, seq=row.seq, reason=str(error))
                 up_to = row.seq - 1
 
-    async def course(self, run: OpenRun, begin: int, seq: int) -> list[tuple[int, int]]:
-        """Return, in order, the parts of the journal that lead from the state after entry `begin` to that after `seq`.
-
-        Entries that a rewind undid are left out. Of each part this is the seq before its first entry, and that of its
-        last; every part but the first begins with a rewind, back to the end of the part before. No rewind in between
-        may lead to before `begin`.
-        """
-        parts, up_to = [], seq
-        while (rewind := await self.last_rewind(run, begin, up_to)) is not None:
-            entry, to_seq = rewind
-            parts.append((entry.seq - 1, up_to))
-            up_to = to_seq
-        return [(begin, up_to), *parts[::-1]]
-
     async def last_rewind(self, run: OpenRun, after: int, up_to: int) -> tuple[Entry, int] | None:
         """Return the last rewind after entry `after` with the seq that it restored; None if there is none."""
         while up_to > after:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from bots_service.ports.backup import Exports, Imports
 from bots_service.ports.catalog import Answers, Datasets, Health, Runs
 from bots_service.ports.courses import Courses
 from bots_service.ports.history import Outlooks, Retention, Sizes
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.journal import Journal, Snapshots
 from bots_service.ports.keys import Keys, RateLimits
+from bots_service.ports.transfer import Transfers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,7 @@ class DurableStores:
     sizes: Sizes
     keys: Keys
     retention: Retention
-    exports: Exports
-    imports: Imports
+    transfers: Transfers
     health: dict[str, Health]
 
 

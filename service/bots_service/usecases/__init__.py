@@ -5,13 +5,12 @@ from bots_service.usecases.append_tasks import AppendTasks
 from bots_service.usecases.authenticate import Authenticate, KnownKeys, digest_of
 from bots_service.usecases.begin_run import BeginRun
 from bots_service.usecases.change_run import ChangeRun, TakeSnapshot
-from bots_service.usecases.compare_beliefs import CompareBeliefs
 from bots_service.usecases.delete import DeleteDataset, DeleteRun
 from bots_service.usecases.describe import DescribeRun, ListDatasets
-from bots_service.usecases.export_backup import ExportBackup
-from bots_service.usecases.import_backup import ImportBackup
+from bots_service.usecases.export_run import ExportRun
 from bots_service.usecases.import_dataset import ImportDataset
 from bots_service.usecases.import_evidence import ImportEvidence
+from bots_service.usecases.import_run import ImportRun
 from bots_service.usecases.make_subset import MakeSubset
 from bots_service.usecases.manage_keys import CreateKey, RevokeKey
 from bots_service.usecases.observe_runs import LookAtRun, ObserveRuns
@@ -84,6 +83,10 @@ class UseCases:
         self.change_settings, self.decide_held, self.rewind_run = change.change_settings, change.decide, change.rewind
         self.forget_tasks = change.forget_tasks
         self.take_snapshot = TakeSnapshot(e.open_runs, e.catch_up, e.snapshots, e.save_snapshot)
+        self.export_run = ExportRun(e.open_runs, e.runs, e.journal, e.transfers)
+        self.import_run = ImportRun(
+            e.datasets, e.open_datasets, e.open_runs, e.journal, e.replay, e.save_snapshot, e.states, e.transfers
+        )
         self.delete_run = DeleteRun(e.runs, e.open_runs, e.states, e.leases, e.at_work)
 
     def _make_reading(self, e: Engine) -> None:
@@ -96,7 +99,6 @@ class UseCases:
         self.read_journal = ReadJournal(e.open_runs, e.catch_up, e.journal)
         self.summarize_runs = SummarizeRuns(e.datasets, e.run_courses, e.leases, e.judging)
         self.read_tags = ReadTags(e.open_runs, e.catch_up, e.step_evidence)
-        self.compare_beliefs = CompareBeliefs(e.open_runs, e.catch_up, e.comparing)
         self.read_leases = ReadLeases(e.open_runs, e.catch_up, e.leases)
 
     def _make_keys(self, e: Engine, admin_digest: bytes | None) -> None:
@@ -112,8 +114,6 @@ class UseCases:
             e.open_runs, e.catch_up, e.journal, e.leases, e.outlooks, e.sizes, e.at_work, e.judging
         )
         self.observe_runs = ObserveRuns(self.look_at_run, e.at_work)
-        self.export_backup = ExportBackup(e.exports, e.datasets, e.snapshots)
-        self.import_backup = ImportBackup(e.imports, e.datasets, e.open_runs, e.states, e.leases, e.notify_replicas)
         self.prune = Prune(
             e.retention, e.datasets, e.runs, e.journal, e.snapshots, e.open_runs, e.catch_up, keep_journal_days
         )

@@ -8,11 +8,11 @@ import pytest
 
 from bots_service.core.run_settings import RunSettings
 from bots_service.errors import LimitReachedError
-from bots_service.ports.backup import SavedRun
 from bots_service.ports.records import Capacity, DatasetRow, RunPut
-from bots_service.storage.sql.backup import SqlImports
+from bots_service.ports.transfer import Moved
 from bots_service.storage.sql.datasets import SqlDatasets
 from bots_service.storage.sql.runs import SqlRuns
+from bots_service.storage.sql.transfer import SqlTransfers
 from tests.storage import made
 from tests.storage.made import Stores
 
@@ -31,17 +31,6 @@ async def made_of(attempts: Iterable[Awaitable[Any]]) -> int:
     refused = [result for result in results if isinstance(result, BaseException)]
     assert all(isinstance(error, LimitReachedError) for error in refused), refused
     return len(results) - len(refused)
-
-
-def saved(name: str, number: int) -> SavedRun:
-    return SavedRun(name, f"{number:016x}", RunSettings().as_dict(), 0, 0, 0, 1.0)
-
-
-async def staged(stores: Stores, *runs: str) -> tuple[int, dict[int, str]]:
-    """Put a dataset with these runs on a stage, as a backup does; return its number and the runs' uids."""
-    imports, stage = SqlImports(stores.database, SMALL), await stores.datasets.stage()
-    uids = {await imports.add_run(stage, saved(name, number)): f"{number:016x}" for number, name in enumerate(runs)}
-    return stage, uids
 
 
 class CapacityContract:
@@ -86,27 +75,12 @@ class CapacityContract:
 
         assert (changed.settings.target, put) == (0.3, RunPut.REPLACED)
 
-    async def test_a_backup_takes_no_more_datasets_than_there_is_room_for(self, stores: Stores):
-        imports = SqlImports(stores.database, SMALL)
-        stages = [await staged(stores, "default") for _ in range(5)]
-        finished = (
-            imports.finish_dataset(f"d{number}", stage, (made.facts(0), 1, 1.0), {}, None)
-            for number, (stage, _) in enumerate(stages)
-        )
-        assert await made_of(finished) == SMALL.datasets
+    async def test_imports_make_no_more_runs_than_there_is_room_for(self, stores: Stores):
+        transfers, row = SqlTransfers(stores.database, SMALL), await make(stores, "d")
 
-    async def test_a_backup_takes_no_more_runs_than_there_is_room_for(self, stores: Stores):
-        imports = SqlImports(stores.database, SMALL)
-        stage, uids = await staged(stores, "default", "one", "two", "three")
-        with pytest.raises(LimitReachedError, match="BOTS_MAX_RUNS"):
-            await imports.finish_dataset("d", stage, (made.facts(0), 1, 1.0), uids, None)
+        async def imported(name: str) -> Moved:
+            stage = await stores.datasets.stage()
+            return await transfers.finish(row, name, stage, await transfers.add_run(stage, RunSettings(), ()), None)
 
-        row = await make(stores, "d")
-        stages = [await staged(stores, "one") for _ in range(5)]
-        moved = (
-            imports.finish_run(row, f"r{number}", stage, uids, None) for number, (stage, uids) in enumerate(stages)
-        )
-        assert await made_of(moved) == SMALL.runs - len(["default"])
-        full, uids = await staged(stores, "default")
-        replaced = await imports.finish_run(row, "default", full, uids, None)  # in place of the empty one
-        assert replaced.replaced is not None
+        assert await made_of(imported(f"r{number}") for number in range(5)) == SMALL.runs - len(["default"])
+        assert (await imported("default")).replaced is not None  # in place of the empty one

@@ -1,5 +1,7 @@
-"""Datasets: created from an upload, listed, deleted; their tasks appended, retired and restored."""
+"""Datasets: created from an upload, listed, deleted; their tasks downloaded, appended, retired and restored."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from types import NoneType
 from typing import Annotated
@@ -16,15 +18,22 @@ from bots_service.api.cursors import AfterName, read_cursor, write_cursor
 from bots_service.api.decoding import decode_plain
 from bots_service.api.idempotency import answered_once
 from bots_service.api.openapi import Media, answers_with, reads
+from bots_service.api.overload import Download
 from bots_service.api.parameters import KEYED, Cursor, DatasetName, Limit, use_cases_of
 from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, documented
 from bots_service.api.responses import EXAMPLE_TIME, json_response, moment, no_content
 from bots_service.api.route_kinds import RouteKind
 from bots_service.api.security import ANY_SCOPE, About, allowed, caller_of, guarded_router
-from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest
+from bots_service.api.task_formats.text import AppendRequest, DatasetRequest, TaskRequest, header_line, task_lines
 from bots_service.api.uploads import NDJSON, PARQUET, UploadHeader, header_of, open_tasks, require_models
 from bots_service.core.checks import MAX_IDS, TaskId
-from bots_service.errors import DatasetExistsError, InvalidTasksError, LimitReachedError, TaskExistsError
+from bots_service.errors import (
+    DatasetExistsError,
+    InvalidTasksError,
+    LimitReachedError,
+    OverloadedError,
+    TaskExistsError,
+)
 from bots_service.ports.keys import Scope
 from bots_service.ports.records import AppendTasksResult, CreateDatasetResult, DatasetRow
 from bots_service.usecases.retire_tasks import RestoreTasks, RetireTasks
@@ -245,6 +254,32 @@ async def delete_dataset(request: Request, dataset: DatasetName) -> Response:
         await use_cases.delete_dataset(dataset, body.idempotency_key())
 
     return await answered_once(use_cases.answers, body, NoneType, act, no_content)
+
+
+@router.get(
+    "/datasets/{dataset}/tasks",
+    summary="Export a dataset's tasks",
+    response_class=Response,
+    responses={
+        200: {"description": "A header, then one line for each task.", "content": {NDJSON: UPLOADS[NDJSON]}},
+        **documented(*EVERY, *DATASET, OverloadedError),
+    },
+)
+@allowed(Scope.READ, about=About.WHOLE)
+async def read_tasks_of_dataset(request: Request, dataset: DatasetName) -> Response:
+    """Stream all tasks, retired ones too, as NDJSON that creates the dataset again."""
+    datasets = use_cases_of(request).datasets
+
+    async def lines() -> AsyncGenerator[bytes]:
+        row = await datasets.get(dataset)
+        yield header_line(row.facts)
+        left = row.facts.size  # more may be appended meanwhile
+        async for block in datasets.blocks(row.id):
+            if left > 0:
+                yield await asyncio.to_thread(task_lines, block)
+            left -= len(block)
+
+    return Download(state_of(request.app).downloads, lines(), media_type=NDJSON)
 
 
 @router.post(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import nan
+from math import isnan, nan
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from bots_service.api.bodies import MIB, Body
 from bots_service.api.decoding import decode
 from bots_service.errors import Flaw, InvalidTasksError, PayloadTooLargeError
-from bots_service.ports.records import TaskBlock
+from bots_service.ports.records import DatasetFacts, TaskBlock
 
 BLOCK_TASKS = 65_536  # about 10 MB of tasks at work at a time
 SHOWN_FLAWS = 20
@@ -163,7 +163,7 @@ def _is_header(line: bytes) -> bool:
     return set() < names <= set(Header.__struct_fields__)
 
 
-async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+async def split_lines(chunks: AsyncIterator[bytes], *, longest: int = LINE_LIMIT) -> AsyncIterator[list[bytes]]:
     """Yield the lines that are not blank, some at a time, wherever the chunks end.
 
     Raises:
@@ -172,7 +172,7 @@ async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        _require_short([*lines, rest])
+        _require_short([*lines, rest], longest)
         if whole := _not_blank(lines):
             yield whole
     if last := _not_blank([rest]):
@@ -183,9 +183,9 @@ def _not_blank(lines: list[bytes]) -> list[bytes]:
     return [line for line in lines if line and not line.isspace()]
 
 
-def _require_short(lines: list[bytes]) -> None:
-    if max(map(len, lines)) > LINE_LIMIT:
-        raise PayloadTooLargeError(f"a line is longer than {LINE_LIMIT} bytes")
+def _require_short(lines: list[bytes], longest: int) -> None:
+    if max(map(len, lines)) > longest:
+        raise PayloadTooLargeError(f"a line is longer than {longest} bytes")
 
 
 Block = TypeVar("Block")
@@ -211,6 +211,21 @@ async def blocks_of_lines(
             lines = []
     if lines:
         yield await asyncio.to_thread(block_of_lines, lines, first)
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def header_line(facts: DatasetFacts) -> bytes:
+    """Return the first line of a dataset's tasks."""
+    return _encoder.encode(Header(facts.reference_models, facts.description, facts.generators)) + b"\n"
+
+
+def task_lines(block: TaskBlock) -> bytes:
+    """Return the lines of some tasks, which `read_ndjson` reads."""
+    rates = [[None if isnan(rate) else rate for rate in row] for row in block.references.tolist()]
+    tasks = map(TaskRequest, block.ids, rates, map(list, block.tags))
+    return _encoder.encode_lines(tasks)
 
 
 def _block(lines: list[bytes], first: int, *, models: int) -> TaskBlock:

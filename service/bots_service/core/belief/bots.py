@@ -11,10 +11,10 @@ from bots_service.core.arrays import Floats, Tasks, frozen
 from bots_service.core.belief.betas import BetaCells, Betas
 from bots_service.core.belief.capability import BLOCK, Capability, implied_counts, no_capability, with_implied
 from bots_service.core.belief.implied_spread import ImpliedSpread
-from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.belief.tried import FADED, REMEMBERED, Past, Rows, Tried, no_tries
 from bots_service.core.cells import Cells
-from bots_service.core.checks import LARGEST_SUM, Arrays, are_within, as_number, as_positive, require_arrays
+from bots_service.core.checks import Arrays, as_number, as_positive, require_arrays
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, sum_by_task
 from bots_service.core.past_evidence import AgedEvidence, shares_kept
 from bots_service.core.pool import Pool
@@ -261,18 +261,6 @@ class BotsBelief:
         rows = (self.tried.settled.tasks, self.tried.recent.tasks)  # sorted
         knows_tasks = all(len(tasks) == 0 or tasks[-1] < len(pool) for tasks in rows)
         return knows_tasks and self.implied.shape[1] <= pool.profiles
-
-    def is_possible(self, settings: "RunSettings", step: int, size: PoolSize) -> bool:
-        """Return whether folding a journal could have led here, as far as the belief alone tells."""
-        return (
-            self.prior == settings.prior
-            and self.implied.shape[1] <= size.profiles
-            and are_within(self.implied, 0.0, LARGEST_SUM)
-            and self.estimate.is_possible(size.models)
-            and self.tried.is_possible(step, size.tasks)
-            and self.past.is_possible(step)
-            and self.spread.is_possible(size.models)
-        )
 
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         """Return header and arrays."""

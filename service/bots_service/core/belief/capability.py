@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, frozen, ordered_sum
-from bots_service.core.checks import LARGEST_SUM, are_within, is_within
 from bots_service.core.portable_math import summed_rows
 
 if TYPE_CHECKING:  # the settings import the kinds of belief
     from bots_service.core.run_settings import CapabilityRule
 
-LARGEST_CAPABILITY = 1e6  # a position along the references; what they can be divided by keeps it far below
 BLOCK = 1 << 14  # rows read at a time: intermediate values then stay in the processor's cache
 
 
@@ -146,16 +144,6 @@ class Capability:
         if self.sums.shape[1]:
             sums += self.sums
         return Capability(least_squares(sums) if rule == "least_squares" else self.value, frozen(sums))
-
-    def is_possible(self, models: int) -> bool:
-        """Return whether batches could have led here, as far as the estimate alone tells; `models`: of reference."""
-        squares, products = self.sums
-        return (
-            len(squares) in (0, min(models, max(models - 1, 1)))  # one reference has a neighbour that solves nothing
-            and are_within(squares, 0.0, LARGEST_SUM)
-            and are_within(products, -LARGEST_SUM, LARGEST_SUM)
-            and is_within(None if self.value is None else abs(self.value), LARGEST_CAPABILITY)
-        )
 
 
 def _of_known(references: Floats, pass_rates: Floats) -> tuple[Floats, Floats]:

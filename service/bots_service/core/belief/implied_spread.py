@@ -12,7 +12,7 @@ import numpy as np
 
 from bots_service.core.arrays import Floats
 from bots_service.core.belief.capability import reference_weights
-from bots_service.core.checks import LARGEST_SUM, as_number, is_within
+from bots_service.core.checks import as_number
 
 ROUNDING = 1e-9  # of the booked counts; sums of steps round by far less
 
@@ -64,11 +64,6 @@ class ImpliedSpread:
         for each, differences in zip(self.by_reference, reach, strict=False):
             found += each * differences
         return found
-
-    def is_possible(self, models: int) -> bool:
-        """Return whether steps could have led here; `models`: of reference."""
-        values = (self.booked, self.missing, *self.by_reference)
-        return len(self.by_reference) in (0, models) and all(is_within(value, LARGEST_SUM) for value in values)
 
     def encoded(self) -> list[float]:
         """Return plain values. Inverse of `decoded`."""

@@ -149,21 +149,6 @@ class ClosingStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSize:
-    """How many tasks, profiles, reference models, offset tags, and columns of predictions a pool has.
-
-    generators: whether its tasks are generators.
-    """
-
-    tasks: int
-    profiles: int
-    models: int
-    offset_tags: int
-    predictions: int = 0
-    generators: bool = False
-
-
 class Belief(Protocol):
     """How likely the model in training is to solve each task of a pool. Beliefs are values: nothing changes one.
 
@@ -270,16 +255,6 @@ class Belief(Protocol):
 
     def fits(self, pool: Pool) -> bool:
         """Return whether the pool has every task and every profile that the belief knows."""
-        ...
-
-    def is_possible(self, settings: "RunSettings", step: int, size: PoolSize) -> bool:
-        """Return whether folding a journal could have led here, as far as the belief alone tells.
-
-        Args:
-            settings: the run's.
-            step: how many steps closed.
-            size: of the pool.
-        """
         ...
 
     # --- its bytes ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.belief.logit_normals import LogitNormalCells, LogitNormals
-from bots_service.core.belief.protocol import ClosingStep, PoolSize
+from bots_service.core.belief.protocol import ClosingStep
 from bots_service.core.belief.tracker_filter import (
     Effects,
     LaggedEvidence,
@@ -19,7 +19,7 @@ from bots_service.core.belief.tracker_filter import (
     first_variances,
 )
 from bots_service.core.cells import Cells
-from bots_service.core.checks import Arrays, are_within, as_count, require_arrays
+from bots_service.core.checks import Arrays, as_count, require_arrays
 from bots_service.core.evidence import Evidence
 from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
@@ -29,7 +29,6 @@ from bots_service.core.rows import LayeredRows, TaskRows
 if TYPE_CHECKING:  # the settings name a kind of belief, so their module imports this one
     from bots_service.core.run_settings import RunSettings, StrategyName
 
-LARGEST_LOGIT = 1e12  # no journal leads there; squares of it are still numbers
 ROUNDING = 1e-9  # of differences of logits
 BLOCK = 2048  # profiles at a time: their numbers stay in the processor's cache
 FOLD_NUMBERS = 20_000  # a fold of 32 tasks takes as long as one that touches so many numbers
@@ -233,20 +232,6 @@ class TrackerBelief:
         """Return whether the pool has every task that the belief knows."""
         return all(len(rows) == 0 or bool(rows.tasks[-1] < len(pool)) for rows in self._tables)
 
-    def is_possible(self, settings: "RunSettings", step: int, size: PoolSize) -> bool:  # noqa: ARG002
-        """Return whether folding a journal could have led here, as far as the belief alone tells."""
-        mean, covariance = self.effects.mean, self.effects.covariance
-        weights = (self.variances.untried, self.variances.residual, self.variances.ability)
-        return (
-            self.step == step
-            and np.array_equal(self.effects.drift, first_effects(size.models, size.offset_tags, size.predictions).drift)
-            and are_within(np.abs(mean), 0.0, LARGEST_LOGIT)
-            and are_within(np.abs(covariance), 0.0, LARGEST_LOGIT)
-            and bool((covariance == covariance.T).all() and np.linalg.eigvalsh(covariance)[0] > 0.0)
-            and all(are_within(-each, 0.0, np.inf) and each.max() == 0.0 for each in weights)
-            and all(_are_possible(rows, step, size.tasks) for rows in self._tables)
-        )
-
     @property
     def _tables(self) -> tuple[Residuals, Residuals]:
         return self.residuals.settled, self.residuals.recent
@@ -305,13 +290,3 @@ def _row_shapes(table: str, arrays: Arrays) -> dict[str, tuple[Any, ...]]:
     size = len(arrays[f"{table}_tasks"])
     types = {"tasks": "<i4", "mean": "<f8", "variance": "<f8", "last_step": "<i4"}
     return {f"{table}_{name}": (kind, size) for name, kind in types.items()}
-
-
-def _are_possible(rows: Residuals, step: int, tasks: int) -> bool:
-    return (
-        are_within(rows.tasks, 0, tasks - 1)
-        and bool((np.diff(rows.tasks) > 0).all())
-        and are_within(rows.last_step, 0, step)
-        and are_within(np.abs(rows.mean), 0.0, LARGEST_LOGIT)
-        and are_within(rows.variance, np.nextafter(0.0, 1.0), LARGEST_LOGIT)
-    )

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bots_service.core.arrays import Floats, Tasks, frozen
-from bots_service.core.belief.capability import LARGEST_CAPABILITY, with_implied
-from bots_service.core.checks import LARGEST_SUM, are_within, is_within
+from bots_service.core.belief.capability import with_implied
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import ASKED, LayeredRows, TaskRows
 
@@ -96,16 +95,6 @@ class Past:
             counts = with_implied(counts, references, known, booked, kept=kept)
         return counts
 
-    def is_possible(self, step: int) -> bool:
-        """Return whether so many closed steps could have led here, as far as the past alone tells."""
-        capability = self.capability[~np.isnan(self.capability)]
-        return (
-            len(self) <= step
-            and are_within(np.abs(capability), 0.0, LARGEST_CAPABILITY)
-            and are_within(self.booked, 0.0, LARGEST_SUM)
-            and are_within(self.kept, 0.0, 1.0)
-        )
-
 
 def _then(values: Floats, newest: float) -> Floats:
     kept = values[max(len(values) + 1 - REMEMBERED, 0) :]
@@ -185,20 +174,6 @@ class Tried(LayeredRows[Rows]):
         last_step.fill(step)
         newer = Rows(evidence.tasks, counts, steps, last_step)
         return Tried(self.settled, self.recent.overlaid(newer.frozen()), self.scale)
-
-    def is_possible(self, step: int, tasks: int) -> bool:
-        """Return whether so many closed steps about so many tasks could have led here, as far as this alone tells."""
-        return is_within(self.scale, 1.0) and all(
-            _are_possible(rows, self.scale, step, tasks) for rows in (self.settled, self.recent)
-        )
-
-
-def _are_possible(rows: Rows, scale: float, step: int, tasks: int) -> bool:
-    is_sorted = are_within(rows.tasks, 0, tasks - 1) and bool((np.diff(rows.tasks) > 0).all())
-    is_past = are_within(rows.last_step, 0, step)
-    with np.errstate(invalid="ignore"):
-        counts = rows.counts * scale
-    return is_sorted and is_past and are_within(counts, -LARGEST_SUM, LARGEST_SUM)
 
 
 def no_tries() -> Tried:

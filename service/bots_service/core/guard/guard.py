@@ -12,7 +12,6 @@ from bots_service.core.arrays import Flags, Tasks
 from bots_service.core.guard import Decision
 from bots_service.core.guard.held import NOTHING_HELD, HeldGroups, union
 from bots_service.core.guard.streaks import OUTCOMES, Outcome, SeenGroups, Streak
-from bots_service.core.guard.watched_tags import MOST_WATCHED
 from bots_service.core.pool import NO_TASKS, Pool
 from bots_service.errors import NothingToDecideError
 
@@ -151,17 +150,6 @@ class VerifierGuard:
                 held=int(np.count_nonzero(own)),
             )
             for streak, own in zip(alarms, _covered(alarms, self.held, pool), strict=True)
-        )
-
-    def is_possible(self, step: int, tasks: int) -> bool:
-        """Return whether folding a journal could have led here, as far as the guard alone tells."""
-        ongoing = [streak.tag for streak in self.streaks if streak.ongoing]
-        over = [(streak.tag, streak.outcome) for streak in self.streaks if not streak.ongoing]
-        return (
-            len(set(ongoing)) == len(ongoing) <= 1 + MOST_WATCHED
-            and len(set(over)) == len(over)
-            and all(streak.is_possible(step) for streak in self.streaks)
-            and self.held.are_possible(step, tasks)
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.arrays import Flags, Tasks, frozen
-from bots_service.core.checks import Arrays, are_within
+from bots_service.core.checks import Arrays
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
 from bots_service.core.past_evidence import AgedEvidence
 
@@ -48,15 +48,6 @@ class HeldGroups:
     def aged(self, step: int) -> AgedEvidence:
         """Return the groups as late evidence, for a belief after so many closed steps."""
         return AgedEvidence(self.evidence, frozen((step - self.steps).astype(np.float64)))
-
-    def are_possible(self, step: int, tasks: int) -> bool:
-        """Return whether folding a journal of so many steps could have led here."""
-        return (
-            len(self) <= MOST_HELD
-            and are_within(self.steps, 1, step)
-            and bool((np.diff(self.steps) >= 0).all())
-            and are_within(self.evidence.tasks, 0, tasks - 1)
-        )
 
 
 NOTHING_HELD = HeldGroups(NO_EVIDENCE, frozen(np.empty(0, np.int32)))

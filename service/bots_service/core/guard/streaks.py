@@ -15,7 +15,7 @@ import numpy as np
 from bots_service.core.arrays import Counts, Flags, Floats, Tasks, as_places, contained
 from bots_service.core.attempts import AttemptRows, Attempts
 from bots_service.core.belief.protocol import Distributions
-from bots_service.core.checks import LARGEST_SUM, as_count, as_number, is_within
+from bots_service.core.checks import as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.guard import Decision
 
@@ -180,16 +180,6 @@ class Streak(NamedTuple):
             return None
         rest = self._replace(groups=0, since=step + 1, last=step)
         return rest._replace(accepted=True, chance=1.0) if decision == "release" else rest
-
-    def is_possible(self, step: int) -> bool:
-        """Return whether folding a journal of so many steps could have led here, as far as the streak alone tells."""
-        return (
-            is_within(self.chance, 1.0)
-            and self.groups <= LARGEST_SUM
-            and self.since <= self.last + 1
-            and self.last <= step
-            and (self.ongoing or self.is_alarm)
-        )
 
 
 def encoded(streaks: Sequence[Streak]) -> list[list[object]]:

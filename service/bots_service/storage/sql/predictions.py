@@ -18,7 +18,6 @@ from bots_service.storage.sql.tables import datasets, predictions, runs
 _OF_DATASET = predictions.c.dataset_id == bindparam("dataset")
 _CONTENT = select(predictions.c.content).where(_OF_DATASET, predictions.c.digest == bindparam("wanted"))
 _DIGESTS = select(predictions.c.digest).where(_OF_DATASET)
-_ALL = select(predictions.c.digest, predictions.c.content).where(_OF_DATASET).order_by(predictions.c.digest)
 _DROP = delete(predictions).where(_OF_DATASET, predictions.c.digest == bindparam("unused"))
 _FACTS_LOCKED = select(datasets.c.facts).where(datasets.c.id == bindparam("dataset")).with_for_update(key_share=True)
 _KNOWN_TO_RUNS = select(runs.c.predictions).where(runs.c.dataset_id == bindparam("dataset")).distinct()
@@ -76,11 +75,6 @@ def read(connection: Connection, dataset_id: int, keys: Sequence[PredictionsKey]
             raise UnknownRunError("the run that knew these predictions was deleted or replaced")
         found.append((name, content))
     return found
-
-
-def all_of(connection: Connection, dataset_id: int) -> dict[str, bytes]:
-    """Return all contents by digest."""
-    return {row.digest: row.content for row in connection.execute(_ALL, {"dataset": dataset_id})}
 
 
 def keep(connection: Connection, dataset_id: int, digest: str, content: bytes) -> None:

@@ -12,7 +12,6 @@ from bots_service.core.entries import Fork
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.errors import RunHasHistoryError, UnknownRunError
-from bots_service.ports.backup import SavedParent
 from bots_service.ports.records import Capacity, IdempotencyKey, Parent, RunPut, RunRow
 from bots_service.storage.sql import predictions as stored_predictions
 from bots_service.storage.sql.answers import keep_result, keeping_result, require_unanswered
@@ -71,7 +70,7 @@ def new_id(result: CursorResult[*tuple[Any, ...]]) -> int:
     return int(key[0])
 
 
-def parent_columns(parent: Parent | SavedParent) -> dict[str, Any]:
+def parent_columns(parent: Parent) -> dict[str, Any]:
     """Return what a run's row holds of the run that it began from."""
     return {f"parent_{name}": getattr(parent, name) for name in ("run", "step", "seq")}
 

@@ -29,13 +29,6 @@ export const percent = (value) =>
 /** 0.12345 -> "0.123" */
 export const decimal = (value, digits = 3) => (known(value) ? value.toFixed(digits) : UNKNOWN);
 
-/** -0.0312 -> "−0.031", 0.0312 -> "+0.031", and 0.0001 -> "0.000" */
-export function signed(value) {
-  if (!known(value)) return UNKNOWN;
-  const size = Math.abs(value).toFixed(3);
-  return `${Number(size) === 0 ? "" : value < 0 ? "−" : "+"}${size}`;
-}
-
 /** 0.0012345 -> "0.00123" */
 export const precise = (value) => (known(value) ? String(Number(value.toPrecision(3))) : UNKNOWN);
 

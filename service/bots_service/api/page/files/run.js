@@ -3,7 +3,6 @@
 import { activity } from "./activity.js";
 import { actions } from "./actions.js";
 import { datasetHref, runHref } from "./addresses.js";
-import { beliefComparison } from "./beliefs.js";
 import { element, fill } from "./dom.js";
 import { tellTimes, unbroken } from "./format.js";
 import { marksOf } from "./marks.js";
@@ -30,7 +29,6 @@ export function showRun(dataset, run, caller) {
     charts: runCharts(),
     tags: tagsPanel(),
     tasks: tasksSummary(dataset, run),
-    beliefs: beliefComparison(path),
     doings: activity(path),
     acts: actions(path, caller),
     advice: element("div", { class: "wide", role: "note", "aria-label": "Advice", hidden: true }),
@@ -64,7 +62,7 @@ export function showRun(dataset, run, caller) {
   return { node, trail, refresh };
 }
 
-function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, beliefs, doings, acts, advice }) {
+function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, doings, acts, advice }) {
   const heading = element(
     "div",
     { class: "heading wide" },
@@ -74,7 +72,7 @@ function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, bel
     acts.node,
   );
   const top = [heading, verdict.node, held.node, ...numbers.nodes, advice];
-  return element("div", { class: "grid" }, top, charts.nodes, tags.node, tasks.node, beliefs.node, doings.nodes);
+  return element("div", { class: "grid" }, top, charts.nodes, tags.node, tasks.node, doings.nodes);
 }
 
 /** Return all that the view shows below its numbers. */
@@ -94,11 +92,10 @@ async function all(path, { gain }) {
   return { run, row, points, outlooks, calibration, uniform: uniform?.points ?? null, tags, marks };
 }
 
-function show({ held, tags, acts, beliefs, advice }, found) {
+function show({ held, tags, acts, advice }, found) {
   held.show(found.run.alarms);
   tags.show(found.tags, found.run.mix);
   acts.refresh(found.run);
-  beliefs.refresh(found.run);
   advice.hidden = !found.run.advice.length;
   fill(advice, ...found.run.advice.map((text) => element("p", { class: "soft" }, unbroken(text))));
 }

@@ -1,14 +1,14 @@
-"""Random datasets with random journals, and what two services that hold the same must agree in."""
+"""Random journals, and how they move to another service."""
 
+import sqlite3
 from collections.abc import AsyncIterator
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from bots_service.core.codec import encode_state
-from bots_service.ports.backup import Imported
-from bots_service.ports.records import IdempotencyKey, StoredReceipt
-from bots_service.usecases.backup_format import Part, read_parts
+from bots_service.engine.replicas import all_runs
+from bots_service.ports.records import IdempotencyKey, RunRow, StoredReceipt
 from bots_service.usecases.begin_run import ForkFrom
 from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
 from bots_service.usecases.report_outcomes import Outcome, ReportRequest
@@ -65,43 +65,18 @@ async def report(world: World, rng: np.random.Generator, run: str, number: int, 
     await world.use.report_outcomes(ReportRequest(POOL, outcomes, run, close_step=close), once)
 
 
-async def exported(world: World, run: str | None = None, dataset: str = POOL) -> bytes:
-    return b"".join([piece async for piece in await world.use.export_backup(dataset, run)])
+async def exported(world: World, run: str = "default", dataset: str = POOL) -> bytes:
+    return b"".join([piece async for piece in await world.use.export_run(dataset, run)])
 
 
-async def in_chunks(backup: bytes, size: int = 5000) -> AsyncIterator[bytes]:
-    for start in range(0, len(backup), size):
-        yield backup[start : start + size]
+async def in_batches(journal: bytes, size: int = 7) -> AsyncIterator[list[bytes]]:
+    lines = journal.splitlines()
+    for start in range(0, len(lines), size):
+        yield lines[start : start + size]
 
 
-async def imported(world: World, backup: bytes, **names: str) -> Imported:
-    return await world.use.import_backup(in_chunks(backup), never, **names)
-
-
-async def parts_of(backup: bytes) -> list[Part]:
-    return [part async for part in read_parts(in_chunks(backup))]
-
-
-async def truth(world: World, dataset: str = POOL, *, uids: bool = True) -> dict[str, Any]:
-    """All that SQL holds of a dataset, but for numbers that a database gives out."""
-    await histories(world, dataset)  # makes receipts that are still on their way
-    exports = world.parts.exports
-    cut = await exports.cut(dataset)
-    found: dict[str, Any] = {
-        "dataset": (cut.dataset.version, cut.dataset.retired, cut.dataset.created_at, cut.dataset.facts),
-        "retired": cut.retired.tolist(),
-        "tasks": [
-            (block.ids, block.references.tobytes(), block.tags)
-            async for block in world.parts.datasets.blocks(cut.dataset.id)
-        ],
-    }
-    for row, saved in cut.runs:
-        found[row.name] = (
-            saved if uids else (saved.settings, saved.head, saved.epoch, saved.created_at, saved.parent),
-            await exports.entries(row, 0, row.head),
-            await exports.receipts(row, 0, row.head),
-        )
-    return found
+async def imported(world: World, journal: bytes, run: str = "default", dataset: str = POOL) -> RunRow:
+    return (await world.use.import_run(dataset, run, in_batches(journal), never)).run
 
 
 async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
@@ -113,15 +88,18 @@ async def states(world: World, run: str, dataset: str = POOL) -> list[bytes]:
     return [encode_state(await catch_up.replay.state_at(opened, seq)) for seq in range(first, head + 1)]
 
 
+async def rows(world: World, dataset: str = POOL) -> list[RunRow]:
+    return [row async for row in all_runs(world.parts.runs, (await world.parts.datasets.get(dataset)).id)]
+
+
 async def histories(world: World, dataset: str = POOL) -> dict[str, list[StoredReceipt]]:
-    cut = await world.parts.exports.cut(dataset)
-    return {row.name: await world.use.read_history(dataset, row.name, 0, 1000) for row, _ in cut.runs}
+    return {row.name: await world.use.read_history(dataset, row.name, 0, 1000) for row in await rows(world, dataset)}
 
 
-async def assert_same(one: World, other: World, dataset: str = POOL) -> None:
-    assert await histories(one) == await histories(other, dataset)
-    assert await truth(one) == await truth(other, dataset)
-    for row, _ in (await one.parts.exports.cut(POOL)).runs:
-        assert await states(one, row.name) == await states(other, row.name, dataset)
-        newest = encode_state(await one.state(row.name))
-        assert encode_state(await other.state(row.name, dataset)) == newest
+def copied(world: World, folder: Path) -> World:
+    """A service over a copy of the database, made as docs/backups.md says."""
+    with sqlite3.connect(world.folder / "bots.db") as source, sqlite3.connect(folder / "bots.db") as target:
+        source.backup(target)
+    for connection in (source, target):
+        connection.close()
+    return World.open(folder, snapshot_every=world.settings.snapshot_every)

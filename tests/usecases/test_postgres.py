@@ -1,4 +1,4 @@
-"""Backups between SQLite and PostgreSQL, and pruning there: the same as on SQLite."""
+"""A run moves between SQLite and PostgreSQL, and pruning there: the same as on SQLite."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from bots_service.settings import Settings
 from bots_service.storage.postgres import PostgresDatabase
 from bots_service.usecases.prune import PrunedRun
 from bots_service.usecases.report_outcomes import ReportRequest
-from tests.usecases.backups import assert_same, exported, histories, imported, live, states
+from tests.usecases.moving import exported, histories, imported, live, rows, states
 from tests.usecases.test_pruning import pruner, reports
 from tests.usecases.world import POOL, World, outcome
 
@@ -30,39 +30,34 @@ async def shared(postgres_url: str, tmp_path: Path) -> AsyncIterator[World]:
     await world.close()
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("seed", [11, 12])
-async def test_what_lived_on_sqlite_lives_on_in_postgresql(empty: World, shared: World, seed: int):
-    await live(empty, seed)
-    await imported(shared, await exported(empty))
-    await assert_same(empty, shared)
-
-
-@pytest.mark.parametrize("seed", [13, 14])
-async def test_what_lived_in_postgresql_lives_on_on_sqlite(empty: World, shared: World, seed: int):
-    await live(shared, seed)
-    await imported(empty, await exported(shared))
-    await assert_same(shared, empty)
-
-
-async def test_a_run_moves_and_its_reports_are_recognised(world: World, shared: World):
+async def test_a_run_moves_there_and_back(world: World, shared: World):
     news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
     await shared.import_pool()
     first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
-    await imported(shared, await exported(world, "default"))
+    await world.rewind(0)
+    await reports(world, 3)
+    await imported(shared, await exported(world))
     again = await shared.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
     assert (again.duplicate, again.receipt) == (True, first.receipt)
+    assert await states(shared, "default") == await states(world, "default")
+    await imported(world, await exported(shared), "back")
+    assert await states(world, "back") == await states(world, "default")
 
 
 @pytest.mark.no_cover
 async def test_pruning_leaves_states_histories_and_later_reports_as_they_were(empty: World, shared: World):
-    await live(shared, 15, actions=60)
-    await imported(empty, await exported(shared))
+    for world in (shared, empty):
+        await live(world, 15, actions=60)
     assert await pruner(shared)()
     assert await pruner(shared)() == []
-    assert await histories(shared) == await histories(empty)
-    for row, saved in (await shared.parts.exports.cut(POOL)).runs:
-        assert await states(shared, row.name) == (await states(empty, row.name))[saved.pruned :]
+    told = [
+        {run: [one.receipt for one in steps] for run, steps in (await histories(world)).items()}
+        for world in (shared, empty)
+    ]
+    assert told[0] == told[1]
+    for row in await rows(shared):
+        begins = await shared.parts.journal.begins(row)
+        assert await states(shared, row.name) == (await states(empty, row.name))[begins:]
         for world in (shared, empty):
             await reports(world, 8, first=900, run=row.name)
         assert encode_state(await shared.state(row.name)) == encode_state(await empty.state(row.name))

@@ -1,4 +1,4 @@
-"""Backups with real clients and services, which may end at any moment."""
+"""Runs move between real clients and services, which may end at any moment."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,33 +23,35 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]
 
 
 def test_a_training_job_goes_on_at_another_service(filled: ServiceProcess, tmp_path: Path):
-    file = tmp_path / "pool.botsbackup"
+    file = tmp_path / "pool.ndjson"
     with Client(filled.url) as old:
-        selection = old.select("pool", 4)
-        file.write_bytes(b"".join(old.export_dataset("pool")))
+        tasks = b"".join(old.download_tasks("pool"))
+        file.write_bytes(b"".join(old.export_run("pool")))
         before, history = old.run("pool"), list(old.history("pool"))
     with running_service(tmp_path / "new") as service, Client(service.url) as new:
+        new.upload_dataset("pool", lambda: [tasks], media_type="application/x-ndjson")
         sent: list[int] = []
-        made = new.import_backup(file, on_progress=lambda count, _: sent.append(count))
-        assert (made.dataset, made.tasks, made.runs[0].seq, sent[-1]) == ("pool", 500, 20, file.stat().st_size)
-        assert (new.run("pool").capability, list(new.history("pool"))) == (before.capability, history)
+        made = new.import_run(file, "pool", on_progress=lambda count, _: sent.append(count))
+        assert (made.dataset, made.run, made.seq, sent[-1]) == ("pool", "default", 20, file.stat().st_size)
+        assert (new.run("pool").estimates, list(new.history("pool"))) == (before.estimates, history)
         repeated = new.report("pool", [Outcome.counts("t3", 3, 8)], idempotency_key="key-3")
         assert (repeated.duplicate, repeated.seq) == (True, 4)
+        selection = new.select("pool", 4)
         outcomes = [Outcome.counts(task, 4, 8) for task in selection.ids]
         assert new.report("pool", outcomes, selection=selection).step == 21
 
 
-def test_both_clients_move_a_run(filled: ServiceProcess):
+def test_the_other_client_moves_a_run(filled: ServiceProcess):
     async def move() -> str:
         async with AsyncClient(filled.url) as bots:
-            chunks = [chunk async for chunk in bots.export_dataset("pool", "default")]
-            made = await bots.import_backup(lambda: chunks, run="moved")
+            chunks = [chunk async for chunk in bots.export_run("pool")]
+            made = await bots.import_run(lambda: chunks, "pool", "moved")
             with pytest.raises(ConflictError):
-                await bots.import_backup(lambda: chunks, run="moved")
-            with pytest.raises(InvalidRequestError, match="is truncated"):
-                await bots.import_backup(lambda: [b"".join(chunks)[:-1]], run="other")
+                await bots.import_run(lambda: chunks, "pool", "moved")
+            with pytest.raises(InvalidRequestError, match="line 21 is no entry"):
+                await bots.import_run(lambda: [b"".join(chunks)[:-9]], "pool", "other")
             assert (await bots.prune(keep_journal_days=30.0, dry_run=True)).runs == ()
-            return made.runs[0].run
+            return made.run
 
     assert asyncio.run(move()) == "moved"
     with Client(filled.url) as bots:
@@ -59,19 +61,20 @@ def test_both_clients_move_a_run(filled: ServiceProcess):
 
 def test_a_service_that_is_killed_within_an_import_shows_nothing_of_it(filled: ServiceProcess, tmp_path: Path):
     with Client(filled.url) as old:
-        backup = b"".join(old.export_dataset("pool"))
+        journal = b"".join(old.export_run("pool"))
     service = ServiceProcess(tmp_path / "killed")
     service.start()
 
     def half() -> Iterator[bytes]:
-        yield backup[: len(backup) * 2 // 3]
+        yield journal[: len(journal) * 2 // 3]
         service.kill()
-        yield backup[len(backup) * 2 // 3 :]
+        yield journal[len(journal) * 2 // 3 :]
 
     with Client(service.url, deadline_s=5.0) as new:
+        new.create_dataset("pool", TASKS, reference_models=["weak", "strong"])
         with pytest.raises(UnreachableError):
-            new.import_backup(half, deadline_s=5.0)
+            new.import_run(half, "pool", deadline_s=5.0)
         service.start()
-        assert list(new.datasets()) == []
-        assert new.import_backup(lambda: [backup]).tasks == 500
+        assert new.run("pool").seq == 0
+        assert new.import_run(lambda: [journal], "pool").seq == 20
     service.stop()

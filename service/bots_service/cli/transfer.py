@@ -1,80 +1,99 @@
-"""`bots export`, `bots import`, `bots prune`: back up, restore and clean up."""
+"""`bots export`, `bots import`, `bots prune`: move runs, and clean up."""
 
+import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
+from bots_service.cli.connection import AsJson, Dataset, RunName, Url, connected
 from bots_service.cli.failures import CommandError
-from bots_service.cli.output import count, show, table, task_count
+from bots_service.cli.output import count, show, table
 from bots_service.cli.progress import progress_line
 
-SUFFIX = ".botsbackup"
 MEGABYTE = 1e6
 
 
 def export(
     dataset: Dataset,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run",
-            help="Export only this run, without the tasks.",
-            metavar="NAME",
-            show_default=False,
-            autocompletion=run_names,
-        ),
-    ] = None,
+    run: RunName = "default",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Output file.", show_default=f"DATASET[.RUN]{SUFFIX}", dir_okay=False),
+        typer.Option("-o", "--output", help="Output file.", show_default="DATASET.RUN.ndjson", dir_okay=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export a dataset with all its runs, or one run, to a checksummed file."""
-    file = output or Path(f"{dataset}{SUFFIX}" if run is None else f"{dataset}.{run}{SUFFIX}")
+    """Export a run to a file: its journal, one entry a line."""
+    file = output or Path(f"{dataset}.{run}.ndjson")
     if file.exists() and not force:
         raise CommandError(f"{file} already exists; choose another file with -o, or overwrite it with --force")
     with connected(url) as client:
-        size = write_atomically(file, client.export_dataset(dataset, run))
+        size = write_atomically(file, client.export_run(dataset, run))
     show({"file": str(file), "bytes": size}, lambda: f"{file}: {count(size)} bytes", as_json=as_json)
 
 
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(help="Backup file written by `bots export`.", exists=True, dir_okay=False, show_default=False),
+        typer.Argument(help="File written by `bots export`.", exists=True, dir_okay=False, show_default=False),
     ],
-    name: Annotated[
-        str | None, typer.Option("--as", help="New name of the dataset.", show_default="as in the file", metavar="NAME")
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Dataset to import it into.", show_default="as in the file", metavar="NAME"),
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            "--run",
-            help="New name of the run, if the file holds one run.",
-            show_default="as in the file",
-            metavar="NAME",
-        ),
+        typer.Option(help="Name of the new run.", show_default="as in the file", metavar="NAME"),
+    ] = None,
+    belief: Annotated[
+        str | None,
+        typer.Option(help="Replay it under this belief, tracker or bots.", show_default="as in the file"),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import a file written by `bots export`, into this or another service: all of it or nothing."""
+    """Import a run from a file written by `bots export`, into a dataset with the same tasks: all of it or nothing."""
     from bots_service.cli.upload import show_sent
 
+    header = header_of(file)
+    if belief is not None:
+        header["settings"]["belief"] = belief
     with connected(url) as client, progress_line(file.name) as advance:
-        imported = client.import_backup(file, dataset=name, run=run, on_progress=partial(show_sent, advance))
-    runs = ", ".join(f"{one.run} at entry {count(one.seq)}" for one in imported.runs)
-    show(imported, lambda: f"{imported.dataset}: {task_count(imported.tasks)}; {runs}", as_json=as_json)
+        imported = client.import_run(
+            partial(lines_of, file, header),
+            dataset or header["dataset"],
+            run or header["run"],
+            on_progress=partial(show_sent, advance),
+        )
+    show(imported, lambda: f"{imported.run} of {imported.dataset}: {count(imported.seq)} entries", as_json=as_json)
+
+
+def header_of(file: Path) -> dict[str, Any]:
+    """Return the first line of an exported journal."""
+    try:
+        with file.open("rb") as opened:
+            header: dict[str, Any] = json.loads(opened.readline())
+        if {"dataset", "run", "settings"} <= header.keys():
+            return header
+    except (ValueError, AttributeError):
+        pass
+    raise CommandError(f"{file} is no exported run: its first line is no header")
+
+
+def lines_of(file: Path, header: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the file with this header."""
+    with file.open("rb") as opened:
+        opened.readline()
+        yield json.dumps(header).encode() + b"\n"
+        while piece := opened.read(2**16):
+            yield piece
 
 
 def prune(
@@ -95,7 +114,7 @@ def prune(
 
 
 def write_atomically(file: Path, chunks: Iterable[bytes]) -> int:
-    """Write the chunks to a temporary file, then rename it, so that a truncated file is never taken for a backup.
+    """Write the chunks to a temporary file, then rename it, so that a truncated file is never taken for a whole one.
 
     Returns:
         size of the file in bytes.

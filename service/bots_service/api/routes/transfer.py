@@ -1,0 +1,105 @@
+"""A run moves to another service: export and import of its journal."""
+
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bots_service.api.app_state import state_of
+from bots_service.api.bodies import Body
+from bots_service.api.idempotency import answered_once
+from bots_service.api.openapi import answers_with
+from bots_service.api.overload import Download
+from bots_service.api.parameters import KEYED, DatasetName, RunName, use_cases_of
+from bots_service.api.problems import BODY, DATASET, EVERY, ONCE, RUN, documented
+from bots_service.api.responses import json_response
+from bots_service.api.route_kinds import RouteKind
+from bots_service.api.security import About, allowed, guarded_router
+from bots_service.api.task_formats.text import split_lines
+from bots_service.api.uploads import NDJSON
+from bots_service.errors import (
+    DatasetExistsError,
+    InvalidJournalError,
+    JournalIncompleteError,
+    LimitReachedError,
+    OverloadedError,
+    RunHasHistoryError,
+)
+from bots_service.ports.keys import Scope
+from bots_service.ports.transfer import Moved
+from bots_service.usecases.journal_lines import LONGEST_LINE
+
+router = guarded_router(tags=["runs"])
+
+LINES = {NDJSON: {"schema": {"type": "string"}}}
+
+
+class ImportedRun(Struct, frozen=True):
+    """An imported run.
+
+    seq: the number of its last journal entry.
+    """
+
+    dataset: str
+    run: str
+    seq: int
+    epoch: int
+
+
+@router.get(
+    "/datasets/{dataset}/runs/{run}/export",
+    summary="Export a run",
+    response_class=Response,
+    responses={
+        200: {"description": "A header, then one line for each entry.", "content": LINES},
+        **documented(*EVERY, *RUN, JournalIncompleteError, OverloadedError),
+    },
+)
+@allowed(Scope.READ, about=About.WHOLE, audited=True)
+async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
+    export = use_cases_of(request).export_run
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        async for piece in await export(dataset, run):
+            yield piece
+
+    disposition = {"Content-Disposition": f'attachment; filename="{dataset}.{run}.ndjson"'}
+    return Download(state_of(request.app).downloads, pieces(), headers=disposition, media_type=NDJSON)
+
+
+@router.post(
+    "/datasets/{dataset}/runs/{run}/import",
+    summary="Import a run",
+    status_code=201,
+    response_class=Response,
+    openapi_extra={**KEYED, "requestBody": {"required": True, "content": LINES}},
+    responses={
+        **answers_with(ImportedRun("gsm8k", "default", 12, 0), {201: "The run was imported."}),
+        **documented(
+            *EVERY,
+            *BODY,
+            *ONCE,
+            *DATASET,
+            InvalidJournalError,
+            DatasetExistsError,
+            RunHasHistoryError,
+            LimitReachedError,
+        ),
+    },
+)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
+async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
+    """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
+    use_cases = use_cases_of(request)
+    body = Body(request, {NDJSON: state_of(request.app).uploads.max_bytes})
+
+    async def act() -> Moved:
+        lines = split_lines(body.chunks(), longest=LONGEST_LINE)
+        return await use_cases.import_run(dataset, run, lines, body.idempotency_key)
+
+    def respond(moved: Moved) -> Response:
+        return json_response(ImportedRun(dataset, moved.run.name, moved.run.head, moved.run.epoch), 201)
+
+    return await answered_once(use_cases.answers, body, Moved, act, respond)

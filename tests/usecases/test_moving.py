@@ -1,0 +1,276 @@
+"""A run moves to another service as its journal: what is exported folds to the same there, or is refused whole."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bots_service.core.codec import encode_state
+from bots_service.core.entries import GuardDecision
+from bots_service.errors import (
+    BusyError,
+    DatasetExistsError,
+    InvalidJournalError,
+    JournalIncompleteError,
+    RunHasHistoryError,
+    UnknownDatasetError,
+    UnknownRunError,
+)
+from bots_service.ports.records import IdempotencyKey, RunRow
+from bots_service.usecases.begin_run import ForkFrom
+from bots_service.usecases.import_evidence import EvidenceRequest, PastOutcome
+from bots_service.usecases.report_outcomes import Outcome, ReportRequest
+from tests.usecases.moving import copied, exported, imported, in_batches, live, rows, states
+from tests.usecases.test_predictions import predict
+from tests.usecases.test_pruning import pruner, reports
+from tests.usecases.world import POOL, TASKS, World, block, evidence_bytes, never, outcome, stream, until
+
+Folder = Callable[[str], Path]
+
+
+@pytest.fixture
+async def other(folder: Folder) -> AsyncIterator[World]:
+    """Another service with the same tasks."""
+    world = World.open(folder("other"), snapshot_every=7)
+    await world.import_pool()
+    yield world
+    await world.close()
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("seed", range(4))
+async def test_every_run_of_a_random_life_folds_to_the_same_elsewhere(empty: World, folder: Folder, seed: int):
+    await live(empty, seed)
+    other = World.open(folder("other"), snapshot_every=7)
+    await other.import_pool()
+    size = (await empty.parts.datasets.get(POOL)).facts.size
+    if size > TASKS:
+        await other.use.append_tasks(POOL, stream(block(TASKS, size - TASKS)), never)
+    for run in await rows(empty):
+        if run.head:
+            await imported(other, await exported(empty, run.name), run.name)
+            assert evidence_bytes(await other.state(run.name)) == evidence_bytes(await empty.state(run.name))
+            await other.assert_is_a_replay(run.name)
+            if run.parent is None:
+                assert await states(other, run.name) == await states(empty, run.name)
+    await other.close()
+
+
+async def test_every_kind_of_entry_moves(world: World, other: World):
+    await world.put_run("default", verifier_guard=True)
+    for successes in (6, 9, 6, 9, 6, 0):
+        await world.report(*(outcome(f"t{task}", successes) for task in range(TASKS)))
+    await world.use.decide_held(POOL, "default", GuardDecision("drop", "even"), None)
+    await world.use.import_evidence(POOL, "default", EvidenceRequest([PastOutcome("t1", 2.0, 8.0, age=3.0)]), None)
+    await world.use.change_settings(POOL, "default", {"mix": {"even": 1.0, "odd": [[0, 3], [9, 1]]}}, None)
+    selection = await world.select(2)
+    ids = (await world.opened()).dataset.ids
+    part = Outcome(ids[int(selection.tasks[0])], rewards=[1.0], group_size=4, tokens=7.0)
+    await world.report(part, selection_id=selection.id)
+    await world.report(Outcome("t1", status="aborted"), Outcome("t2", successes=1, trials=4, seconds=2.0))
+    await world.use.forget_tasks(POOL, "default", ["t5"], None)
+    await world.rewind(2)
+    await world.report(outcome("t3"))
+    await imported(other, await exported(world))
+    assert await states(other, "default") == await states(world, "default")
+
+
+async def test_a_fork_brings_the_journals_of_those_that_it_continues(world: World, other: World):
+    await reports(world, 4)
+    await world.rewind(2)
+    await world.use.put_run(POOL, "child", {"seed": 3}, ForkFrom("default", 2), None)
+    await reports(world, 3, run="child")
+    selection = await world.select(1, "child")
+    part = Outcome((await world.opened()).dataset.ids[int(selection.tasks[0])], rewards=[1.0, 0.0], group_size=4)
+    for _ in range(2):  # the two are one group: they name one selection
+        await world.report(part, run="child", selection_id=selection.id)
+    await world.rewind(3, "child")
+    await world.use.put_run(POOL, "grandchild", {"target": 0.4}, ForkFrom("child"), None)
+    await reports(world, 2, first=5, run="grandchild")
+    await reports(world, 1)  # of no matter: its ancestor's journal counts up to the fork
+    for name in ("child", "grandchild"):
+        row = await imported(other, await exported(world, name), name)
+        assert row.parent is None
+        assert evidence_bytes(await other.state(name)) == evidence_bytes(await world.state(name))
+        await other.assert_is_a_replay(name)
+        again = await imported(other, await exported(other, name), f"{name}-again")
+        assert await states(other, again.name) == await states(other, name)
+    await world.use.put_run(POOL, "empty", {}, None, None)
+    await world.use.put_run(POOL, "of-nothing", {}, ForkFrom("empty"), None)
+    await imported(other, await exported(world, "of-nothing"), "of-nothing")
+    assert (await other.state("of-nothing")).step == 0
+
+
+async def test_an_export_needs_the_whole_journal(world: World, folder: Folder):
+    await reports(world, 23)
+    await world.use.put_run(POOL, "child", {}, ForkFrom("default"), None)
+    await pruner(world)()
+    for name in ("default", "child"):
+        with pytest.raises(JournalIncompleteError, match="pruned up to entry 15; save the whole database"):
+            await exported(world, name)
+    copy = copied(world, folder("copy"))
+    assert encode_state(await copy.state("child")) == encode_state(await world.state("child"))
+    await copy.close()
+    await world.use.delete_run(POOL, "default", None)
+    with pytest.raises(JournalIncompleteError, match="began from run 'default', which was deleted"):
+        await exported(world, "child")
+    await world.put_run("other")
+    await world.use.put_run(POOL, "of-other", {}, ForkFrom("other"), None)
+    await world.use.delete_run(POOL, "other", None)
+    with pytest.raises(JournalIncompleteError, match="began from run 'other'"):
+        await exported(world, "of-other")
+
+
+async def test_an_export_is_as_of_its_beginning(world: World, other: World):
+    await reports(world, 3)
+    pieces = await world.use.export_run(POOL, "default")
+    await reports(world, 2, first=3)
+    await imported(other, b"".join([piece async for piece in pieces]))
+    assert (await other.state()).seq == 3
+
+
+async def test_an_export_of_a_run_that_is_deleted_meanwhile_ends_with_an_error(world: World):
+    await reports(world, 3)
+    pieces = await world.use.export_run(POOL, "default")
+    await world.use.delete_run(POOL, "default", None)
+    with pytest.raises(BusyError, match="export again"):
+        [piece async for piece in pieces]
+
+
+async def test_an_export_names_what_is_there(world: World):
+    with pytest.raises(UnknownDatasetError):
+        await world.use.export_run("none", "default")
+    with pytest.raises(UnknownRunError):
+        await world.use.export_run(POOL, "none")
+
+
+async def test_a_report_that_is_sent_again_after_the_move_counts_once(world: World, other: World):
+    news = ReportRequest(POOL, [outcome("t1"), outcome("t2")])
+    first = await world.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
+    await imported(other, await exported(world))
+    again = await other.use.report_outcomes(news, IdempotencyKey("key", "fingerprint"))
+    assert (again.duplicate, again.receipt) == (True, first.receipt)
+
+
+async def test_a_run_is_replayed_under_another_belief(world: World, other: World):
+    await reports(world, 6)
+    header, *lines = (await exported(world)).splitlines()
+    changed = msgspec.json.decode(header)
+    changed["settings"]["belief"] = "bots"
+    await imported(other, b"\n".join([msgspec.json.encode(changed), *lines]))
+    state = await other.assert_is_a_replay()
+    assert (state.step, state.settings.belief) == (6, "bots")
+
+
+async def test_a_run_sees_the_newest_predictions_where_it_arrives(world: World, other: World):
+    await reports(world, 6)
+    await predict(other)
+    await imported(other, await exported(world))
+    state = await other.assert_is_a_replay()
+    assert (await other.describe()).estimates["prediction_slope_probe"] != 0.0
+    await imported(other, await exported(other), "again")
+    assert encode_state(await other.state("again")) == encode_state(state)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_does_not_replace_one_with_history(world: World):
+    await world.report(outcome("t1"))
+    with pytest.raises(RunHasHistoryError, match="1 journal entries"):
+        await imported(world, await exported(world))
+
+
+async def test_a_run_of_other_tasks_is_refused_by_what_differs(world: World, folder: Folder):
+    other = World.open(folder("another"))
+    with pytest.raises(UnknownDatasetError):
+        await imported(other, await exported(world))
+    await other.import_pool(POOL, block(0, 39))
+    with pytest.raises(DatasetExistsError, match=r"digest is .* here and .* in the journal"):
+        await imported(other, await exported(world))
+    await other.close()
+
+
+Change = Callable[[dict[str, Any]], Any]
+FORK = {"kind": "fork", "parent": "x", "parent_seq": 1, "state": ""}
+REFUSED: list[tuple[int, Change, str]] = [
+    (0, lambda header: header.pop("entries"), "no header"),
+    (0, lambda header: header["settings"].update(target=2), "settings"),
+    (0, lambda header: header.update(entries=4), "has 5 entries, and its header says 4"),
+    (2, lambda entry: entry.pop("profiles"), "line 3 is no entry"),
+    (2, lambda entry: entry.update(seq=7), "entry 2 is none"),
+    (2, lambda entry: entry.update(epoch=1), "entry 2 is none"),
+    (2, lambda entry: entry["body"].update(kind="unknown"), "does not fold"),
+    (2, lambda entry: entry["body"].update(tasks=[TASKS]), "entry 2 is none"),
+    (2, lambda entry: entry["body"].update(tasks=[-1]), "entry 2 is none"),
+    (2, lambda entry: entry["body"].update(successes=[]), "entry 2 is none"),
+    (2, lambda entry: entry["body"].update(successes=[-1.0]), "entry 2 is none"),
+    (2, lambda entry: entry["body"].update(successes=[0.0], failures=[0.0]), "entry 2 is none"),
+    (2, lambda entry: entry["body"].update(made_at=-1), "entry 2 is none"),
+    (2, lambda entry: entry.update(profiles=10**6), "does not fold"),
+    (3, lambda entry: entry["body"].update(to_seq=3), "entry 3 is none"),
+    (4, lambda entry: entry["body"].update(ages=[-1.0]), "entry 4 is none"),
+    (5, lambda entry: entry["body"].update(tasks=[TASKS]), "entry 5 is none"),
+    (
+        5,
+        lambda entry: entry.update(body=FORK),
+        "entry 5 is none",
+    ),
+    (2, lambda entry: entry.update(key="key-0", fingerprint="f"), "does not fold"),
+]
+
+
+@pytest.mark.parametrize(("place", "change", "said"), REFUSED)
+async def test_a_journal_that_does_not_fold_is_refused_whole(
+    world: World, other: World, place: int, change: Change, said: str
+):
+    await reports(world, 2)
+    await world.rewind(1)
+    await world.use.import_evidence(POOL, "default", EvidenceRequest([PastOutcome("t1", 2.0, 8.0, age=3.0)]), None)
+    await world.use.forget_tasks(POOL, "default", ["t5"], None)
+    lines = [msgspec.json.decode(line) for line in (await exported(world)).splitlines()]
+    change(lines[place])
+    with pytest.raises(InvalidJournalError, match=said):
+        await imported(other, b"\n".join(map(msgspec.json.encode, lines)))
+    assert (await other.state()).seq == 0
+    assert other.sql("SELECT count(*) FROM journal") == [(0,)]
+
+
+async def test_a_journal_that_was_cut_is_refused(world: World, other: World):
+    await reports(world, 3)
+    whole = await exported(world)
+    for cut in (b"", whole[:9], whole[:-9], whole[: whole[:-1].rindex(b"\n")]):
+        with pytest.raises(InvalidJournalError):
+            await imported(other, cut)
+
+
+async def test_an_import_that_is_given_up_leaves_nothing(world: World, other: World):
+    await reports(world, 3)
+    journal = await exported(world)
+
+    async def endless() -> AsyncIterator[list[bytes]]:
+        async for batch in in_batches(journal):
+            yield batch
+        await asyncio.Event().wait()
+
+    async def is_staged() -> bool:
+        return bool(other.sql("SELECT 1 FROM runs WHERE name = 'staged'"))
+
+    task = asyncio.create_task(other.use.import_run(POOL, "default", endless(), never))
+    await until(is_staged)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert other.sql("SELECT count(*) FROM datasets WHERE name IS NULL") == [(0,)]
+
+
+async def test_two_imports_of_one_name_at_once_make_one_run(world: World, other: World):
+    await reports(world, 3)
+    journal = await exported(world)
+    done = await asyncio.gather(*(imported(other, journal, "moved") for _ in range(3)), return_exceptions=True)
+    assert sum(isinstance(one, RunRow) for one in done) == 1
+    assert sum(isinstance(one, RunHasHistoryError | BusyError) for one in done) == 2
+    assert (await other.state("moved")).seq == 3
