@@ -156,6 +156,14 @@ def test_what_waits_in_an_open_step_is_dropped_by_a_rewind():
     assert scores_of(fresh_state(BOTS, POOL), entries, POOL).rollouts.tolist() == [8.0, 8.0]
 
 
+def test_what_a_run_forgets_every_candidate_forgets():
+    entries = entries_of(report_of((0, 3.0, 5.0)), Forget(np.array([0], np.int32)), report_of((0, 2.0, 2.0)))
+    found = scores_of(fresh_state(TRACKER, POOL), entries, POOL)
+    for place, candidate in enumerate(candidates_for(TRACKER, POOL)):
+        expected = replayed_under(candidate, Story(TRACKER, POOL, entries))
+        assert found.log_loss[:, place].tolist() == [receipt.log_loss for receipt in expected if receipt.closed]
+
+
 def test_evidence_from_old_logs_changes_every_candidate():
     past = PastEvidence(AgedEvidence(evidence_of((0, 7.0, 1.0), (1, 2.0, 6.0)), np.array([3.0, 90.0])))
     entries = entries_of(report_of((0, 3.0, 5.0)), past, report_of((0, 5.0, 3.0), (1, 4.0, 4.0)))

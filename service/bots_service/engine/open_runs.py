@@ -105,15 +105,13 @@ class OpenDatasets:
         Raises:
             InvalidSelectionError: it has no such subset.
         """
-        if subset not in dataset.subsets:
-            async with self._viewing:
+        async with self._viewing:
+            if subset not in dataset.subsets:
                 await self._add_subset(dataset, subset)
-        pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
+            pool = dataset.subsets[subset] = dataset.subsets.pop(subset)  # the one that was used last is dropped last
         return replace(dataset, pool=pool, views={}, subsets={})
 
     async def _add_subset(self, dataset: OpenDataset, subset: str) -> None:
-        if subset in dataset.subsets:  # another request added it meanwhile
-            return
         tasks = await self._datasets.subset(dataset.row.id, subset)
         if tasks is None or last_of(tasks) >= len(dataset.pool):  # the last: another replica appended tasks
             flaw = Flaw(("body", "subset"), f"no subset {subset!r}; post its tasks to the dataset's subsets")
