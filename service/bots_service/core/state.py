@@ -311,7 +311,7 @@ def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tupl
         before,
         seq=entry.seq,
         belief=before.belief.extended(pool, entry.profiles),
-        walks=_walks_after(before.walks, report),
+        walks=_walks_after(before.walks, reports[-1], waits=len(report.parts) > 0),
         open_step=open_step,
         unfinished=unfinished,
         aborts=aborts,
@@ -365,11 +365,17 @@ def _counted(step: ClosingStep, guarded: GuardedStep) -> ClosingStep:
     return step if guarded.waits is None else step.without(guarded.tasks)
 
 
-def _walks_after(walks: Walks, report: Report) -> Walks:
-    """Return the walks after a report; one of tasks that were not selected here says nothing of them."""
-    if report.made_at is None and (len(report.evidence) or len(report.parts)):
-        return walks.restarted()
-    return walks.moved(report.walks)
+def _walks_after(walks: Walks, report: Report, *, waits: bool) -> Walks:
+    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
+
+    Args:
+        walks: before it.
+        report: its whole groups.
+        waits: whether it brought parts of groups; without a whole group it moves nothing until there is one.
+    """
+    if waits and not len(report.evidence) and not len(report.aborted):
+        return walks
+    return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
 
 
 def _parted(settings: RunSettings, report: Report, open_step: OpenStep, pool: Pool) -> tuple[OpenStep | None, OpenStep]:
