@@ -161,7 +161,7 @@ async def test_a_run_that_is_deleted_leaves_the_overview(http):
     require_problem(await http.get("/datasets/none/runs/gone/summary"), 404, "unknown-dataset")
 
 
-async def test_a_run_that_is_created_again_begins_anew(http):  # blocklint: pragma
+async def test_a_run_that_is_created_again_begins_anew(http):
     await make_dataset(http)
     await close(http, 2)
     assert (await summary(http))["step"] == 1

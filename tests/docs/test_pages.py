@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from bots_service.api.problems import HEADERS_TOO_LARGE, INTERNAL, KINDS, MALFORMED_REQUEST, METHOD_NOT_ALLOWED
-from tools import architecture
 
 ROOT = Path(__file__).parents[2]
 TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
@@ -57,7 +56,3 @@ def test_the_figures_of_the_alternatives_are_those_of_the_study():
         _, gain, _, _, rollouts = (cell.strip() for cell in found[1].split("|"))
         assert row["gain"] == gain
         assert row["rollouts"].split()[0].rstrip(",") == rollouts.split()[0].rstrip(",")
-
-
-def test_the_picture_of_the_architecture_is_the_one_that_the_tool_draws():
-    assert architecture.main("--check") == 0
