@@ -196,7 +196,7 @@ soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 3
 
 check: check-format check-lint check-types check-imports check-migrations check-api ## Check format, style, types, imports, migrations, the API
 
-bench: $(VENV)/.bench ## Measure speed, with the published selector as the baseline
+bench: $(VENV)/.bench ## Measure speed: select, report, fold, import, replicas, recovery; ARGS="kernels --quick" takes seconds
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-scaling: $(VENV)/.dev ## Measure what requests cost each server, and check the model of `bots capacity`: 20 minutes
