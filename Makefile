@@ -13,7 +13,7 @@ APART := $(addprefix --ignore tests/,browser observability trainers languages im
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-# uv takes a third of pip's processor time (decision 0060). Where it can't be had, or does not find what pip is set up to
+# uv takes a third of pip's processor time. Where it can't be had, or does not find what pip is set up to
 # find, pip installs.
 INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt "$$@" || \
 	{ echo "uv could not; pip tries." >&2; $(PIP) install --constraint constraints.txt "$$@"; }; }; install
@@ -126,7 +126,7 @@ toolchains:
 		{ echo "Installing$$missing"; apt-get -qq update && apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; } || \
 		{ echo "Needed, and root to install it: apt-get install$$missing" >&2; exit 1; }
 
-# Material's notice of its successor is no warning about our pages: decision 0049.
+# Material's notice of its successor is no warning about our pages.
 docs: $(VENV)/.dev ## Build the documentation as a site with search, into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/docs/index.html; to search it, serve it: $(BIN)/python -m http.server --directory build/docs 8001"
