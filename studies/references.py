@@ -121,7 +121,7 @@ REFERENCES = Study(
                 where={"run": (run,)},
                 baseline={"references": NONE},
             )
-            for name, run in {"bots": BOTS, "tracker": TRACKER, "thompson": THOMPSON}.items()
+            for name, run in {"bots": BOTS, "tracker": TRACKER}.items()
         ),
         StudyTable(
             "cost",
