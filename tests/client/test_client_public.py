@@ -117,15 +117,6 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(arguments
     assert SECRET not in str(caught.value)
 
 
-def test_a_second_attempt_is_told_in_the_log(serve, connect, caplog):
-    caplog.set_level(logging.INFO, logger="bots_client")
-
-    connect(serve(problem(503), answer(VERSION))).version()
-
-    (record,) = [record for record in caplog.records if record.name == "bots_client"]
-    assert "attempt 1: 503 Some problem" in record.getMessage()
-
-
 def test_threads_can_share_a_client(serve):
     server = serve(answer(SELECTION))
 
