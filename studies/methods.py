@@ -10,7 +10,7 @@ import numpy as np
 from studies.environment import Environment
 from studies.learners import LEARNERS, PULL, Interference
 from studies.method import Method, Served
-from studies.progress import best_so_far, of_all, rollouts_to_end, steps_to_end, until
+from studies.progress import rollouts_to_end, steps_to_end, until
 from studies.public_pools import POOLS, Replayed
 from studies.published import KalmanFilter, MoPPS, NearestOracle, PassOracle
 from studies.replaying import COUNT, QUICK_STEPS, ROLLOUTS
@@ -104,22 +104,6 @@ METHODS = Study(
                 Comparison("steps to shuffle's end", SHUFFLE, partial(until, steps_to_end)),
                 Comparison("rollouts to shuffle's end", SHUFFLE, partial(until, rollouts_to_end)),
             ),
-        ),
-        StudyTable(
-            "best",
-            ("pool", "method"),
-            (),
-            where={"pool": tuple(LEARNERS)},
-            comparisons=tuple(
-                Comparison(f"best by {share:.0%} of the steps", UNIFORM, partial(of_all, best_so_far(share)))
-                for share in (0.25, 0.5, 1.0)
-            ),
-        ),
-        StudyTable(
-            "coverage",
-            ("pool", "method"),
-            ("effective_task_ratio", "distinct_tasks", "most_visits", "first_chosen", "last_chosen", "rollouts"),
-            where={"pool": tuple(LEARNERS)},
         ),
         StudyTable(
             "pull",

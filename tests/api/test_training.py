@@ -25,28 +25,6 @@ async def test_a_selection_names_each_task_once_with_what_is_believed_of_it(http
     assert (await http.get(RUN)).json()["leased"] == 6
 
 
-async def test_leased_tasks_are_reused_only_when_too_few_others_are_left(http):
-    await make_dataset(http)
-    first, second = await select(http, 15), await select(http, 10)
-    assert (first["reused"], second["reused"]) == (0, 5)
-    free = {f"task-{number}" for number in range(20)} - {task["id"] for task in first["tasks"]}
-    assert free <= {task["id"] for task in second["tasks"]}
-
-
-async def test_tags_quotas_and_exclude_are_kept(http):
-    await make_dataset(http)
-    math_tasks = {f"task-{number}" for number in range(20) if number % 3}
-    chosen = await select(http, 4, tags=["math"], exclude=["task-1", "task-2"])
-    assert {task["id"] for task in chosen["tasks"]} <= math_tasks - {"task-1", "task-2"}
-    chosen = await select(http, 5, quotas={"math": 3, "code": 2})
-    assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 3
-    for count in (4, 8):  # one quota for steps of any size
-        chosen = await select(http, count, quotas={"math": 0.75, "code": 0.25})
-        assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 0.75 * count
-    chosen = await select(http, 4, tags=["math"], quotas={"math": 1.0})
-    assert len(chosen["tasks"]) == 4  # 1.0 is all of them, 1 would be one of them
-
-
 async def test_bounds_of_the_expected_success_probability_are_kept_while_enough_tasks_are_free(http):
     await make_dataset(http)
     await report(
@@ -111,15 +89,6 @@ async def test_counts_rewards_and_aborted_outcomes_add_up(http):
     assert totals["successes"] == pytest.approx(math.fsum([4, 1.75, 8]))
 
 
-async def test_rewards_are_mapped_from_the_runs_range(http):
-    await make_dataset(http)
-    settings = {"belief": "bots", "reward_range": [-1, 1], "implicit_weight": 0}
-    await http.put("/datasets/guru/runs/signed", json=settings)
-    await report(http, {"task": "task-2", "rewards": [-1, 1, 0]}, run="signed")
-    listed = (await http.get("/datasets/guru/runs/signed/tasks", params={"ids": "task-2"})).json()["tasks"]
-    assert (listed[0]["alpha"], listed[0]["beta"]) == pytest.approx((1 + 1.5, 1 + 1.5))
-
-
 async def test_partial_reports_close_a_step_when_told_to(http):
     await make_dataset(http)
     first = await report(http, solved(1), close_step=False)
@@ -127,22 +96,6 @@ async def test_partial_reports_close_a_step_when_told_to(http):
     assert (await http.get(RUN)).json()["pending"] == 1
     last = await report(http, close_step=True)
     assert (last["closed"], last["step"], last["reported"]) == (True, 1, 1)
-
-
-async def test_a_step_closes_by_itself_once_enough_tasks_are_pending(http):
-    await make_dataset(http)
-    await http.patch(RUN, json={"tasks_per_step": 3})
-    closed = [(await report(http, solved(task)))["closed"] for task in range(6)]
-    assert closed == [False, False, True, False, False, True]
-
-
-async def test_reported_tasks_are_no_longer_leased(http):
-    await make_dataset(http)
-    chosen = await select(http, 4)
-    outcomes = [{"task": task["id"], "successes": 1, "trials": 2} for task in chosen["tasks"]]
-    receipt = await report(http, *outcomes, selection_id=chosen["selection_id"])
-    assert receipt["reported"] == 4
-    assert (await http.get(RUN)).json()["leased"] == 0
 
 
 async def test_unknown_names_are_404(http):

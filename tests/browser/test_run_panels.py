@@ -92,35 +92,6 @@ def test_runs_of_reports_are_one_line_and_what_stands_out_has_its_own(visit: Vis
     assert not visit.barriers()
 
 
-def test_a_line_of_reports_opens_to_each_of_them(visit: Visit):
-    page = visit.page
-    page.locator(".entry summary").first.click()
-    rows = page.locator(".entry").first.get_by_role("row")
-    steps = range(BEFORE + AFTER, BEFORE + AFTER - 50, -1)
-    expect(rows).to_have_count(1 + len(steps))
-    shown = [row.split("\t")[1:5] for row in rows.all_inner_texts()[1:]]
-    assert shown == [[f"{step}", "2", "1", "16"] for step in steps]
-
-
-def test_a_kind_of_entries_is_shown_alone(visit: Visit):
-    page = visit.page
-    page.get_by_label("Which entries").select_option("rewinds")
-    expect(page.locator(".entry")).to_have_count(1)
-    assert lines(page) == [f"Rewind to step {BEFORE} entry {BEFORE + UNDONE + 2}"]
-    page.get_by_label("Which entries").select_option("old logs")
-    page.get_by_text("No old logs.").wait_for()
-
-
-def test_a_new_entry_appears_on_top_and_what_was_opened_stays_open(visit: Visit, service: ServiceProcess):
-    page = visit.page
-    page.locator(".entry summary").first.click()
-    with httpx.Client(base_url=service.url) as http:
-        http.patch(RUN, json={"seed": 5}).raise_for_status()
-    page.get_by_text("seed 5").wait_for()
-    assert lines(page)[0] == f"Settings changed seed 5, step {BEFORE + AFTER}"
-    assert page.locator(".entry details").first.get_attribute("open") is not None
-
-
 def names(page: Page, part: str) -> list[str]:
     return page.get_by_role("region", name="Settings").locator(f"{part} dt code").all_inner_texts()
 

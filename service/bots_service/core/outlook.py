@@ -85,7 +85,7 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     """Warn where what a report shows of a task is forgotten before the task can come up again.
 
     Then only reference pass rates could tell tasks apart. Evidence lasts about 1 / lambda steps, and going round a pool
-    takes as many steps as it has batches. `benchmarks/without_references.py` measures what is left: next to nothing.
+    takes as many steps as it has batches. What is left then is next to nothing.
     """
     settings, forgotten = state.settings, state.belief.forgotten_share(state.settings)
     if pool.has_references or settings.strategy not in BELIEVING or forgotten == 0.0:

@@ -230,5 +230,5 @@ def test_a_key_for_some_runs_is_enough_to_register_select_and_report(tmp_path, c
         receipt = own.step()
         assert receipt is not None
         assert receipt.effective == 4
-        with pytest.raises(ForbiddenError, match=r"no access to run 'bob-1' .* only to shared/alice-\*"):
+        with pytest.raises(ForbiddenError):
             others.register()
