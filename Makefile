@@ -43,7 +43,7 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
-.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools released dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench bench-scaling study clean \
+.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools released dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-names check-seams check-sizes check-words check-migrations check-api
 
@@ -206,10 +206,6 @@ check: check-format check-lint check-types check-imports check-names check-seams
 
 bench: $(VENV)/.bench ## Measure speed, with the published selector as the baseline
 	$(BIN)/python -m benchmarks $(ARGS)
-
-bench-scaling: $(VENV)/.dev ## Measure what requests cost each server, and check the model of `bots capacity`: 20 minutes
-	$(BIN)/python -m benchmarks.scaling $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m benchmarks.scaling_page)
 
 study: $(VENV)/.bench ## Make all studies of settings, references and methods: half an hour on two cores; ARGS="--quick" takes a minute
 	$(BIN)/python -m studies $(ARGS)

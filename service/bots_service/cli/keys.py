@@ -9,13 +9,12 @@ import typer
 
 from bots_service.cli.connection import AsJson, Url, connected
 from bots_service.cli.failures import CommandError
-from bots_service.cli.help import Commands
 from bots_service.cli.output import moment, sheet, show, table
 
 if TYPE_CHECKING:
     from bots_client import ApiKey
 
-app = Commands(help="Create, list and revoke API keys.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 
 class KeyScope(StrEnum):
