@@ -185,7 +185,7 @@ LOWEST_TESTS := tests/core tests/storage tests/metrics tests/api tests/client te
 
 test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with the lowest versions that we allow
 	rm -rf $(LOWEST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable '.[tracing]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable .
 	$(BIN)/uv pip freeze --quiet --python $(LOWEST) --exclude-editable >$(LOWEST)/pins.txt
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraint $(LOWEST)/pins.txt --group test --group servers
 	$(LOWEST)/bin/python -m pytest --ignore tests/api/test_schemathesis.py \

@@ -106,7 +106,7 @@ SERVICE = (
     Part("draw", ("core/draw/",)),
     Part("fold", ("core/state",)),
     Part("encoding of states and rows", ("core/codec", "storage/sql/codecs")),
-    Part("metrics and logs", ("metrics/", "spans", "tracing", "structlog/", "logging/", "prometheus_client/")),
+    Part("metrics and logs", ("metrics/", "structlog/", "logging/", "prometheus_client/")),
     Part("Redis", ("storage/redis/", "redis/", "hiredis/")),
     Part("leases and states in memory", ("storage/memory",)),
     Part("SQL", ("storage/", "stores", "sqlalchemy/", "psycopg/", "psycopg_binary/", "psycopg_pool/", "sqlite3/")),

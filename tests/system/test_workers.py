@@ -15,8 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.servers import PostgresServer, RedisServer, wait_until
-from tests.serving import ServiceProcess, running_service
-from tests.tracing.collector import collecting
+from tests.serving import ServiceProcess
 
 WORKERS = 2
 SOON_S = 60.0
@@ -132,19 +131,3 @@ def test_workers_that_can_not_start_end_the_service_and_say_why(
     assert '"missing" does not exist' in ended.stderr
     assert "listens on" not in ended.stderr
     assert time.monotonic() - started < SOON_S
-
-
-def test_each_worker_sends_its_own_traces(
-    tmp_path: Path, postgres_url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")  # milliseconds
-    redis_server.client().flushall()
-    with collecting() as collector:
-        stores = {"database_url": postgres_url, "redis_url": redis_server.url}
-        with running_service(tmp_path, workers=str(WORKERS), otlp_endpoint=collector.url, **stores) as service:
-
-            def all_heard() -> bool:
-                httpx.get(f"{service.url}/version", timeout=SOON_S).raise_for_status()  # on a connection of its own
-                return len({span.of["service.instance.id"] for span in collector.spans}) == WORKERS
-
-            wait_until(all_heard, SOON_S)

@@ -15,7 +15,6 @@ from starlette.types import Scope as ASGIScope
 from bots_service.api.parameters import use_cases_of
 from bots_service.api.route_kinds import RouteKind
 from bots_service.ports.keys import Scope
-from bots_service.spans import tell_request
 from bots_service.usecases.authenticate import Caller
 
 log = structlog.get_logger("bots_service.audit")
@@ -34,11 +33,10 @@ def without_key(request: Request, name: str) -> str:
 
 
 def log_names(request: Request, names: Mapping[str, str]) -> None:
-    """Add the names of dataset and run to the request's span and its further log lines."""
+    """Add the names of dataset and run to the request's further log lines."""
     names_to_log = {name: without_key(request, names[name]) for name in LOGGED_NAMES if name in names}
     if names_to_log:
         structlog.contextvars.bind_contextvars(**names_to_log)
-        tell_request(names_to_log)
 
 
 def log_audit(scope: ASGIScope, status: int) -> None:

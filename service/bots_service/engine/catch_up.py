@@ -16,7 +16,6 @@ from bots_service.errors import BotsError, StorageUnavailableError, UnknownStepE
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import NO_TOKEN, KnownState, PublishResult, States
 from bots_service.ports.journal import Journal
-from bots_service.spans import Span
 
 log = structlog.get_logger(__name__)
 
@@ -70,10 +69,6 @@ class CatchUp:
             seq: the entry.
             token: the hot store's token from before the run's head was read, if the store had no trusted state.
         """
-        with Span("catch up", self.metrics.catch_up_seconds, seq=seq):
-            return await self._through(run, seq, token)
-
-    async def _through(self, run: OpenRun, seq: int, token: str | None) -> KnownState:
         live = self.live(run.row.id)
         live.wanted = max(live.wanted, seq)
         asked_after = 0  # entries up to this seq were committed before the token was issued
@@ -87,8 +82,7 @@ class CatchUp:
                 state, receipts = await self._up_to(run, live, None if known is None else known.state)
                 live.unpublished = [*live.unpublished, *receipts][-REMEMBERED_RECEIPTS:]
                 # After folding: a state published earlier would miss acknowledged entries and pass for the newest.
-                with Span("publish", seq=state.seq):
-                    result = await self.states.publish(run.row, state, token)
+                result = await self.states.publish(run.row, state, token)
                 if result in (PublishResult.SHARED, PublishResult.LOCAL):
                     # Reports are acknowledged with these receipts, so this follows the publication.
                     live.acknowledge(state.seq, degraded=result is PublishResult.LOCAL)

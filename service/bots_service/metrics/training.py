@@ -43,7 +43,7 @@ class TrainingMetrics:
     """What selects and reports leave behind in this process.
 
     runs: the metrics of each run; caches: their hits and misses.
-    draw_seconds, fold_seconds, catch_up_seconds: how long the parts of the work took.
+    draw_seconds, fold_seconds: how long the parts of the work took.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -56,7 +56,6 @@ class TrainingMetrics:
         self.caches = Caches(registry)
         self.draw_seconds = histogram("draw", "Time of one draw.")
         self.fold_seconds = histogram("fold", "Time of folding some entries, one or a page of them.")
-        self.catch_up_seconds = histogram("catch_up", "Time from a committed entry to a published state.")
 
     def reported(self, dataset: str, run: str, receipt: Receipt, *, duplicate: bool, degraded: bool) -> None:
         """Count a report that was acknowledged."""

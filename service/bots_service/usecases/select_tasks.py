@@ -29,7 +29,6 @@ from bots_service.errors import Flaw, InvalidInputError, InvalidSelectionError, 
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket
 from bots_service.ports.records import IdempotencyKey, OpenDataset, Selection
-from bots_service.spans import Span
 from bots_service.usecases.selection_id import Origin, write_id
 
 # A selection is drawn again for this long and this often where other replicas change the run, or the hot store is wiped
@@ -129,7 +128,7 @@ class SelectTasks:
         try:
             named = named_tasks(request, run.dataset)
             within = run if request.subset is None else await self.open_runs.within(run, request.subset)
-            with Span("draw", self.metrics.draw_seconds, count=request.count or 0, seq=state.seq):
+            with self.metrics.draw_seconds.time():
                 selection = await _drawn(request, within, state, ticket, named)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
@@ -139,16 +138,15 @@ class SelectTasks:
                     raise
                 return LeaseResult(previous=previous)
             return LeaseResult(stale=True)  # another replica may have changed the dataset
-        with Span("lease", count=len(selection.tasks)):
-            return await self.leases.acquire(
-                run.row,
-                selection,
-                ticket,
-                seconds=state.settings.lease_seconds,
-                key=key,
-                fingerprint=fingerprint,
-                reuse=selection.reused > 0,
-            )
+        return await self.leases.acquire(
+            run.row,
+            selection,
+            ticket,
+            seconds=state.settings.lease_seconds,
+            key=key,
+            fingerprint=fingerprint,
+            reuse=selection.reused > 0,
+        )
 
     async def _is_current(self, run: OpenRun, known: KnownState) -> bool:
         """Say whether the run's dataset is the one that stands in SQL.

@@ -14,7 +14,6 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from bots_service.errors import StorageUnavailableError
 from bots_service.ports.keys import Rate
 from bots_service.retention import PROBES_S
-from bots_service.spans import Span
 from bots_service.storage.memory import MemoryRateLimits
 from bots_service.storage.redis.client import CONNECTIONS, client_of, refusal
 
@@ -197,10 +196,6 @@ class RedisConnection:
         """
         if self.is_away:
             raise RedisAwayError
-        with Span("redis", script=script.name):
-            return await self._run(script, keys, arguments)
-
-    async def _run(self, script: Script, keys: list[str], arguments: tuple[Argument, ...]) -> list[Any]:
         outcome = await self._pipeline.outcome(script, keys, arguments)
         if isinstance(outcome, Failure) and not isinstance(outcome, ResponseError) and not self.is_away:
             # Pooled connections broke for the same reason. A refusal would only repeat.

@@ -1,4 +1,4 @@
-"""Lines of the log: one JSON object each, with the names and the timings of what they tell, and never a key."""
+"""Lines of the log: one JSON object each, with the names of what they tell, and never a key."""
 
 import json
 from collections import Counter
@@ -14,10 +14,6 @@ from tests.api.conftest import serving
 from tests.api.keyed import OPERATOR, bearer
 from tests.api.pools import MODELS, RUN, make_dataset, report, select, solved, tasks
 from tests.serving import API_KEY, running_service
-from tests.tracing.collector import Collector
-
-REPORTS_PARTS = {"turn_ms", "append_ms", "catch_up_ms", "fold_ms", "publish_ms", "release_ms"}
-SELECTS_PARTS = {"turn_ms", "draw_ms", "lease_ms"}
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
@@ -32,8 +28,8 @@ def ask(http: httpx.Client, method: str, path: str, **more: Any) -> httpx.Respon
     return http.request(method, path, headers={"X-Request-Id": f"{method} {path}", **more.pop("headers", {})}, **more)
 
 
-def test_each_line_names_its_request_its_run_its_trace_and_its_timings(tmp_path: Path, collector: Collector):
-    settings = {"log_format": "json", "log_level": "debug", "otlp_endpoint": collector.url}
+def test_each_line_names_its_request_and_its_run(tmp_path: Path):
+    settings = {"log_format": "json", "log_level": "debug"}
     with running_service(tmp_path, **settings) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         ask(http, "PUT", "/datasets/guru", json={"reference_models": MODELS, "tasks": tasks(5)})
         ask(http, "POST", "/report", json={"dataset": "guru", "outcomes": [solved(1)]})
@@ -52,16 +48,9 @@ def test_each_line_names_its_request_its_run_its_trace_and_its_timings(tmp_path:
         "GET /datasets/guru/runs/unknown": {"dataset": "guru", "run": "unknown"},
         "GET /version": {},
     }
-    assert lines["POST /report"].keys() >= REPORTS_PARTS
-    assert lines["POST /select"].keys() >= SELECTS_PARTS
-    assert all(part <= line["ms"] for line in lines.values() for name, part in line.items() if name.endswith("_ms"))
-    traces = {span.facts["bots.request_id"]: span.trace for span in collector.requests()}
-    assert {name: line["trace_id"] for name, line in lines.items()} == traces
 
 
-async def test_a_slow_select_or_report_is_a_warning_that_tells_where_the_time_went(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_slow_select_or_report_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with serving(tmp_path) as http:
         await make_dataset(http)
         with capture_logs() as quick:
@@ -74,8 +63,6 @@ async def test_a_slow_select_or_report_is_a_warning_that_tells_where_the_time_we
     assert [line["log_level"] for line in quick] == ["debug"]
     levels = {line["route"]: line["log_level"] for line in slow}
     assert levels == {"/report": "warning", "/select": "warning", "/datasets/{dataset}/runs/{run}": "debug"}
-    assert slow[0].keys() >= REPORTS_PARTS
-    assert slow[1].keys() >= SELECTS_PARTS
 
 
 async def test_what_changes_something_leaves_a_line_and_what_only_reads_hides_no_other(tmp_path: Path):
