@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bots_service.api.problems import INTERNAL, problem_response
 from bots_service.api.route_kinds import RouteKind, RouteKinds
-from bots_service.api.security import LOGGED_NAMES, log_audit
+from bots_service.api.security import LOGGED
 from bots_service.metrics.process import RequestMetrics
 
 log = structlog.get_logger("bots_service.access")
@@ -65,7 +65,6 @@ class RequestScope:
                 seconds = time.perf_counter() - started
                 self._metrics.answered(scope["method"], template_of(scope), status, seconds)
                 _log_access(scope, kind, status, seconds)
-                log_audit(scope, status)
 
 
 def finish_headers(headers: MutableHeaders, request_id: str) -> None:
@@ -97,7 +96,7 @@ def bound(request_id: str) -> Iterator[None]:
         try:
             yield
         finally:
-            structlog.contextvars.unbind_contextvars(*LOGGED_NAMES)
+            structlog.contextvars.unbind_contextvars(*LOGGED)
 
 
 def _log_access(scope: Scope, kind: RouteKind, status: int, seconds: float) -> None:

@@ -48,7 +48,7 @@ class Engine:
         self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
         self.courses, self.outlooks, self.sizes = stores.courses, stores.outlooks, stores.sizes
         self.exports, self.imports = stores.exports, stores.imports
-        self.states, self.leases, self.limits = hot.states, hot.leases, hot.limits
+        self.states, self.leases = hot.states, hot.leases
         self.health = {**stores.health, **hot.health}
         self.metrics, self.at_work = metrics, metrics.runs
         self.live = LiveRuns()

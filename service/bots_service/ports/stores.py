@@ -8,7 +8,7 @@ from bots_service.ports.courses import Courses
 from bots_service.ports.history import Outlooks, Retention, Sizes
 from bots_service.ports.hot import Leases, States
 from bots_service.ports.journal import Journal, Snapshots
-from bots_service.ports.keys import Keys, RateLimits
+from bots_service.ports.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,5 @@ class HotStores:
 
     states: States
     leases: Leases
-    limits: RateLimits
     is_shared: bool
     health: dict[str, Health]

@@ -101,7 +101,7 @@ class UseCases:
 
     def _make_keys(self, e: Engine, admin_digest: bytes | None) -> None:
         self.known_keys = known = KnownKeys(e.keys)
-        self.authenticate = Authenticate(known, e.limits, e.metrics.caches.keys, admin_digest)
+        self.authenticate = Authenticate(known, e.metrics.caches.keys, admin_digest)
         self.create_key = CreateKey(e.keys, known)
         self.revoke_key = RevokeKey(e.keys, known)
 

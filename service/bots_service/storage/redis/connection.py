@@ -12,9 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from bots_service.errors import StorageUnavailableError
-from bots_service.ports.keys import Rate
 from bots_service.retention import PROBES_S
-from bots_service.storage.memory import MemoryRateLimits
 from bots_service.storage.redis.client import CONNECTIONS, client_of, refusal
 
 log = structlog.get_logger(__name__)
@@ -292,31 +290,3 @@ class RedisHealth:
             raise StorageUnavailableError("Redis does not answer")
         await self._connection.server_info()
         return {"redis": "ok"}
-
-
-RATE = Script("rate")
-MICRO = 1e6
-
-
-class RedisRateLimits:
-    """A RateLimits for many replicas. While Redis is away each counts its own calls, so together they allow more."""
-
-    def __init__(self, connection: RedisConnection, fallback: MemoryRateLimits) -> None:
-        """Count in Redis.
-
-        Args:
-            connection: to Redis.
-            fallback: counts while Redis is away.
-        """
-        self._connection = connection
-        self._fallback = fallback
-
-    async def hit(self, key_id: str, rate: Rate) -> float:
-        """Count one call of a key; return 0, or the seconds until the key may call again if it is over its limit."""
-        try:
-            (wait,) = await self._connection.run(
-                RATE, [f"bots:{{{key_id}}}:rate"], max(1, round(MICRO / rate.per_second)), rate.burst
-            )
-        except RedisAwayError:
-            return await self._fallback.hit(key_id, rate)
-        return int(wait) / MICRO
