@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bots_service.serving.supervisor import FINISH_S
+from bots_service.serving.server import FINISH_S
 from bots_service.storage.redis.client import CONNECTIONS
 from tests.deploy.files import ROOT, SETTINGS, environment_example, resources
 

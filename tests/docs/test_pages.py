@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bots_service.api.problems import HEADERS_TOO_LARGE, INTERNAL, KINDS, MALFORMED_REQUEST, METHOD_NOT_ALLOWED
+from bots_service.api.problems import INTERNAL, KINDS, METHOD_NOT_ALLOWED
 from tools import architecture
 
 ROOT = Path(__file__).parents[2]
@@ -15,7 +15,7 @@ MESSAGES = [
     for heading in re.findall(r"^### (.+)$", TROUBLESHOOTING, re.MULTILINE)
     for message in re.findall(r"`([^`]+)`", heading)
 ]
-OF_NO_ERROR = (INTERNAL, METHOD_NOT_ALLOWED, MALFORMED_REQUEST, HEADERS_TOO_LARGE)
+OF_NO_ERROR = (INTERNAL, METHOD_NOT_ALLOWED)
 # Said by other programs: the shell and pip.
 FOREIGN = {"bots: command not found", "Could not find a version that satisfies the requirement bots-client"}
 SOURCES = [

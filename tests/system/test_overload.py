@@ -187,3 +187,11 @@ def test_a_client_that_never_reads_its_answer_does_not_keep_the_service_from_sto
         wait_until(lambda: bool(psutil.Process(service.process.pid).net_connections()))
         assert service.stop() == 0
         connection.close()
+
+
+def test_headers_without_an_end_are_cut_off(tmp_path: Path):
+    with running_service(tmp_path) as service, connected(service) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\n")
+        with pytest.raises(OSError, match=r"reset|pipe"):  # noqa: PT012 - whichever piece it is
+            for _ in range(1000):
+                connection.sendall(b"a: b\r\n" * 1000)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -66,7 +65,6 @@ def test_workers_serve_one_truth_and_a_dead_one_is_replaced(service: ServiceProc
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: victim not in workers_of(service) and len(workers_of(service)) == WORKERS, SOON_S)
-    wait_until(lambda: len(re.findall("worker_died", service.log.read_text())) == 1, SOON_S)
     assert before - {victim} < workers_of(service)
     for number in range(10, 20):
         assert report(service, str(number)).json()["seq"] == number + 1
@@ -89,20 +87,13 @@ def test_whichever_worker_is_asked_tells_what_all_of_them_counted(service: Servi
     for number in range(reports):
         assert report(service, f"key {number}").status_code == 200
     assert {sum(counted(service, "bots_reports_total").values()) for _ in range(10)} == {reports}
-    assert set(counted(service, "bots_ready")) == {str(number) for number in range(WORKERS)}
+    assert set(counted(service, "bots_ready")) == {str(pid) for pid in workers_of(service)}
 
     hanging = min(workers_of(service))
     os.kill(hanging, signal.SIGSTOP)
     assert len(counted(service, "bots_ready")) == WORKERS - 1  # left out, and the others are not held up for long
     os.kill(hanging, signal.SIGCONT)
     assert len(counted(service, "bots_ready")) == WORKERS
-
-
-def test_workers_do_not_outlive_the_one_that_watches_over_them(service: ServiceProcess):
-    wait_until(lambda: len(workers_of(service)) == WORKERS, SOON_S)
-    pids = workers_of(service)
-    service.kill()
-    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), SOON_S)
 
 
 def start_in_vain(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -28,8 +28,6 @@ class Kind:
 INTERNAL = Kind(500, "internal", "The service failed")
 NO_SUCH_ROUTE = Kind(404, "not-found", "Not found")
 METHOD_NOT_ALLOWED = Kind(405, "method-not-allowed", "Method not allowed")
-MALFORMED_REQUEST = Kind(400, "malformed-request", "This is not HTTP/1.1")
-HEADERS_TOO_LARGE = Kind(431, "headers-too-large", "The headers are too large")
 
 KINDS: dict[type[BotsError], Kind] = {
     BotsError: INTERNAL,
