@@ -78,13 +78,13 @@ test-others: $(VENV)/.dev
 PROMETHEUS_SUITE ?=
 PROMETHEUS := build/prometheus$(addprefix -,$(PROMETHEUS_SUITE))
 
-test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus and Alertmanager (Debian's)
+test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
 	BOTS_TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
 
 # Unpacked, not installed: that would start one on this machine, and takes root.
 $(PROMETHEUS)/usr/bin/prometheus:
 	$(PYTHON) -m tests.debian_packages $(addprefix --suite=,$(PROMETHEUS_SUITE)) $(PROMETHEUS) \
-		prometheus prometheus-alertmanager $(if $(PROMETHEUS_SUITE),promtool)
+		prometheus $(if $(PROMETHEUS_SUITE),promtool)
 
 test-browser: $(VENV)/.dev browsers ## Run the tests of the page in real browsers (Debian's Chromium and Firefox)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)

@@ -21,7 +21,7 @@ from bots_service.storage.sql.health import SqlHealth, SqlWriteHealth
 from bots_service.storage.sql.journal import SqlJournal
 from bots_service.storage.sql.keys import SqlKeys
 from bots_service.storage.sql.migrate import require_tables, upgrade
-from bots_service.storage.sql.outlooks import SqlOutlooks, SqlSizes
+from bots_service.storage.sql.outlooks import SqlOutlooks
 from bots_service.storage.sql.retention import SqlRetention
 from bots_service.storage.sql.runs import SqlRuns
 from bots_service.storage.sql.snapshots import SqlSnapshots
@@ -74,7 +74,6 @@ def sql_stores(settings: Settings, database: Database) -> DurableStores:
         snapshots=SqlSnapshots(database),
         courses=SqlCourses(database),
         outlooks=SqlOutlooks(database),
-        sizes=SqlSizes(database),
         keys=SqlKeys(database),
         retention=SqlRetention(database),
         exports=SqlExports(database),

@@ -11,7 +11,7 @@ from tools.check_seams import main, places_in
         "world.live._runs",
         "len(client._spool.files)",
         "world.use.select_tasks.leases.clock",
-        "use.observe_runs.look.sizes()",
+        "use.observe_runs.look.outlooks()",
         "monkeypatch.setattr(job, '_clock', clock)",
         "monkeypatch.setattr('bots_service.engine._ended', ended)",
         "getattr(job, '_clock')",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from bots_service.errors import (
@@ -16,7 +15,6 @@ from bots_service.errors import (
     UnauthenticatedError,
     UnknownApiKeyError,
 )
-from bots_service.metrics.training import Caches
 from bots_service.ports.keys import KeyRow, KeysInUse, Scope
 from bots_service.storage.sql.keys import SqlKeys
 from bots_service.usecases.authenticate import ANYBODY, OPERATOR, REFRESH_S, Authenticate, Caller, KnownKeys, digest_of
@@ -25,7 +23,6 @@ from tests.usecases.world import World, until
 
 ADMIN = NewKey("root", frozenset({Scope.ADMIN}), ("*",))
 READER = NewKey("reader", frozenset({Scope.READ}), ("guru*",))
-FOUND = ("hits", "misses")
 NOBODYS = f"bots_{'0' * 16}_{'0' * 64}"
 
 
@@ -55,9 +52,7 @@ class Process:
         self.keys = CountedKeys(world.database, clock=self.clock)
         self.known = KnownKeys(self.keys, every_s=every_s, clock=self.clock)
         digest = None if admin_key is None else digest_of(admin_key)
-        self.registry = CollectorRegistry()
-        cache = Caches(self.registry).keys
-        self.authenticate = Authenticate(self.known, cache, digest, self.clock)
+        self.authenticate = Authenticate(self.known, digest, self.clock)
         self.revoke = RevokeKey(self.keys, self.known)
 
     async def make(self, wish: NewKey, *, by_anybody: bool = False) -> tuple[KeyRow, str]:
@@ -362,12 +357,3 @@ async def test_a_list_of_datasets_holds_only_those_that_the_caller_reaches(empty
     assert await listed(mine, "d", 3) == []
     assert await listed(Caller("k", frozenset({Scope.READ}), ("nothing",)), "", 3) == []
     assert await listed(ANYBODY, "b-3", 2) == ["c", "d"]
-
-
-async def test_looks_for_keys_are_counted_by_whether_sql_had_to_be_asked(process):
-    _, key = await process.make(READER)
-    unknown = [f"bots_{number:016x}_{'0' * 64}" for number in range(3)]
-    for one in (key, key, *unknown, "nonsense", None):
-        await process.refuses(one)
-    counted = [process.registry.get_sample_value(f"bots_cache_{found}_total", {"cache": "keys"}) for found in FOUND]
-    assert counted == [2, len(unknown)]

@@ -23,7 +23,6 @@ from tests.storage.test_contracts import (  # noqa: F401 - run here with the sto
     TestOutlooks,
     TestPredictions,
     TestRuns,
-    TestSizes,
     TestSnapshots,
     TestTaskHistory,
 )

@@ -146,7 +146,7 @@ def every_route() -> list[GuardedRoute]:
 
 def _surround(app: FastAPI, line: Line, limits: Limits, metrics: RequestMetrics) -> None:
     """Add the middleware; the last one added is the outermost."""
-    metrics.watch_line(lambda: line.working, lambda: line.waiting)
+    metrics.watch_line(lambda: line.waiting)
     kinds = RouteKinds(every_route())
     app.add_middleware(Admission, kind_of=kinds, line=line, limits=limits)
     app.add_middleware(RequestScope, kind_of=kinds, metrics=metrics)

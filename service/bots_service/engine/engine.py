@@ -46,14 +46,14 @@ class Engine:
         self.answers, self.keys = stores.answers, stores.keys
         self.datasets, self.runs = stores.datasets, stores.runs
         self.journal, self.snapshots, self.retention = stores.journal, stores.snapshots, stores.retention
-        self.courses, self.outlooks, self.sizes = stores.courses, stores.outlooks, stores.sizes
+        self.courses, self.outlooks = stores.courses, stores.outlooks
         self.exports, self.imports = stores.exports, stores.imports
         self.states, self.leases = hot.states, hot.leases
         self.health = {**stores.health, **hot.health}
         self.metrics, self.at_work = metrics, metrics.runs
         self.live = LiveRuns()
         self.save_snapshot = SaveSnapshot(self.snapshots, every=snapshot_every, clock=clock)
-        self.open_datasets = OpenDatasets(self.datasets, max_bytes=cache_bytes, cache=metrics.caches.datasets)
+        self.open_datasets = OpenDatasets(self.datasets, max_bytes=cache_bytes)
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
         self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)

@@ -119,7 +119,7 @@ class Replay:
             with self.metrics.fold_seconds.time():
                 is_long = any(isinstance(entry.body, PastEvidence | GuardDecision) for entry in entries)
                 is_small = state.fold_numbers * len(entries) <= SMALL_STATE_NUMBERS and not is_long
-                if pool.has_metric_tags and is_small:
+                if is_small:
                     state, receipts = fold(state, entries, pool, bases)
                 else:
                     state, receipts = await asyncio.to_thread(fold, state, entries, pool, bases)

@@ -13,7 +13,6 @@ import structlog
 
 from bots_service.engine.background import repeating
 from bots_service.errors import ForbiddenError, UnauthenticatedError
-from bots_service.metrics.training import Cache
 from bots_service.ports.keys import EVERY_DATASET, KeyRow, Keys, Scope, reaches, reaches_run
 
 log = structlog.get_logger(__name__)
@@ -189,12 +188,10 @@ class KnownKeys:
 class Authenticate:
     """Tell who calls, from memory: a request costs a hash and a comparison.
 
-    cache: counts how often a key was known.
     admin_digest: of the key that the operator set, None without one.
     """
 
     known: KnownKeys
-    cache: Cache
     admin_digest: bytes | None
     clock: Callable[[], float] = time.time
 
@@ -235,8 +232,6 @@ class Authenticate:
         shape = SHAPE.fullmatch(presented)
         if shape is None:
             return None
-        is_known = self.known.get(shape[1]) is not None
-        self.cache.looked_up(found=is_known)
-        if not is_known:
+        if self.known.get(shape[1]) is None:
             await self.known.look_again()
         return self.known.get(shape[1])

@@ -192,7 +192,6 @@ class ReportOutcomes:
         receipt = folded.receipt
         if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
             await self.leases.release(run.row, self._done(run, tasks, parts.tasks))
-            receipt = await self.catch_up.by_tag(run, receipt, since=state)
         return ReportResult(receipt, appended.duplicate, folded.degraded)
 
     def _done(self, run: OpenRun, tasks: Tasks, in_parts: Tasks) -> Tasks:

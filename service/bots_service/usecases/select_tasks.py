@@ -67,20 +67,7 @@ class SelectTasks:
             request.dataset, request.run, lambda run: self._select(run, request, once)
         )
         if not again:
-            self.metrics.selected(
-                request.dataset,
-                request.run,
-                tasks=len(selection.tasks),
-                reused=selection.reused,
-                degraded=selection.degraded,
-            )
-            self.metrics.promised(
-                request.dataset,
-                request.run,
-                wanted=request.want_effective or 0,
-                expected=selection.expected_effective or 0.0,
-                rollouts=0 if selection.rollouts is None else int(selection.rollouts.sum()),
-            )
+            self.metrics.selected(request.dataset, request.run, degraded=selection.degraded)
         return selection, dataset, again
 
     async def _select(
@@ -104,7 +91,6 @@ class SelectTasks:
                     selection = _again(taken.previous, once)
                     return selection, (await self.open_runs.with_tasks(run, selection.tasks)).dataset, True
                 if taken.selection is not None:
-                    self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
                 attempts += 1
                 if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
