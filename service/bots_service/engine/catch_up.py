@@ -13,7 +13,6 @@ from bots_service.engine.live_runs import REMEMBERED_RECEIPTS, Folded, LiveRun, 
 from bots_service.engine.open_runs import OpenRun
 from bots_service.engine.replay import Replay, SaveSnapshot
 from bots_service.errors import StorageUnavailableError, UnknownStepError
-from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import NO_TOKEN, KnownState, PublishResult, States
 from bots_service.ports.journal import Journal
 
@@ -29,7 +28,6 @@ class CatchUp:
     live: LiveRuns
     save_snapshot: SaveSnapshot
     replay: Replay
-    metrics: TrainingMetrics
 
     def known(self, run: OpenRun) -> KnownState | None:
         """Return the newest state in this process; other replicas may have published a newer one."""

@@ -38,7 +38,7 @@ class Engine:
         Args:
             stores: the database.
             hot: the hot store.
-            metrics: counts folds, cache hits and runs.
+            metrics: counts folds and runs.
             snapshot_every: entries between two snapshots of a run.
             cache_bytes: memory limit of open datasets.
             clock: seconds since 1970, UTC.
@@ -56,7 +56,7 @@ class Engine:
         self.open_datasets = OpenDatasets(self.datasets, max_bytes=cache_bytes)
         self.open_runs = OpenRuns(self.runs, self.open_datasets)
         replay = Replay(self.journal, self.snapshots, self.open_runs, metrics)
-        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay, metrics)
+        self.catch_up = CatchUp(self.journal, self.states, self.live, self.save_snapshot, replay)
         self.comparing = Comparing(self.journal, replay, self.open_runs)
         self.run_courses = RunCourses(
             self.courses, self.live, self.repair_receipts, CompareWithUniform(self.courses), now=clock

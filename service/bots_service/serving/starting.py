@@ -32,10 +32,7 @@ def serve(settings: Settings) -> None:
     with reserve(settings) as listener:
         said = greeting(settings, address_of(listener))
         if settings.workers == 1:
-            from bots_service.serving.server import (  # not above: a mistake is told before all loads
-                Config,
-                DrainingServer,
-            )
+            from bots_service.serving.server import Config, DrainingServer  # not above: they load everything
 
             DrainingServer(Config(settings), when_serving=lambda: sys.stderr.write(said)).run([listener])
         else:

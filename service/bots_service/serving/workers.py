@@ -62,7 +62,7 @@ class Workers(supervising.Multiprocess):
             self._when_serving()
 
     def join_all(self) -> None:
-        """Wait for the workers' end, once they were told; let nobody in after their lame duck's time."""
+        """Wait for the end of the workers, which have their signal; let nobody in after their lame duck's time."""
         time.sleep(self.config.settings.drain_s)
         for listener in self.sockets:
             let_nobody_in(listener)

@@ -189,10 +189,9 @@ class ReportOutcomes:
             await self.catch_up.current(run)  # else selections would follow a state from before a rewind
             raise
         folded = await self.catch_up.receipt(run, appended.entry.seq)
-        receipt = folded.receipt
         if not appended.duplicate:  # at a retry the same tasks may be on lease to a later selection
             await self.leases.release(run.row, self._done(run, tasks, parts.tasks))
-        return ReportResult(receipt, appended.duplicate, folded.degraded)
+        return ReportResult(folded.receipt, appended.duplicate, folded.degraded)
 
     def _done(self, run: OpenRun, tasks: Tasks, in_parts: Tasks) -> Tasks:
         """Return the tasks of a report that may be selected again: not those whose groups wait for more rollouts."""
