@@ -39,7 +39,7 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(subst $(empty) $(empty),$(comma),$(PIP_FIND_LINKS))
 endif
 
-.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench bench-scaling study clean \
+.PHONY: help serve demo finetune test test-core test-others test-browser test-observability test-trainers test-languages test-lowest test-image test-versions container-tools dist audit screenshots docs newcomer newcomer-packages soak soak-memory check bench study clean \
 	setup toolchains browsers constraints \
 	check-format check-lint check-types check-imports check-migrations check-api
 
@@ -74,13 +74,13 @@ test-others: $(VENV)/.dev
 PROMETHEUS_SUITE ?=
 PROMETHEUS := build/prometheus$(addprefix -,$(PROMETHEUS_SUITE))
 
-test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus and Alertmanager (Debian's)
+test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
 	BOTS_TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
 
 # Unpacked, not installed: that would start one on this machine, and takes root.
 $(PROMETHEUS)/usr/bin/prometheus:
 	$(PYTHON) -m tests.debian_packages $(addprefix --suite=,$(PROMETHEUS_SUITE)) $(PROMETHEUS) \
-		prometheus prometheus-alertmanager $(if $(PROMETHEUS_SUITE),promtool)
+		prometheus $(if $(PROMETHEUS_SUITE),promtool)
 
 test-browser: $(VENV)/.dev browsers ## Run the tests of the page in real browsers (Debian's Chromium and Firefox)
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist loadfile tests/browser)
@@ -177,7 +177,7 @@ LOWEST_TESTS := tests/core tests/storage tests/metrics tests/api tests/client te
 
 test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with the lowest versions that we allow
 	rm -rf $(LOWEST) && $(BIN)/uv venv --quiet --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable '.[tracing]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable client --editable .
 	$(BIN)/uv pip freeze --quiet --python $(LOWEST) --exclude-editable >$(LOWEST)/pins.txt
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraint $(LOWEST)/pins.txt --group test --group servers
 	$(LOWEST)/bin/python -m pytest --ignore tests/api/test_schemathesis.py \
@@ -198,10 +198,6 @@ check: check-format check-lint check-types check-imports check-migrations check-
 
 bench: $(VENV)/.bench ## Measure speed: select, report, fold, import, replicas, recovery; ARGS="kernels --quick" takes seconds
 	$(BIN)/python -m benchmarks $(ARGS)
-
-bench-scaling: $(VENV)/.dev ## Measure what requests cost each server, and check the model of `bots capacity`: 20 minutes
-	$(BIN)/python -m benchmarks.scaling $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m benchmarks.scaling_page)
 
 study: $(VENV)/.bench ## Make all studies of settings, references and methods: half an hour on two cores; ARGS="--quick" takes a minute
 	$(BIN)/python -m studies $(ARGS)

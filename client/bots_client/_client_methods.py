@@ -817,14 +817,7 @@ class ClientMethods(BaseClient):
         return self.send(admin_calls.prune(keep_journal_days=keep_journal_days, dry_run=dry_run))
 
     def create_key(
-        self,
-        name: str,
-        *,
-        scopes: Iterable[str],
-        datasets: Iterable[str],
-        rate: float | None = None,
-        burst: int | None = None,
-        expires_in_s: float | None = None,
+        self, name: str, *, scopes: Iterable[str], datasets: Iterable[str], expires_in_s: float | None = None
     ) -> NewApiKey:
         """Create an API key. Only this response contains the secret `key`: store it safely.
 
@@ -832,18 +825,12 @@ class ClientMethods(BaseClient):
             name: name of the key.
             scopes: any of read, select, report, admin.
             datasets: patterns of dataset names; "*" matches any characters, "?" one.
-            rate: maximum requests per second; None: unlimited.
-            burst: maximum burst of requests; None: those of one second.
             expires_in_s: lifetime in seconds; None: it never expires.
 
         Raises:
             InvalidRequestError: an argument is invalid, or the first key is not an admin key.
         """
-        return self.send(
-            admin_calls.create_key(
-                name, scopes=scopes, datasets=datasets, rate=rate, burst=burst, expires_in_s=expires_in_s
-            )
-        )
+        return self.send(admin_calls.create_key(name, scopes=scopes, datasets=datasets, expires_in_s=expires_in_s))
 
     def keys(self, *, limit: int | None = None) -> Listing[ApiKey]:
         """List the API keys by ID, including revoked ones.

@@ -227,7 +227,6 @@ API_KEY: dict[str, Any] = {
     "name": "trainer 7",
     "scopes": ["report", "select"],
     "datasets": ["guru*"],
-    "rate_limit": {"per_second": 2.5, "burst": 3},
     "created_at": "2026-01-02T03:04:05Z",
     "expires_at": "2026-02-02T03:04:05Z",
     "revoked_at": None,

@@ -171,8 +171,6 @@ def test_groups_of_one_generator_count_one_by_one(kind):
     assert (receipt.tally.rollouts, state.rollouts_per_task) == (32.0, 8.0)
     assert (receipt.new_tasks, state.totals.distinct) == (2, 2)
     assert (receipt.costs.tokens.spent, receipt.costs.tokens.effective) == (40.0, 2)
-    assert receipt.tags is not None
-    assert dict(zip(receipt.tags.names, receipt.tags.reported.tolist(), strict=True)) == {"code": 1.0, "math": 3.0}
     assert state.forecasts.groups == pytest.approx(0.8 * 16 + 4)
     assert state.attempts.whole.visits.tolist() == [1, 1]
     assert encode_state(decode_state(encode_state(state))) == encode_state(state)

@@ -245,30 +245,6 @@ async def test_a_backup_of_one_run_brings_the_predictions_that_it_knows(world: W
     await world.assert_is_a_replay("back")
 
 
-async def test_the_metrics_show_how_far_predictions_are_trusted_and_that_newer_ones_wait(world: World):
-    await predict(world)
-    await predict(world, "other", {"t0": 1.0, "t1": 0.0})
-    await world.put_run("ignoring", belief="bots")
-    for run in ("default", "ignoring"):
-        await world.report(*(outcome(task, 16 * rate) for task, rate in RATES.items()), run=run)
-    watching = world.observing(Later())
-    await watching.once()
-    state, pool = await world.state(), (await world.opened()).dataset.pool
-    learned = state.belief.estimates(pool)
-    for name in ("probe", "other"):
-        assert world.shown("prediction_slope", predictor=name) == learned[f"prediction_slope_{name}"]
-    assert (world.shown("prediction_slope", predictor="probe") or 0.0) > 0.5
-    labels = {"dataset": POOL, "run": "ignoring", "predictor": "probe"}
-    assert world.registry.get_sample_value("bots_prediction_slope", labels) is None
-    assert world.shown("predictions_outdated") == 0.0
-    await predict(world, "probe", {"t1": 0.5})
-    await world.use.drop_predictions(POOL, "other", None)
-    await world.report(outcome("t1"))
-    await watching.once()
-    assert world.shown("predictions_outdated") == 1.0
-    assert world.shown("prediction_slope", predictor="other") is not None
-
-
 async def test_a_replica_shows_that_newer_predictions_came_by_another(replicas: tuple[Replica, Replica]):
     here, there = replicas
     await here.report(outcome("t1"))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bots_service.cli.connection import AsJson, Dataset, Url, connected, run_names
-from bots_service.cli.help import Commands
 from bots_service.cli.output import (
     confirm,
     count,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from bots_client import Fork as Parent
 
 
-app = Commands(help="Create, list, change and delete runs.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, change and delete runs.")
 
 Name = Annotated[str, typer.Argument(help="Name of the run.", autocompletion=run_names)]
 

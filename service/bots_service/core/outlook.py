@@ -12,7 +12,6 @@ from bots_service.core.pool import Pool
 from bots_service.core.run_settings import StrategyName
 from bots_service.core.state import RunState
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 20  # equal ones, of [0, 1]
 MOST_ROWS = 16_384  # looked at; of more profiles and tried tasks, evenly spaced ones stand for the rest
 
@@ -23,12 +22,10 @@ class Outlook:
 
     effective_task_ratio: the expected share of them with some rollouts that succeed and some that fail. Rewards other
         than 0 and 1 differ more often than that, so where they are reported uniform sampling reaches more.
-    means: the quantiles QUANTILES of their expected success probabilities.
     distribution: the share of them whose expected success probability lies in each of the BINS; they add up to 1.
     """
 
     effective_task_ratio: float
-    means: tuple[float, ...]
     distribution: tuple[float, ...]
 
 
@@ -48,21 +45,12 @@ def outlook(belief: Belief, pool: Pool, rollouts: float) -> Outlook | None:
     rows = rows[:: -(-len(rows) // MOST_ROWS)]
     distributions, tasks = candidates.profile_beliefs.joined(candidates.own_beliefs).at(rows), tasks[rows]
     ratio = float(np.average(distributions.effective(rollouts), weights=tasks))
-    means = distributions.mean
-    return Outlook(min(max(ratio, 0.0), 1.0), _quantiles(means, tasks), _shares(means, tasks))
+    return Outlook(min(max(ratio, 0.0), 1.0), _shares(distributions.mean, tasks))
 
 
 def rollouts_of(state: RunState) -> float:
     """Return how many rollouts a task gets: as many as it got so far, else as the settings say."""
     return state.totals.rollouts_per_task or state.group_size
-
-
-def _quantiles(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
-    """Return the least value at or below which lies each share of QUANTILES of the weight."""
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    places = np.searchsorted(reached, np.array(QUANTILES) * reached[-1])
-    return tuple(values[order[places]].tolist())
 
 
 def _shares(values: Floats, weights: np.ndarray) -> tuple[float, ...]:

@@ -16,7 +16,6 @@ from bots_service.core.cells import Cells, cells_of
 from bots_service.core.guard.watched_tags import WatchedTags, watched_tags
 from bots_service.core.permutation import key_of
 from bots_service.core.portable_math import log
-from bots_service.core.receipt import MetricTags, metric_tags
 
 # Parts of a pool that are kept ready: one for each set of tags that selections ask for, and for each tag of a mix. A
 # part takes 1 byte a task of the pool and 8 bytes a task of its own (5 more per own task once shuffled, 4 more once
@@ -234,19 +233,9 @@ class Pool:
         return "_whole" in vars(self) or ("members" in vars(self) and not len(self.retired))
 
     @cached_property
-    def metric_tags(self) -> MetricTags:
-        """The tags for metrics, with the tasks that have them."""
-        return metric_tags(self.tags, len(self))
-
-    @cached_property
     def watched_tags(self) -> WatchedTags:
         """The tags that the verifier guard watches, with the tasks that have them."""
         return watched_tags(self.offset_tags, self.tags, len(self))
-
-    @property
-    def has_metric_tags(self) -> bool:
-        """Whether `metric_tags` is computed; otherwise the first caller waits for a pass over all tasks."""
-        return not self.tags or "metric_tags" in vars(self)
 
     def part(self, tags: tuple[str, ...] = (), also: str | None = None, but: tuple[str, ...] = ()) -> Part:
         """Return the tasks that are not retired and carry any of the tags (none: all) and the tag `also`, if given.

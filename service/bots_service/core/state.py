@@ -25,7 +25,7 @@ from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.open_step import NOTHING_OPEN, OpenStep
 from bots_service.core.past_evidence import NO_PAST, AgedEvidence
 from bots_service.core.pool import NO_TASKS, WHOLE, Pool
-from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
+from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
@@ -273,7 +273,6 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         step_tally,
         closed=True,
         **_errors(believed, counted.groups),
-        tags=sums_by_tag(pool.metric_tags, groups) if pool.tags else None,
         **facts,
     )
 

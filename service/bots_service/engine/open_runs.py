@@ -11,7 +11,6 @@ from bots_service.core.predictions import PredictionsKey, seen_with
 from bots_service.core.state import RunState
 from bots_service.engine.dataset_builder import DatasetBuilder, DatasetHeader, opened
 from bots_service.errors import Flaw, InvalidSelectionError, UnknownRunError
-from bots_service.metrics.training import Cache
 from bots_service.ports.catalog import Datasets, Runs
 from bots_service.ports.records import DatasetRow, Head, OpenDataset, RunRow
 
@@ -24,17 +23,15 @@ SUBSET_TASKS = 32_000_000
 class OpenDatasets:
     """A cache of datasets by name, loaded on first use; the least recently used are evicted."""
 
-    def __init__(self, datasets: Datasets, *, max_bytes: int, cache: Cache) -> None:
+    def __init__(self, datasets: Datasets, *, max_bytes: int) -> None:
         """Create an empty cache.
 
         Args:
             datasets: the store.
             max_bytes: memory limit; the dataset used last always stays.
-            cache: counts hits and misses.
         """
         self._datasets = datasets
         self._max_bytes = max_bytes
-        self._cache = cache
         self._open: OrderedDict[str, OpenDataset] = OrderedDict()
         self._loading, self._viewing = asyncio.Lock(), asyncio.Lock()
         self._changed: set[str] = set()  # names that changed while a dataset was loading
@@ -46,7 +43,6 @@ class OpenDatasets:
             UnknownDatasetError: it does not exist.
         """
         known = self._open.get(name)
-        self._cache.looked_up(found=known is not None)
         if known is not None:
             self._open.move_to_end(name)
             return known

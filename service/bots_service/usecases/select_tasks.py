@@ -29,7 +29,6 @@ from bots_service.errors import Flaw, InvalidInputError, InvalidSelectionError, 
 from bots_service.metrics.training import TrainingMetrics
 from bots_service.ports.hot import NO_TOKEN, KnownState, LeaseResult, Leases, LeaseTicket
 from bots_service.ports.records import IdempotencyKey, OpenDataset, Selection
-from bots_service.spans import Span
 from bots_service.usecases.selection_id import Origin, write_id
 
 # A selection is drawn again for this long and this often where other replicas change the run, or the hot store is wiped
@@ -68,20 +67,7 @@ class SelectTasks:
             request.dataset, request.run, lambda run: self._select(run, request, once)
         )
         if not again:
-            self.metrics.selected(
-                request.dataset,
-                request.run,
-                tasks=len(selection.tasks),
-                reused=selection.reused,
-                degraded=selection.degraded,
-            )
-            self.metrics.promised(
-                request.dataset,
-                request.run,
-                wanted=request.want_effective or 0,
-                expected=selection.expected_effective or 0.0,
-                rollouts=0 if selection.rollouts is None else int(selection.rollouts.sum()),
-            )
+            self.metrics.selected(request.dataset, request.run, degraded=selection.degraded)
         return selection, dataset, again
 
     async def _select(
@@ -105,7 +91,6 @@ class SelectTasks:
                     selection = _again(taken.previous, once)
                     return selection, (await self.open_runs.with_tasks(run, selection.tasks)).dataset, True
                 if taken.selection is not None:
-                    self.metrics.caches.states.looked_up(found=not is_sure)
                     return taken.selection, run.dataset, False
                 attempts += 1
                 if attempts >= LEAST_ATTEMPTS and asyncio.get_running_loop().time() > give_up:
@@ -129,7 +114,7 @@ class SelectTasks:
         try:
             named = named_tasks(request, run.dataset)
             within = run if request.subset is None else await self.open_runs.within(run, request.subset)
-            with Span("draw", self.metrics.draw_seconds, count=request.count or 0, seq=state.seq):
+            with self.metrics.draw_seconds.time():
                 selection = await _drawn(request, within, state, ticket, named)
         except InvalidInputError:
             if is_sure and await self._is_current(run, known):
@@ -139,16 +124,15 @@ class SelectTasks:
                     raise
                 return LeaseResult(previous=previous)
             return LeaseResult(stale=True)  # another replica may have changed the dataset
-        with Span("lease", count=len(selection.tasks)):
-            return await self.leases.acquire(
-                run.row,
-                selection,
-                ticket,
-                seconds=state.settings.lease_seconds,
-                key=key,
-                fingerprint=fingerprint,
-                reuse=selection.reused > 0,
-            )
+        return await self.leases.acquire(
+            run.row,
+            selection,
+            ticket,
+            seconds=state.settings.lease_seconds,
+            key=key,
+            fingerprint=fingerprint,
+            reuse=selection.reused > 0,
+        )
 
     async def _is_current(self, run: OpenRun, known: KnownState) -> bool:
         """Say whether the run's dataset is the one that stands in SQL.

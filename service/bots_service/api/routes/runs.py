@@ -289,7 +289,7 @@ EXAMPLE = Run(
         ),
     },
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def put_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Create a run, or replace the settings of one whose journal is empty.
 
@@ -347,7 +347,7 @@ async def get_run(request: Request, dataset: DatasetName, run: RunName) -> Respo
     openapi_extra=reads(SettingsRequest(target=0.6)),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidSettingsError)},
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def change_settings(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Change settings from the next step on; written to the journal. Belief and prior are fixed."""
     use_cases = use_cases_of(request)
@@ -372,7 +372,7 @@ def changed_response(result: ChangeRunResult) -> Response:
     openapi_extra=reads(RewindRequest(10)),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, UnknownStepError)},
 )
-@allowed(Scope.REPORT, audited=True)
+@allowed(Scope.REPORT)
 async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Return to the state right after a step closed. Outcomes of earlier selections are refused from then on."""
     use_cases = use_cases_of(request)
@@ -392,7 +392,7 @@ async def rewind_run(request: Request, dataset: DatasetName, run: RunName) -> Re
     openapi_extra=reads(ForgetRequest(["gsm8k-17"])),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, InvalidTasksError)},
 )
-@allowed(Scope.REPORT, audited=True)
+@allowed(Scope.REPORT)
 async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Forget what the run knows of some tasks alone; written to the journal.
 
@@ -416,7 +416,7 @@ async def forget_tasks(request: Request, dataset: DatasetName, run: RunName) -> 
     openapi_extra=KEYED,
     responses=documented(*EVERY, *ONCE, *RUN),
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def delete_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Delete a run. The run `default` is created again at once, empty."""
     use_cases = use_cases_of(request)
