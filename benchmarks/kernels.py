@@ -21,7 +21,7 @@ from bots_service.core.run_settings import RunSettings, StrategyName
 from bots_service.core.state import RunState
 
 SELECTED = 512
-COVERING: tuple[StrategyName, ...] = ("pass", "spaced")  # strategies that let each task come back in its turn
+COVERING: tuple[StrategyName, ...] = ("pass",)  # strategies that let each task come back in its turn
 UPDATED = (512, 32)
 Kind = Literal["ours", "tracker"]  # of belief; ours is BOTS's
 SETTINGS: dict[Kind, RunSettings] = {
@@ -48,7 +48,7 @@ QUICK = KernelGrid((10**4,), ((0, 0), (20, 32)), Patience(seconds=0.2, fewest=3,
 class KernelRow:
     """One operation on one pool after one history.
 
-    operation: "select 512" (Thompson sampling), "pass 512", "spaced 512", "update 512", "update 32", or "fold" in
+    operation: "select 512" (Thompson sampling), "pass 512", "update 512", "update 32", or "fold" in
         place of "update": what of an update the belief alone takes, which is all that theirs does.
     steps, batch: the history. profiles: of the pool. tried: tasks with evidence of their own.
     ours: with BOTS's belief; tracker: with the other kind; theirs: None where the published selector was not fetched.
@@ -68,7 +68,7 @@ class KernelRow:
 
     @property
     def kind(self) -> str:
-        """What the operation is: "select", "pass", "spaced", "update" or "fold"."""
+        """What the operation is: "select", "pass", "update" or "fold"."""
         return self.operation.split()[0]
 
     @property

@@ -32,7 +32,7 @@ KERNELS = """
 
 Median milliseconds of one call; `k/16`: pass rates of two references as sixteenths, `real`: as real numbers, where
 every task is a profile of its own. `tried`: tasks with evidence of their own. `tracker`: the other kind of belief.
-`select` is by `thompson`, `pass` and `spaced` by the strategies of these names, compared with trinity-rft's one way to
+`select` is by `thompson`, `pass` by the strategy of this name, compared with trinity-rft's one way to
 select. `times faster`: BOTS against trinity-rft.
 
 | operation | references | tasks | history | tried | BOTS | tracker | trinity-rft | times faster |

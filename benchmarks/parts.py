@@ -94,12 +94,12 @@ SELECT = Map(
     (
         Part("what the belief expects", ("core/belief/",)),
         Part("order of the tasks", ("core/permutation", "core/walks")),
-        Part("which tasks are free", ("core/attempts", "core/guard/", "core/resting", "core/rows", "core/task_table")),
+        Part("which tasks are free", ("core/attempts", "core/guard/", "core/rows", "core/task_table")),
         Part("profiles of the pool", ("core/pool", "core/cells", "core/predictions", "core/offset_tags")),
         Part("the mix", ("core/mix",)),
     ),
 )
-KERNELS = {"update": UPDATE, "fold": FOLD, "select": SELECT, "pass": SELECT, "spaced": SELECT}
+KERNELS = {"update": UPDATE, "fold": FOLD, "select": SELECT, "pass": SELECT}
 
 # Of a service.
 SERVICE = (

@@ -152,7 +152,6 @@ def _growth_targets(rows: list[KernelRow]) -> Iterator[Target]:
     for name, operation, references, beliefs in (
         ("select", "select 512", "k/16", (OURS,)),
         ("pass, real pass rates,", "pass 512", "real", (OURS, TRACKER)),
-        ("spaced", "spaced 512", "k/16", (OURS, TRACKER)),
     ):
         of_it = [row for row in rows if row.operation == operation and row.references == references]
         growth = (

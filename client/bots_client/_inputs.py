@@ -340,10 +340,6 @@ class GivenSettings(TypedDict, total=False):
     capability: str
     capability_momentum: float
     strategy: str
-    temperature: float
-    cooldown: int
-    min_effective: float
-    per_cost: str | None
     seed: int
     tasks_per_step: int | None
     reward_range: tuple[float, float]

@@ -129,11 +129,7 @@ class Settings:
     prior: alpha and beta of a task without evidence.
     capability: how the model's place along the references is found: least_squares, or paper.
     capability_momentum: gamma, how much each step keeps of what earlier ones say of that place, in [0, 1].
-    strategy: thompson, pass, mean, softmax, uniform, shuffle, easy_to_hard or spaced.
-    temperature: tau of the softmax strategy.
-    cooldown: for how many steps thompson, mean and softmax avoid a reported task.
-    min_effective: tried tasks that are effective with a smaller probability are left out while others are free.
-    per_cost: tokens or seconds: pass prefers tasks whose rollouts cost less of it; None: it doesn't.
+    strategy: thompson, pass, uniform, shuffle or easy_to_hard.
     seed: random seed of the selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
@@ -154,10 +150,6 @@ class Settings:
     capability: str | None = None
     capability_momentum: float | None = None
     strategy: str = "pass"
-    temperature: float = 0.05
-    cooldown: int = 0
-    min_effective: float = 0.0
-    per_cost: str | None = None
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -222,19 +214,6 @@ class MixShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resting:
-    """The tasks that a run leaves out, by `min_effective`.
-
-    solved: expected to be solved by all rollouts; unsolved: by none.
-    expected_wrong: how many of them would be effective if they were selected now.
-    """
-
-    solved: int = 0
-    unsolved: int = 0
-    expected_wrong: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierAlarm:
     """Rewards that turned all equal at once.
 
@@ -271,7 +250,6 @@ class Run:
     coverage: how the visits spread over the pool.
     advice: hints about the run, such as where selection gains little; one or two sentences each.
     mix: the tags of the run's mix; empty without one.
-    resting: the tasks that the run leaves out.
     alarms: those of the verifier guard that stand, the whole run's first.
     """
 
@@ -295,7 +273,6 @@ class Run:
     coverage: Coverage = field(default_factory=Coverage)
     advice: tuple[str, ...] = ()
     mix: tuple[MixShare, ...] = ()
-    resting: Resting = field(default_factory=Resting)
     forked_from: Fork | None = None
     created_at: datetime | None = None
     predictions: tuple[str, ...] = ()

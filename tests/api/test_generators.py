@@ -78,6 +78,6 @@ async def test_seeds_that_can_not_be_are_refused(made):
 
 
 async def test_a_strategy_for_tasks_is_refused_and_the_answer_names_those_for_generators(made):
-    answer = await made.patch(RUN, json={"strategy": "spaced"})
+    answer = await made.patch(RUN, json={"strategy": "shuffle"})
     assert answer.status_code == 422
     assert "pass, thompson, uniform" in answer.json()["errors"][0]["msg"]

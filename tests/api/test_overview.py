@@ -167,8 +167,8 @@ async def test_a_run_that_is_created_again_begins_anew(http):  # blocklint: prag
     assert (await summary(http))["step"] == 1
     await http.delete(RUN)
     assert (await summary(http))["step"] == 0
-    await http.put(RUN, json={"strategy": "spaced"})
-    assert (await summary(http))["strategy"] == "spaced"
+    await http.put(RUN, json={"strategy": "shuffle"})
+    assert (await summary(http))["strategy"] == "shuffle"
 
 
 async def three_datasets(http: httpx.AsyncClient) -> None:

@@ -103,7 +103,6 @@ def test_growth_with_the_pool_is_that_of_the_belief_that_suffers_more_after_the_
     grown = measured["pass, real pass rates, at 1e7 compared with 1e5"]
     assert (grown.measured, grown.reached) == (5.0 / 2.0, True)
     assert grown.where.endswith("tracker")
-    assert measured["spaced at 1e7 compared with 1e5"].measured is None
     assert measured["pass of 512, 1e7, real pass rates"].measured == 30.0 / 2.0
 
 

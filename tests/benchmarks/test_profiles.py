@@ -20,7 +20,7 @@ from benchmarks.targets import KernelCase, Target
 from benchmarks.timing import Timing
 from tests.benchmarks.test_benchmarks import KILL, LOAD, SELECT, SHARE, SHARED
 
-OPERATIONS = ("update 512", "update 32", "fold 32", "select 512", "pass 512", "spaced 512")
+OPERATIONS = ("update 512", "update 32", "fold 32", "select 512", "pass 512")
 MS = Timing(median_ms=0.5, min_ms=0.4, max_ms=0.6, repeats=5)
 KERNEL = KernelProfile(
     "update of 32",

@@ -34,19 +34,6 @@ def test_a_mix_is_set_shown_changed_and_ended(bots, pool):
     assert lines_of(bots.ok("runs", "set", pool, "m", "--mix", "none"))["mix"] == "-"
 
 
-def test_what_rests_is_shown(bots, pool):
-    bots.ok("runs", "set", pool, "--min-effective", "0.9")
-    for _ in range(3):
-        bots.ok("report", pool, "math-0=8/8", "math-1=0/8")
-    found = bots("runs", "show", pool, "--json").json["resting"]
-    wrong = f"{found['expected_wrong']:.1f}"
-    assert (found["solved"], found["unsolved"]) == (1, 1)
-    assert (
-        lines_of(bots.ok("runs", "show", pool))["resting"]
-        == f"1 solved, 1 never solved; {wrong} expected to be effective"
-    )
-
-
 @pytest.mark.parametrize("option", ["math", "math=", "=3", "math=3,4", "math=1:x"])
 def test_a_weight_that_can_not_be_read_is_refused_with_an_example(bots, pool, option):
     refused = bots("runs", "create", pool, "m", "--mix", option)

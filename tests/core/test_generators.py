@@ -86,7 +86,7 @@ def test_thompson_draws_as_if_each_generator_had_as_many_fresh_tasks_as_wanted()
 
 def test_of_generators_that_teach_nothing_all_are_drawn_alike():
     hopeless = belief([1.0], [1.0], range(SIZE), [1e-3] * SIZE, [1e9] * SIZE)
-    context = DrawContext(RunSettings(strategy="pass", min_effective=0.5), 0, np.random.default_rng(0), group_size=1.0)
+    context = DrawContext(RunSettings(strategy="pass"), 0, np.random.default_rng(0), group_size=1.0)
     found = select_generators(hopeless, POOL, SelectRequest("guru", 60), context, named=NamedTasks())
     assert np.bincount(found.tasks, minlength=SIZE).tolist() == [10] * SIZE
 
@@ -125,7 +125,7 @@ def test_a_mix_holds_on_average_at_any_count():
 
 def test_what_can_not_be_drawn_is_refused():
     with pytest.raises(InvalidSelectionError) as told:
-        drawn(1, strategy="spaced")
+        drawn(1, strategy="shuffle")
     assert told.value.flaws[0].what.endswith("for generators take pass, thompson, uniform")
     with pytest.raises(PoolTooSmallError, match="0 tagged math are available"):
         drawn(1, quotas={"math": 1}, named=NamedTasks(excluded=tasks(0, 1, 2)))

@@ -1,6 +1,5 @@
 """A selection keeps every promise of its request, and Thompson's is the dense draw."""
 
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -27,7 +26,6 @@ from tests.core.pools import (
     pool,
     pools,
     requests,
-    some_attempts,
     some_settings,
     some_tasks,
     tasks,
@@ -66,8 +64,7 @@ def test_a_selection_keeps_every_promise(data):
     leased, exclude = data.draw(some_tasks(about)), data.draw(some_tasks(about))
     of = data.draw(beliefs(about) | normal_beliefs(about))
     allowed = candidates(about, request.tags, barred=exclude)
-    step, attempts = data.draw(some_attempts(about))
-    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0), step=step, attempts=attempts)
+    context = DrawContext(run, data.draw(st.integers(0, 99)), np.random.default_rng(0))
     try:
         got = selected(request, leased, exclude, about=about, of=of, context=context)
     except PoolTooSmallError:
@@ -97,10 +94,9 @@ def test_the_same_seed_gives_the_same_selection(data):
     about = data.draw(pools())
     of, leased = data.draw(beliefs(about) | normal_beliefs(about)), data.draw(some_tasks(about))
     request, run = data.draw(requests(about)), data.draw(some_settings())
-    history = data.draw(some_attempts(about))
 
     def again():
-        context = replace(DrawContext(run, 0, np.random.default_rng(0)), step=history[0], attempts=history[1])
+        context = DrawContext(run, 0, np.random.default_rng(0))
         return selected(request, leased, about=about, of=of, context=context)
 
     try:

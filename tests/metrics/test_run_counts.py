@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter
 from bots_service.core.costs import CostSum, CostSums
 from bots_service.core.mix_account import MixedTag
 from bots_service.core.receipt import BINS, Receipt, TagSums, calibration, tally
-from bots_service.core.resting import Resting
 from bots_service.metrics.exposition import exposition
 from bots_service.metrics.run_series import LABELS, MOST_RUNS, SAYS, CountedRuns, RunCounts
 from bots_service.metrics.training import TrainingMetrics
@@ -151,9 +150,3 @@ def test_a_mix_shows_what_its_tags_were_owed_and_given_and_tags_that_left_it_are
     assert shown("owed") == {"math": 8.5}
     series.set_mix(())
     assert shown("given") == {}
-
-
-def test_tasks_that_rest_are_shown_by_kind(registry: CollectorRegistry):
-    TrainingMetrics(registry).runs(*NAMES).set_resting(Resting(solved=8, unsolved=3, expected_wrong=0.4))
-    (family,) = [family for family in registry.collect() if family.name == "bots_resting_tasks"]
-    assert {sample.labels["kind"]: sample.value for sample in family.samples} == {"solved": 8, "unsolved": 3}

@@ -4,7 +4,7 @@ Place = tuple[str, str, tuple[str, ...], str]  # study, table, the first cells o
 
 RECORDED, REASONING = "recorded run", "reasoning gym"
 SHARED, SKILLS, INTERFERENCE, MEMORISING = "shared ability", "hidden skills", "interference", "memorising"
-BOTS, PASS, SPACED, THOMPSON = "BOTS", "tracker, pass", "tracker, spaced", "tracker, thompson"
+BOTS, PASS, THOMPSON = "BOTS", "tracker, pass", "tracker, thompson"
 STEPS, DIFFERENCE, ETR, LOSS = "steps to shuffle's end", "difference", "ETR", "pool log loss"
 LAST, RIGHT = "chosen success, last quarter", "right and wrong"
 
@@ -68,22 +68,19 @@ SENTENCES: list[tuple[str, str, list[Place]]] = [
     ),
     (
         "methods.md",
-        "It is {} for `pass` and {} for `spaced`, which have a shuffle's final accuracy after {} and {} of the steps.",
-        [*learning(DIFFERENCE, INTERFERENCE, PASS, SPACED), *learning(STEPS, INTERFERENCE, PASS, SPACED)],
+        "It is {} for `pass`, which has a shuffle's final accuracy after {} of the steps.",
+        [*learning(DIFFERENCE, INTERFERENCE, PASS), *learning(STEPS, INTERFERENCE, PASS)],
     ),
     (
         "methods.md",
         "On `memorising` the difference at the end is {} for BOTS and {} for the tracker with Thompson sampling, {} "
-        "for `pass` and {} for `spaced`.",
-        learning(DIFFERENCE, MEMORISING, BOTS, THOMPSON, PASS, SPACED),
+        "for `pass`.",
+        learning(DIFFERENCE, MEMORISING, BOTS, THOMPSON, PASS),
     ),
     (
         "methods.md",
-        "Where the pull is half as strong again, they still end at {} and {}, a shuffle at {} and BOTS at {}.",
-        [
-            ("methods", "pull", ("interference, pull 0.3",), f"method {method}")
-            for method in (PASS, SPACED, "shuffle", BOTS)
-        ],
+        "Where the pull is half as strong again, it still ends at {}, a shuffle at {} and BOTS at {}.",
+        [("methods", "pull", ("interference, pull 0.3",), f"method {method}") for method in (PASS, "shuffle", BOTS)],
     ),
     (
         "methods.md",

@@ -18,9 +18,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "bots": {"belief": "bots", "seed": 3},
     "pass": {"belief": "tracker", "seed": 4},
     "tracker": {"belief": "tracker", "strategy": "thompson", "seed": 5},
-    "spaced": {"belief": "tracker", "strategy": "spaced"},
     "uniform": {"belief": "bots", "strategy": "uniform"},
-    "softmax": {"belief": "bots", "strategy": "softmax", "cooldown": 3, "target": 0.4},
     "shuffle": {"belief": "bots", "strategy": "shuffle"},
 }
 

@@ -110,8 +110,8 @@ BREAKING = {
         "SelectRequest.run: left out it meant 'default', now 'main'",
     ),
     "a value of a request goes": (
-        lambda new: field(new, "strategy", "RunRequest")["enum"].remove("softmax"),
-        "RunRequest.strategy: 'softmax' is refused now",
+        lambda new: field(new, "strategy", "RunRequest")["enum"].remove("shuffle"),
+        "RunRequest.strategy: 'shuffle' is refused now",
     ),
     "any text becomes one of a list": (
         lambda new: field(new, "description", "DatasetRequest")["anyOf"].__setitem__(0, {"enum": ["a"]}),

@@ -145,7 +145,7 @@ def test_a_pass_is_drawn_in_a_thread_only_where_it_has_far_to_walk():
     settings = settings_from({"belief": "tracker", "strategy": "pass"})
     fresh = fresh_state(settings, pool)
     assert is_quick(request, fresh, pool, nothing)  # as many profiles as tasks matter only to others
-    assert not is_quick(request, replace(fresh, settings=settings_from({"strategy": "spaced"})), pool, nothing)
+    assert not is_quick(request, replace(fresh, settings=settings_from({"strategy": "thompson"})), pool, nothing)
     solved = [report_of(*((task, 16.0, 0.0) for task in range(step, size, 100))) for step in range(30)]
     mastered = replay(pool, solved, settings)
     everything = np.arange(0, size, 100, dtype=np.int32)
@@ -157,12 +157,9 @@ def test_what_scores_all_reported_tasks_is_quick_while_they_are_few():
     pool, request, nothing = pool_of(*[(0.5,)] * 9000), SelectRequest(POOL, 5), np.empty(0, np.int32)
     _ = pool.members
     few, many = (report_of(*((task, 1.0, 1.0) for task in range(count))) for count in (100, 9000))
-    for strategy in ("thompson", "spaced"):
-        for cooldown in (0, 3):
-            settings = settings_from({"strategy": strategy, "cooldown": cooldown})
-            assert is_quick(request, replay(pool, [few], settings), pool, nothing)
-            is_plain = strategy == "thompson" and not cooldown
-            assert is_quick(request, replay(pool, [many], settings), pool, nothing) == is_plain
+    settings = settings_from({"strategy": "thompson"})
+    assert is_quick(request, replay(pool, [few], settings), pool, nothing)
+    assert not is_quick(request, replay(pool, [many], settings), pool, np.arange(3000, dtype=np.int32))
 
 
 async def test_selections_at_once_share_no_task_while_others_are_free(world: World):

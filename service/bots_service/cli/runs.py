@@ -26,7 +26,7 @@ from bots_service.core.guard import Decision
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Client, Cost, MixShare, Resting, Run, RunSummary, VerifierAlarm
+    from bots_client import Client, Cost, MixShare, Run, RunSummary, VerifierAlarm
     from bots_client import Fork as Parent
 
 
@@ -287,19 +287,10 @@ def state_of(run: "Run") -> dict[str, str]:
         "leased": task_count(run.leased),
         **({"in parts": f"{count(run.unfinished_groups)} groups wait for rollouts"} if run.unfinished_groups else {}),
         **({"aborting": f"{task_count(run.aborting_tasks)} always abort"} if run.aborting_tasks else {}),
-        **({"resting": rest} if (rest := rested(run.resting)) else {}),
         **({"alarms": "; ".join(map(alarmed, run.alarms))} if run.alarms else {}),
         **({"shares": "; ".join(map(mixed, run.mix))} if run.mix else {}),
         **({"advice": " ".join(run.advice)} if run.advice else {}),
     }
-
-
-def rested(resting: "Resting") -> str:
-    """Describe which tasks are left out; empty if none is."""
-    if not resting.solved + resting.unsolved:
-        return ""
-    wrong = number(resting.expected_wrong, 1)
-    return f"{count(resting.solved)} solved, {count(resting.unsolved)} never solved; {wrong} expected to be effective"
 
 
 def alarmed(one: "VerifierAlarm") -> str:

@@ -17,7 +17,6 @@ from bots_service.core.costs import CostSums
 from bots_service.core.coverage import Coverage
 from bots_service.core.mix_account import MixAccount
 from bots_service.core.receipt import BINS, Receipt, TagSums
-from bots_service.core.resting import Resting
 from bots_service.retention import IDLE_SERIES_S
 
 BIN_NAMES = [str(place / BINS) for place in range(BINS)]  # of a calibration, each after its lower end
@@ -232,7 +231,6 @@ class RunSeries:
     visits_per_met_task: Annotated[Gauge, "Visits of each task that these steps reported, on average."]
     passes: Annotated[Gauge, "Passes over the pool, the present one as a part of one."]
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
-    resting_tasks: Annotated[Gauge, "Tasks left out because they are hardly ever effective.", "kind"]
     verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
     held_groups: Annotated[Gauge, "Groups of rollouts that the verifier guard holds out of the belief."]
     mix_owed_tasks: Annotated[Gauge, "Reported tasks that the share of a tag of the mix came to.", "tag"]
@@ -273,11 +271,6 @@ class RunSeries:
             value = getattr(found, name)
             getattr(self, name).set(math.nan if value is None else value)
         self.passes.set(math.nan if found.passes_done is None else found.passes_done + (found.pass_share or 0.0))
-
-    def set_resting(self, found: Resting) -> None:
-        """Set how many tasks are left out because they are solved, or never solved."""
-        self.resting_tasks.labels(*self.names, "solved").set(found.solved)
-        self.resting_tasks.labels(*self.names, "unsolved").set(found.unsolved)
 
     def set_mix(self, account: MixAccount) -> None:
         """Set what each tag of the run's mix was owed and given, and remove the series of tags that left it."""

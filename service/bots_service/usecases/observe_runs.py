@@ -12,7 +12,6 @@ import structlog
 from bots_service.core.coverage import coverage
 from bots_service.core.outlook import QUANTILES, Outlook, outlook, rollouts_of
 from bots_service.core.pool import Pool
-from bots_service.core.resting import resting
 from bots_service.core.state import RunState
 from bots_service.engine.background import repeating
 from bots_service.engine.catch_up import CatchUp
@@ -111,12 +110,10 @@ class LookAtRun:
         pool = (await self.open_runs.matching(run, state)).dataset.pool
         found = await asyncio.to_thread(outlook, state.belief, pool, rollouts_of(state))
         covered = await asyncio.to_thread(coverage, state, pool)
-        rests = await asyncio.to_thread(resting, state.belief, pool, state.settings, state.group_size)
         if not self._is_shown(run, seen):
             return
         seen.series.set_coverage(covered)
         seen.series.set_predictions(slopes_of(state, pool))
-        seen.series.set_resting(rests)
         if found is None:
             return
         show_outlook(seen.series, found)

@@ -177,26 +177,18 @@ def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks)
         return pool.is_grouped and numbers <= QUICK_NUMBERS
     if not pool.is_grouped or request.tags or request.quotas or request.bounds_means:
         return False
-    if (
-        state.settings.mix
-        or state.settings.min_effective
-        or state.settings.strategy not in ("thompson", "pass", "spaced")
-    ):
+    if state.settings.mix or state.settings.strategy not in ("thompson", "pass"):
         return False
     count, draws = (request.count, 1) if request.count else (USUAL_COUNT * (request.want_effective or 1), USUAL_DRAWS)
     looked_at = len(leased) + draws * QUICK_PER_WANTED * count + gains_looked_at(request)
     if looked_at > QUICK_NUMBERS:
         return False
-    looked_at += draws * (_walked(count, state, pool) if state.settings.strategy == "pass" else _scored(state, pool))
+    looked_at += draws * (
+        _walked(count, state, pool)
+        if state.settings.strategy == "pass"
+        else pool.profiles + len(state.belief.own_tasks)
+    )
     return looked_at <= QUICK_NUMBERS
-
-
-def _scored(state: RunState, pool: Pool) -> int:
-    """Return about how many profiles and tasks a draw looks at that scores all of which anything is known."""
-    numbers, attempts = pool.profiles + len(state.belief.own_tasks), state.attempts
-    if state.settings.strategy == "spaced" or state.settings.cooldown:
-        numbers += len(attempts.settled) + len(attempts.recent)
-    return numbers
 
 
 def _walked(count: int, state: RunState, pool: Pool) -> int:
@@ -303,9 +295,7 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         walks=state.walks,
         group_size=state.group_size,
         step=state.step,
-        attempts=state.attempts,
         mix=state.mix,
-        costs=state.costs,
         aborts=state.aborts,
     )
 

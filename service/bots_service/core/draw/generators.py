@@ -19,7 +19,6 @@ from bots_service.core.draw.selection import (
     SelectRequest,
     TagQuota,
     before,
-    cooling_tasks,
     first_tasks,
     in_tasks,
     outside_bounds,
@@ -31,7 +30,6 @@ from bots_service.core.draw.thompson import draw_nearest
 from bots_service.core.mix_account import shares_now
 from bots_service.core.permutation import key_of, keys_of
 from bots_service.core.pool import Pool
-from bots_service.core.resting import resting_tasks
 from bots_service.core.run_settings import StrategyName
 from bots_service.errors import Flaw, InvalidSelectionError, PoolTooSmallError
 
@@ -56,8 +54,8 @@ def select_generators(
 ) -> DrawnTasks:
     """Return exactly `request.count` draws of generators; one may be drawn many times.
 
-    Those that cool down, rest, or lie outside the request's bounds are drawn only where no others are left; the uniform
-    share knows neither cooldown nor rest. A mix holds for each selection on its own, on average.
+    Those that rest after aborts or lie outside the request's bounds are drawn only where no others are left. A mix
+    holds for each selection on its own, on average.
 
     Args:
         belief: the run's belief.
@@ -80,8 +78,7 @@ def select_generators(
     quotas = quotas_left(quotas, pool, first, count)
     mixed = _mixed(pool, request, count - sum(quotas.values()), context, excluded=named.excluded)
     outside = outside_bounds(belief, pool, request)
-    resting = resting_tasks(belief, pool, context.settings, context.group_size)
-    avoided = united(cooling_tasks(context), resting, context.aborts.resting(context.step), outside)
+    avoided = united(context.aborts.resting(context.step), outside)
     for quota in tag_quotas(quotas, count, request.uniform_share, mixed):
         available = _available(pool, request, quota, excluded=named.excluded)
         if not len(available):
@@ -124,7 +121,7 @@ def _preferred(available: Tasks, unwanted: Tasks) -> Tasks:
 
 
 def by_effectiveness(belief: Belief, pool: Pool, generators: Tasks, count: int, context: DrawContext) -> StrategyResult:
-    """Draw each generator in proportion to P(effective), as a pass takes tasks; with `per_cost`, less if it is dear."""
+    """Draw each generator in proportion to P(effective), as a pass takes tasks."""
     return _in_proportion(generators, chances_of(belief, pool, generators, context), count, context)
 
 

@@ -19,8 +19,6 @@ from bots_service.core.draw.strategies import STRATEGIES, uniform
 from bots_service.core.evidence import MAX_TRIALS
 from bots_service.core.mix_account import account_of, counts_by_tag, shares_now
 from bots_service.core.pool import Part, Pool
-from bots_service.core.resting import resting_tasks
-from bots_service.core.run_settings import StrategyName
 from bots_service.core.walks import Walk
 from bots_service.errors import PoolTooSmallError
 
@@ -128,7 +126,6 @@ def in_tasks(quotas: Quotas, count: int, rng: np.random.Generator) -> dict[str, 
     return {tag: wanted.get(tag, of_shares.get(tag, 0)) for tag in quotas}
 
 
-AVOIDING: tuple[StrategyName, ...] = ("thompson", "mean", "softmax")  # strategies that `cooldown` is for
 NO_TASKS: Tasks = np.empty(0, np.int32)
 
 
@@ -185,8 +182,8 @@ def select_tasks(
     """Return exactly `request.count` distinct tasks.
 
     Leased tasks are excluded unless too few others are eligible; then the strategy also selects among them. The same
-    holds for tasks that cool down, rest, or lie outside the request's bounds, which come before leased ones; the
-    uniform share knows neither cooldown nor rest. Quotas are filled in order; each ignores those after it.
+    holds for tasks that rest after aborts or lie outside the request's bounds, which come before leased ones; the
+    uniform share knows no rest. Quotas are filled in order; each ignores those after it.
 
     Args:
         belief: the run's belief.
@@ -332,8 +329,7 @@ def fill_quota(
     again = quota.count - by_strategy - uniform_count
     strategy, chosen = STRATEGIES[context.settings.strategy], list[StrategyResult]()
     if by_strategy:
-        resting = resting_tasks(belief, pool, context.settings, context.group_size)
-        avoided = united(cooling_tasks(context), resting, context.aborts.resting(context.step), outside)
+        avoided = united(context.aborts.resting(context.step), outside)
         chosen += avoiding(avoided, strategy, Eligible(pool, belief, part, excluded), by_strategy, context)
     if uniform_count:
         excluded = united(excluded, *(one.tasks for one in chosen))
@@ -372,15 +368,6 @@ def outside_bounds(belief: Belief, pool: Pool, request: SelectRequest) -> Tasks:
     found = is_outside(belief.profile_distributions(pool).mean)[pool.profile_of]
     found[belief.own_tasks] = is_outside(belief.own_distributions(pool).mean)
     return np.flatnonzero(found).astype(np.int32)
-
-
-def cooling_tasks(context: DrawContext) -> Tasks:
-    """Return, sorted, the tasks that were reported in the last `cooldown` closed steps, if the strategy avoids them."""
-    settings = context.settings
-    if settings.strategy not in AVOIDING or not settings.cooldown:
-        return NO_TASKS
-    attempts = context.attempts.whole
-    return attempts.tasks[attempts.last_step > context.step - settings.cooldown]
 
 
 def too_small(request: SelectRequest, quota: TagQuota, *, tasks: int, unavailable: int) -> str:
