@@ -85,7 +85,7 @@ FOLD = Map(
         Part("evidence of each tried task", ("core/belief/tried", "core/rows", "core/task_table")),
         Part("filter over the features", ("core/belief/tracker_filter", "core/belief/logit_normals")),
         Part("evidence of the step", ("core/belief/protocol", "core/evidence", "core/past_evidence")),
-        Part("features and profiles of the pool", ("core/pool", "core/cells", "core/predictions", "core/offset_tags")),
+        Part("features and profiles of the pool", ("core/pool", "core/predictions", "core/offset_tags")),
     ),
 )
 SELECT = Map(
@@ -95,7 +95,7 @@ SELECT = Map(
         Part("what the belief expects", ("core/belief/",)),
         Part("order of the tasks", ("core/permutation", "core/walks")),
         Part("which tasks are free", ("core/attempts", "core/guard/", "core/rows", "core/task_table")),
-        Part("profiles of the pool", ("core/pool", "core/cells", "core/predictions", "core/offset_tags")),
+        Part("profiles of the pool", ("core/pool", "core/predictions", "core/offset_tags")),
         Part("the mix", ("core/mix",)),
     ),
 )

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from benchmarks.bench import OPERATION, LoadRow
 from benchmarks.cluster import SERVICES, STAYING, ClusterRow
-from benchmarks.kernels import SELECTED, KernelRow, Kind
+from benchmarks.kernels import KernelRow, Kind
 from benchmarks.recovery import RecoveryRow
 from benchmarks.service import ImportRow, Row
 
@@ -108,7 +108,6 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
     yield worst("select, 1e6, after 200 steps of 32", 10, lambda row: selects(row, MILLION) and row.batch == 32)
     yield worst("select, 1e6, after 200 steps of 512", 4, lambda row: selects(row, MILLION) and row.batch == 512)
     yield worst("select, 1e7, any history", 30, lambda row: selects(row, 10 * MILLION))
-    yield from _real_targets(rows)
     yield worst(
         "update of 512, 1e6, any history",
         20,
@@ -131,20 +130,6 @@ def _kernel_targets(rows: list[KernelRow]) -> Iterator[Target]:
         )
         name = f"{operation} by the tracker, 1e6"
         yield _decided(name, wanted, "x BOTS's cost", costs, at_least=False, choose=max)
-
-
-def _real_targets(rows: list[KernelRow]) -> Iterator[Target]:
-    """Yield how much more selections of 1e7 tasks cost where each task is a profile of its own."""
-    wide = [row for row in rows if row.operation == f"select {SELECTED}" and row.tasks == 10 * MILLION]
-    for name, belief in (("select", OURS), ("select by the tracker", TRACKER)):
-        costs = (
-            _compared(KernelCase(real, belief), KernelCase(few, belief))
-            for real in wide
-            for few in wide
-            if (real.references, few.references) == ("real", "k/16") and history_name(real) == history_name(few)
-        )
-        promise = f"{name}, 1e7, real pass rates compared with k/16"
-        yield _decided(promise, 5, "x the cost", costs, at_least=False, choose=max)
 
 
 def _growth_targets(rows: list[KernelRow]) -> Iterator[Target]:

@@ -106,16 +106,6 @@ def test_growth_with_the_pool_is_that_of_the_belief_that_suffers_more_after_the_
     assert measured["pass of 512, 1e7, real pass rates"].measured == 30.0 / 2.0
 
 
-def test_real_pass_rates_are_compared_with_sixteenths_after_the_same_history():
-    few = replace(SELECT, tasks=10**7)
-    real = replace(few, references="real", ours=replace(OURS, median_ms=7.0))
-    others = [replace(real, steps=200, ours=replace(OURS, median_ms=99.0)), replace(real, tasks=10**6)]
-    measured = {target.promise: target for target in check_targets([few, real, *others], [], [], [])}
-    cost = measured["select, 1e7, real pass rates compared with k/16"]
-    assert (cost.measured, cost.reached) == (7.0 / 2.0, True)
-    assert measured["select by the tracker, 1e7, real pass rates compared with k/16"].measured == 1.0
-
-
 def test_selections_of_one_task_have_targets_of_their_own():
     alone = replace(LOAD, operation="select 1", runs=1, callers=1, p50_ms=3.0, per_second=300.0)
     crowds = [replace(alone, callers=64, per_second=500.0), replace(alone, runs=50, callers=64, per_second=450.0)]

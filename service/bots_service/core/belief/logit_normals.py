@@ -115,10 +115,6 @@ class LogitNormals:
             )
         return np.where(np.isnan(found), -np.inf, found)
 
-    def log_bound(self, target: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - kinds with bounds need it
-        """Return no bounds: to draw all costs no more than to bound all; [n] infinity and [n] 0."""
-        return np.full(len(self), np.inf), np.zeros(len(self))
-
     @property
     def _width(self) -> Floats:
         """[n] the standard deviation of what is drawn."""
@@ -151,34 +147,3 @@ def _gains(location: Floats, variance: Floats, most: int) -> Floats:
         np.add(alike[0], alike[1], out=differs[:, place])
         alike *= rates
     return summed(differs)
-
-
-ROUNDING = 1e-6  # of log bounds: a density's rounding must not lift it over its bound
-
-
-@dataclass(frozen=True, slots=True)
-class LogitNormalCells:
-    """Logit-normal distributions in C cells, each with location and variance near those of its middle.
-
-    middle: [C] the distribution in the middle of each.
-    reach: [C] by how much the locations of the others differ from it at most.
-    least, largest: [C] their variances, > 0.
-    """
-
-    middle: LogitNormals
-    reach: Floats
-    least: Floats
-    largest: Floats
-
-    def log_bound(self, target: float, reach: float) -> Floats:
-        """[C] log of a bound of all densities of each cell within `reach` of the target.
-
-        The density of a logit is largest where the location is as near as it can be, and the width as near as it can be
-        to that distance. The density of p is that over p (1 - p), which is least at an end of the window.
-        """
-        low, high = target - reach, target + reach
-        logits, location = logit((low, high)), self.middle.location
-        away = np.maximum(np.maximum(location - self.reach - logits[1], logits[0] - location - self.reach), 0.0)
-        width = np.clip(away, FOCUS * np.sqrt(self.least), FOCUS * np.sqrt(self.largest))
-        found = -0.5 * (away / width) ** 2 - np.log(width * math.sqrt(2 * math.pi))
-        return np.asarray(found - math.log(min(low * (1 - low), high * (1 - high))) + ROUNDING, np.float64)

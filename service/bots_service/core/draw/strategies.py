@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from bots_service.core.arrays import Tasks, first_places
-from bots_service.core.draw.by_cell import draw_by_cell
 from bots_service.core.draw.context import DrawContext, Strategy, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.draw.passes import walk_pass
@@ -18,9 +17,6 @@ from bots_service.core.run_settings import StrategyName
 
 def thompson(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:
     """Sample p_k of every task from the belief; select the smallest |p_k - target|, nearest first."""
-    by_cell = draw_by_cell(eligible, count, target=context.settings.target, rng=context.rng)
-    if by_cell is not None:
-        return StrategyResult(by_cell.owners.astype(np.int32), by_cell.values)
     candidates = eligible.candidates()
     drawn = draw_nearest(
         candidates.own_beliefs,
