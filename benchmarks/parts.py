@@ -70,7 +70,6 @@ UPDATE = Map(
         EXPECTED,
         SCORES,
         Part("fold of the belief", ("core/belief/",)),
-        Part("forecasts", ("core/forecasts",)),
         Part("guard of the verifier", ("core/guard/",)),
         Part("tallies", ("core/receipt", "core/totals", "core/attempts", "core/costs")),
         Part("evidence of the step", ("core/open_step", "core/evidence", "core/past_evidence", "core/pool")),
@@ -81,7 +80,7 @@ FOLD = Map(
     "arithmetic of the belief",
     (*CALLERS, "core/belief/bots", "core/belief/tracker.py"),
     (
-        Part("capability", ("core/belief/capability", "core/belief/implied_spread")),
+        Part("capability", ("core/belief/capability",)),
         Part("evidence of each tried task", ("core/belief/tried", "core/rows", "core/task_table")),
         Part("filter over the features", ("core/belief/tracker_filter", "core/belief/logit_normals")),
         Part("evidence of the step", ("core/belief/protocol", "core/evidence", "core/past_evidence")),

@@ -95,7 +95,6 @@ from bots_client._summary_models import (
 )
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 __all__ = [
     "ApiKey",
@@ -117,7 +116,6 @@ __all__ = [
     "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
-    "EffectiveGroups",
     "ErrorDifference",
     "FieldError",
     "ForbiddenError",
@@ -154,7 +152,6 @@ __all__ = [
     "RequestError",
     "ResilientClient",
     "Retries",
-    "RolloutsBudget",
     "Run",
     "RunSummary",
     "RunVerdict",

@@ -20,7 +20,6 @@ class SelectedTask:
     mean: expected success probability.
     effective: probability that some of the task's rollouts succeed and some fail.
         Both are None if a `ResilientClient` sampled the task itself.
-    rollouts: number of rollouts to make of it; None if the selection has no budget of rollouts.
     seed: of a generator, the seed to make this task from; None if the dataset's tasks are not generators. A task that
         a `ResilientClient` sampled itself always has one.
     """
@@ -29,7 +28,6 @@ class SelectedTask:
     draw: float | None = None
     mean: float | None = None
     effective: float | None = None
-    rollouts: int | None = None
     seed: int | None = None
 
 
@@ -41,7 +39,7 @@ class Selection(Table):
     epoch, step, seq: of the run when the tasks were selected.
     degraded: the tasks may also be in another selection, or the belief may miss acknowledged reports.
     reused: number of tasks that are also in another selection in flight.
-    expected_effective: with `want_effective`, expected number of effective groups.
+    expected_effective: expected number of effective groups; None if a `ResilientClient` sampled the tasks itself.
     """
 
     _rows: ClassVar[str] = "tasks"
@@ -134,10 +132,7 @@ class Settings:
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: lowest and highest possible reward.
     lease_seconds: how long a selected task is excluded from other selections, unless it is reported.
-    mix: the weight of each tag, or its weights by step as (step, weight), linear in between; empty: no mix.
-    mix_floor: the least share of each of these tags.
-    mix_balance: what the weights share out: tasks, effective (tasks), or learning (weight times how often a tag
-        teaches).
+    mix: the weight of each tag; empty: no mix.
     verifier_guard: whether rewards that look wrong wait outside the belief until somebody decides about them.
     """
 
@@ -155,8 +150,6 @@ class Settings:
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = 3600.0
     mix: Mix = field(default_factory=dict)
-    mix_floor: float = 0.0
-    mix_balance: str = "tasks"
     verifier_guard: bool = False
 
 
@@ -201,16 +194,14 @@ class Fork:
 class MixShare:
     """One tag of a run's mix.
 
-    share: the share of the tasks that it is owed now.
+    share: the share of the tasks that it is owed.
     owed: tasks that its share came to so far; given: tasks reported that count for it.
-    effective_task_ratio: how often a task of it was effective, recent ones counting most.
     """
 
     tag: str
     share: float
     owed: float = 0.0
     given: int = 0
-    effective_task_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

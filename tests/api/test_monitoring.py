@@ -129,19 +129,6 @@ async def test_selections_count_once_however_often_they_are_asked_for(http: http
     assert await value(http, "bots_draw_duration_seconds_count") >= 2
 
 
-async def test_what_selections_promise_is_counted_beside_what_they_gave(http: httpx.AsyncClient):
-    await make_dataset(http, count=20)
-    wishes: list[dict[str, Any]] = [{"want_effective": 3}, {"want_effective": 4, "confidence": 0.5}]
-    answers = [(await http.post("/select", json={"dataset": "guru", **wish})).json() for wish in wishes]
-    promised = sum(answer["expected_effective"] for answer in answers)
-    assert await of_run(http, "bots_expected_effective_tasks_total") == pytest.approx(promised)
-    assert await of_run(http, "bots_wanted_effective_tasks_total") == 7
-    assert await of_run(http, "bots_budgeted_rollouts_total") == 0
-    await select(http, 5, rollouts_budget=60)
-    assert await of_run(http, "bots_budgeted_rollouts_total") == 60
-    assert await of_run(http, "bots_wanted_effective_tasks_total") == 7
-
-
 async def test_times_of_the_last_report_and_selection_are_unix_times(http: httpx.AsyncClient):
     await make_dataset(http)
     await select(http, 1)

@@ -33,32 +33,23 @@ async def test_leased_tasks_are_reused_only_when_too_few_others_are_left(http):
     assert free <= {task["id"] for task in second["tasks"]}
 
 
-async def test_tags_quotas_and_exclude_are_kept(http):
+async def test_tags_and_exclude_are_kept(http):
     await make_dataset(http)
     math_tasks = {f"task-{number}" for number in range(20) if number % 3}
     chosen = await select(http, 4, tags=["math"], exclude=["task-1", "task-2"])
     assert {task["id"] for task in chosen["tasks"]} <= math_tasks - {"task-1", "task-2"}
-    chosen = await select(http, 5, quotas={"math": 3, "code": 2})
-    assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 3
-    for count in (4, 8):  # one quota for steps of any size
-        chosen = await select(http, count, quotas={"math": 0.75, "code": 0.25})
-        assert sum(task["id"] in math_tasks for task in chosen["tasks"]) == 0.75 * count
-    chosen = await select(http, 4, tags=["math"], quotas={"math": 1.0})
-    assert len(chosen["tasks"]) == 4  # 1.0 is all of them, 1 would be one of them
 
 
-async def test_bounds_of_the_expected_success_probability_are_kept_while_enough_tasks_are_free(http):
+async def test_a_wish_for_effective_groups_gets_as_few_tasks_as_are_expected_to_give_them(http):
     await make_dataset(http)
-    await report(
-        http, *({"task": f"task-{number}", "successes": 16 * (number % 2), "trials": 16} for number in range(10))
-    )
-    hard = await select(http, 4, max_mean=0.3)
-    assert all(task["mean"] <= 0.3 for task in hard["tasks"])
-    easy = await select(http, 4, min_mean=0.7)
-    assert all(task["mean"] >= 0.7 for task in easy["tasks"])
-    rest = await select(http, 4, min_mean=0.7)  # of which one is left
-    assert sum(task["mean"] >= 0.7 for task in rest["tasks"]) == 1
-    assert rest["reused"] == 0
+    wish = {"dataset": "guru", "want_effective": 4}
+    first, again = [await http.post("/select", json=wish, headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json() == first.json()
+    chosen = [task["effective"] for task in first.json()["tasks"]]
+    assert first.json()["expected_effective"] == pytest.approx(sum(chosen))
+    assert sum(chosen) >= 4 > sum(chosen[:-1])
+    assert (await select(http, 3))["expected_effective"] > 0
 
 
 async def test_a_strategy_without_draws_answers_null_for_them(http):

@@ -37,10 +37,6 @@ class Uniforms:
     def effective(self, rollouts: float) -> Floats:
         return np.full(self.size, 1 - 2 / (rollouts + 1))  # E[p^m] = E[(1 - p)^m] = 1 / (m + 1)
 
-    def gains(self, most: int) -> Floats:
-        rollouts = np.arange(1, most)
-        return np.tile(2 / ((rollouts + 1) * (rollouts + 2)), (self.size, 1))
-
     def all_fail(self, rollouts: Counts) -> Floats:
         return np.asarray(1.0 / (rollouts + 1.0), np.float64)
 

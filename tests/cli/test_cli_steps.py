@@ -225,16 +225,15 @@ def test_a_step_is_kept_open_and_closed(bots, pool):
     assert (closed["closed"], closed["step"], closed["reported"]) == (True, 1, 1)
 
 
-def test_selections_obey_tags_quotas_and_exclusions(bots, client, pool):
+def test_selections_obey_tags_and_exclusions(bots, client, pool):
     hard = bots("select", pool, 2, "--tag", "hard", "--json").json["tasks"]
     assert {task["id"] for task in hard} == {"p2", "p3"}
-    arguments = ["--quota", "hard=1", "--exclude", "p2", "--exclude", "p1", "--uniform-share", 0.5, "--json"]
+    arguments = ["--exclude", "p2", "--exclude", "p1", "--json"]
     client.create_run(pool, "other")
     assert {task["id"] for task in bots("select", pool, 2, "--run", "other", *arguments).json["tasks"]} == {"p3", "p4"}
-    client.report(pool, [Outcome.counts("p1", 64, 64), Outcome.counts("p2", 0, 64)], run="other")
-    for bounds, task in ((["--min-mean", 0.8], "p1"), (["--max-mean", 0.2], "p2")):
-        (chosen,) = bots("select", pool, 1, "--run", "other", *bounds, "--json").json["tasks"]
-        assert chosen["id"] == task
+    wish = ("select", pool, "--want-effective", 1, "--run", "other")
+    assert bots(*wish, "--json").json["expected_effective"] > 0
+    assert "effective groups expected" in bots.ok(*wish)
     again = [bots("select", pool, 1, "--key", "k", "--json").json["selection_id"] for _ in range(2)]
     assert again[0] == again[1]
     assert "selection " in bots.ok("select", pool, 1)

@@ -128,17 +128,7 @@ def some_tasks(draw, about):
 @st.composite
 def requests(draw, about):
     count = draw(st.integers(1, len(about)))
-    quotas, rest = {}, count
-    for tag in draw(st.lists(st.sampled_from(TAGS), unique=True)):
-        quotas[tag] = draw(st.integers(0, rest))
-        rest -= quotas[tag]
-    return a_request(
-        count,
-        tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))),
-        quotas=quotas,
-        uniform_share=draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
-        **draw(st.sampled_from([{}, {}, {"min_mean": 0.3}, {"max_mean": 0.6}, {"min_mean": 0.2, "max_mean": 0.7}])),
-    )
+    return a_request(count, tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=2))))
 
 
 def a_request(count, **wanted):

@@ -68,7 +68,7 @@ def test_a_dataset_is_made_shown_listed_changed_and_deleted(client, pool):
 
 
 def test_steps_are_selected_and_reported(client, pool):
-    selection = client.select(pool, 8, tags=["even"], quotas={"even": 4}, exclude=["t0"], uniform_share=0.25)
+    selection = client.select(pool, 8, tags=["even"], exclude=["t0"])
     assert len(set(selection.ids)) == 8
     assert "t0" not in selection.ids
     open_receipt = client.report(pool, outcomes_of(selection)[:4], selection=selection, close_step=False)

@@ -257,16 +257,10 @@ def settings_of(run: "Run") -> dict[str, str]:
 def written(value: Any) -> str:
     """Format the value of a setting; "-" if there is none."""
     if isinstance(value, dict):
-        return ", ".join(f"{tag} {weight_of(weight)}" for tag, weight in value.items()) or "-"
+        return ", ".join(f"{tag} {weight:g}" for tag, weight in value.items()) or "-"
     if isinstance(value, list):
         return " ".join(map(str, value))
     return "-" if value is None else str(value)
-
-
-def weight_of(weight: Any) -> str:
-    """Format the weight of a tag, or its schedule, such as "3 at step 0, 1 at step 1000"."""
-    points = weight if isinstance(weight, list) else [(None, weight)]
-    return ", ".join(f"{at:g}" if step is None else f"{at:g} at step {step}" for step, at in points)
 
 
 def state_of(run: "Run") -> dict[str, str]:

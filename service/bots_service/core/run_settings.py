@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bots_service.core.mix import BALANCES, Mix, MixBalance, read_mix
+from bots_service.core.mix import Mix, read_mix
 from bots_service.errors import Flaw, InvalidSettingsError, not_a_choice
 from bots_service.retention import LEASE_S, LONGEST_LEASE_S
 
@@ -41,11 +41,8 @@ class RunSettings:
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
     lease_seconds: how long a selected task is kept from other selections.
-    mix: the weight of each tag, or its weights by step: selections keep to their ratios, exactly over time; empty: no
-        tag is owed anything. A task that carries several of the tags counts for the first in alphabetical order.
-    mix_floor: the least share of each of these tags, in [0, 1 / tags].
-    mix_balance: what the weights are shares of: "tasks", or "effective" ones; with "learning" a tag's share follows its
-        weight times how often its tasks are effective.
+    mix: the weight of each tag: selections keep to their ratios, exactly over time; empty: no tag is owed anything. A
+        task that carries several of the tags counts for the first in alphabetical order.
     verifier_guard: whether groups of rollouts that fail all at once, or succeed, wait outside the belief until somebody
         decides about them.
     """
@@ -64,8 +61,6 @@ class RunSettings:
     reward_range: tuple[float, float] = (0.0, 1.0)
     lease_seconds: float = LEASE_S
     mix: Mix = field(default_factory=dict)
-    mix_floor: float = 0.0
-    mix_balance: MixBalance = "tasks"
     verifier_guard: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -130,8 +125,6 @@ def settings_from(values: dict[str, Any], base: RunSettings | None = None) -> Ru
         flaw = _flaw_of(name, value)
         if flaw:
             flaws.append(Flaw((name,), flaw))
-    if not flaws and (flaw := _too_high_floor(merged)):
-        flaws.append(Flaw(("mix_floor",), flaw))
     if flaws:
         raise InvalidSettingsError("invalid settings", tuple(flaws))
     if base is None and "strategy" not in given:
@@ -173,7 +166,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "target": (0.0, 1.0),
     "capability_momentum": (0.0, 1.0),
     "lease_seconds": (1.0, LONGEST_LEASE_S),
-    "mix_floor": (0.0, 1.0),
 }
 _PRIOR_RANGE = (1e-3, 1e6)
 _REWARD_LIMIT = 1e9
@@ -181,7 +173,6 @@ _INTEGERS = {"seed": (0, 2**63 - 1), "tasks_per_step": (1, 10**6)}
 _CHOICES = {
     "strategy": get_args(StrategyName),
     "capability": get_args(CapabilityRule),
-    "mix_balance": BALANCES,
 }
 _OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 
@@ -220,13 +211,6 @@ def _unread_by(belief: str) -> dict[str, str]:
     kinds = _kinds()
     read = kinds[belief].own_settings
     return {name: other for other, kind in kinds.items() for name in kind.own_settings if name not in read}
-
-
-def _too_high_floor(values: dict[str, Any]) -> str | None:
-    tags, floor = len(values["mix"]), values["mix_floor"]
-    return (
-        None if tags * floor <= 1 else f"{floor:g} for each of {tags} tags is more than 1 in all; at most {1 / tags:g}"
-    )
 
 
 def _not_one_of(names: tuple[str, ...], value: Any) -> str | None:

@@ -79,9 +79,6 @@ class RunCounts:
     selections: Annotated[float, "Selections that were made, each once."] = 0.0
     selected_tasks: Annotated[float, "Tasks that were handed out."] = 0.0
     reused_tasks: Annotated[float, "Those of them that were in flight already."] = 0.0
-    wanted_effective_tasks: Annotated[float, "Effective tasks that selections wanted."] = 0.0
-    expected_effective_tasks: Annotated[float, "Effective tasks to expect of these selections."] = 0.0
-    budgeted_rollouts: Annotated[float, "Rollouts that selections spread over their tasks, within a budget."] = 0.0
     degraded_answers: Annotated[
         float, "Selects and reports answered without the shared store, or after it lost tasks in flight."
     ] = 0.0

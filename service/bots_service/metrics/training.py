@@ -88,18 +88,3 @@ class TrainingMetrics:
         counts.reused_tasks += reused
         counts.degraded_answers += degraded
         series.last_selection_timestamp_seconds.set(time.time())
-
-    def promised(self, dataset: str, run: str, *, wanted: int, expected: float, rollouts: int) -> None:
-        """Count what a selection promises. All are 0 where it was asked for neither.
-
-        Args:
-            dataset: of the run.
-            run: that selected.
-            wanted: effective tasks.
-            expected: effective tasks.
-            rollouts: that it spread within its budget.
-        """
-        counts = self.runs(dataset, run).counts
-        counts.wanted_effective_tasks += wanted
-        counts.expected_effective_tasks += expected
-        counts.budgeted_rollouts += rollouts

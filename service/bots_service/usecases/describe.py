@@ -104,7 +104,7 @@ class RunDescription:
             degraded=degraded,
             coverage=coverage(state, run.dataset.pool),
             advice=advice(state, run.dataset.pool),
-            mix=mix_shares(state.settings, state.mix, state.step),
+            mix=mix_shares(state.settings.mix, state.mix),
             alarms=state.guard.described(run.dataset.pool),
         )
 

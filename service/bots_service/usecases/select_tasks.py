@@ -5,21 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from bots_service.core.arrays import Counts, Tasks, united
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.enough import USUAL_COUNT, USUAL_DRAWS, count_flaws, counted
+from bots_service.core.draw.enough import GUESSES, MOST_TIMES, enough_tasks
 from bots_service.core.draw.generators import seeds_of, select_generators
-from bots_service.core.draw.group_sizes import budget_flaws, gains_looked_at, sized_groups
-from bots_service.core.draw.selection import (
-    LARGEST_COUNT,
-    DrawnTasks,
-    NamedTasks,
-    SelectRequest,
-    fit,
-    select_tasks,
-    wanted_in_all,
-)
+from bots_service.core.draw.selection import LARGEST_COUNT, DrawnTasks, NamedTasks, SelectRequest, select_tasks
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -60,7 +52,7 @@ class SelectTasks:
 
         Raises:
             UnknownDatasetError, UnknownRunError: a name is not known.
-            InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
+            InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
             PoolTooSmallError: the pool has fewer such tasks.
             KeyReusedError: the key came with another request before.
         """
@@ -74,13 +66,6 @@ class SelectTasks:
                 tasks=len(selection.tasks),
                 reused=selection.reused,
                 degraded=selection.degraded,
-            )
-            self.metrics.promised(
-                request.dataset,
-                request.run,
-                wanted=request.want_effective or 0,
-                expected=selection.expected_effective or 0.0,
-                rollouts=0 if selection.rollouts is None else int(selection.rollouts.sum()),
             )
         return selection, dataset, again
 
@@ -173,14 +158,14 @@ async def _drawn(
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
     if pool.generators:
-        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS) + gains_looked_at(request)
+        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS)
         return pool.is_grouped and numbers <= QUICK_NUMBERS
-    if not pool.is_grouped or request.tags or request.quotas or request.bounds_means:
+    if not pool.is_grouped or request.tags:
         return False
     if state.settings.mix or state.settings.strategy not in ("thompson", "pass"):
         return False
-    count, draws = (request.count, 1) if request.count else (USUAL_COUNT * (request.want_effective or 1), USUAL_DRAWS)
-    looked_at = len(leased) + draws * QUICK_PER_WANTED * count + gains_looked_at(request)
+    count, draws = (request.count, 1) if request.count else (2 * (request.want_effective or 1), GUESSES)
+    looked_at = len(leased) + draws * QUICK_PER_WANTED * count
     if looked_at > QUICK_NUMBERS:
         return False
     looked_at += draws * (
@@ -222,15 +207,11 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         return select_tasks(state.belief, pool, request, context, named=named, leased=leased)
 
     if request.want_effective is not None:
-        available = len(pool.part(request.tags)) - len(pool.part(request.tags).keep(named.excluded))
-        available = LARGEST_COUNT if pool.generators else available
-        request = enough_for(
-            request, state, pool, lambda one: select(one).tasks, available=available, ordinal=ticket.ordinal
-        )
+        part = pool.part(request.tags)
+        available = LARGEST_COUNT if pool.generators else len(part) - len(part.keep(named.excluded))
+        request = counted(request, request.want_effective, select, state, pool, available=available)
     drawn = select(request)
     believed = state.belief.distributions(pool, drawn.tasks)
-    rollouts, effective = sized_groups(request, believed, state.group_size)
-    expected = None if request.want_effective is None else float(state.forecasts.corrected(effective).sum())
     return Selection(
         id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
         epoch=state.epoch,
@@ -241,40 +222,37 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         tasks=drawn.tasks,
         draws=drawn.draws,
         means=believed.mean,
-        effective=effective,
-        rollouts=rollouts,
-        expected_effective=expected,
+        effective=believed.effective(state.group_size),
         seeds=_seeds(state, ticket.ordinal, len(drawn.tasks)) if pool.generators else None,
     )
 
 
-def enough_for(
+def counted(
     request: SelectRequest,
+    wanted: int,
+    select: Callable[[SelectRequest], DrawnTasks],
     state: RunState,
     pool: Pool,
-    select: Callable[[SelectRequest], Tasks],
     *,
     available: int,
-    ordinal: int,
 ) -> SelectRequest:
-    """Return a request for effective groups with the count of tasks that gives them.
+    """Return the request with a count: as few tasks as are expected to give so many effective groups.
 
     Args:
-        request: wants effective groups.
+        request: without a count.
+        wanted: effective groups.
+        select: the tasks of a request with a count; the same request gives the same tasks.
         state: of the run.
         pool: the tasks.
-        select: the tasks of a request with a count.
         available: how many tasks may be selected.
-        ordinal: how many selections were made from this state before.
     """
-    return counted(
-        request,
-        select,
-        lambda tasks: state.belief.distributions(pool, tasks).effective(state.group_size),
-        forecasts=state.forecasts,
-        available=available,
-        luck=float(seeded(state, ordinal, 1).random()),  # not the number that the draw begins with
-    )
+
+    def expected(count: int) -> float:
+        tasks = select(replace(request, count=count)).tasks
+        return float(state.belief.distributions(pool, tasks).effective(state.group_size).sum())
+
+    limit = max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1)
+    return replace(request, count=enough_tasks(expected, wanted, limit))
 
 
 def _seeds(state: RunState, ordinal: int, count: int) -> Counts:
@@ -304,28 +282,16 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     """Return the tasks that the request names, once it is possible for this dataset.
 
     Raises:
-        InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
+        InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
     """
-    if flaws := count_flaws(request):
-        raise InvalidSelectionError("invalid selection", tuple(flaws[:20]))
-    known = dataset.pool.tags
+    if (request.count is None) == (request.want_effective is None):
+        flaw = Flaw(("body", "count"), "give either count or want_effective")
+        raise InvalidSelectionError("invalid selection", (flaw,))
     flaws = [
         Flaw(("body", "tags", place), f"no task has the tag {tag!r}")
         for place, tag in enumerate(request.tags)
-        if tag not in known
+        if tag not in dataset.pool.tags
     ]
-    flaws += [
-        Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in request.quotas if tag not in known
-    ]
-    count = request.count or USUAL_COUNT * (request.want_effective or 0)
-    if not fit(request.quotas, count):
-        asked = f"{wanted_in_all(request.quotas, count):g}"
-        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {count}"))
-    if request.min_mean > request.max_mean:
-        flaws.append(
-            Flaw(("body", "min_mean"), f"{request.min_mean:g} is larger than max_mean, {request.max_mean:g}; swap them")
-        )
-    flaws += budget_flaws(request)
     wanted = tuple(dict.fromkeys(request.first))
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
 
 from bots_service.core.arrays import Counts, Flags, Floats, as_places
-from bots_service.core.portable_math import running
 
 INTERVAL = (0.05, 0.95)
 JEFFREYS = 0.5  # alpha and beta of Jeffreys' prior of a probability
@@ -58,23 +57,6 @@ class Betas:
         none_fails = np.exp(betaln(alpha + rollouts, beta) - whole)
         all_fail = np.exp(betaln(alpha, beta + rollouts) - whole)
         return np.asarray(np.maximum(1.0 - none_fails - all_fail, 0.0), np.float64)
-
-    def gains(self, most: int) -> Floats:
-        """[n, most - 1] by how much each rollout from the second on makes a group likelier effective.
-
-        By E[p^m (1 - p)] + E[(1 - p)^m p], on top of Jeffreys' prior as `effective`.
-        """
-        counts = self._on_jeffreys()
-        whole = np.empty((most, len(self)))
-        whole[0], whole[1:] = counts[0] + counts[1], 1.0
-        running(whole, np.add)
-        alike = counts + np.arange(most - 1.0)[:, None, None]  # [most - 1, 2, n]: all solved, and all failed
-        alike /= whole[:-1, None]
-        running(alike, np.multiply)
-        alike *= counts[::-1]
-        differs = alike[:, 0] + alike[:, 1]
-        differs /= whole[1:]
-        return differs.T
 
     def all_fail(self, rollouts: Counts) -> Floats:
         """[n] E[(1 - p)^m], on top of Jeffreys' prior as `effective`."""

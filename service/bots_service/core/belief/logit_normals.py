@@ -15,7 +15,6 @@ FOCUS = 0.5  # selection draws with this share of the standard deviation; simula
 PROBIT = math.pi / 8  # sigmoid(x) is about Phi(x sqrt(pi / 8)): MacKay, Neural Computation 4, 1992
 TAIL = 1.6448536269514722  # the 95 % quantile of N(0, 1)
 BLOCK = 16_384  # distributions at a time in a quadrature: their numbers stay in the processor's cache
-GAINS_BLOCK = 8192  # gains at a time, for the same reason: each takes 15 numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +55,6 @@ class LogitNormals:
     def effective(self, rollouts: float) -> Floats:
         """[n] E[1 - p^m - (1 - p)^m], by quadrature."""
         return self._expected(lambda p: np.maximum(1 - p**rollouts - (1 - p) ** rollouts, 0.0))
-
-    def gains(self, most: int) -> Floats:
-        """[n, most - 1] by how much each rollout from the second on makes a group likelier effective.
-
-        By E[p^m (1 - p) + (1 - p)^m p], with the quadrature of `effective`.
-        """
-        found = np.empty((most - 1, len(self)))
-        size = max(GAINS_BLOCK // most, 1)
-        for start in range(0, len(self), size):
-            block = slice(start, start + size)
-            found[:, block] = _gains(self.location[block], self.variance[block], most)
-        return found.T
 
     def all_fail(self, rollouts: Counts) -> Floats:
         """[n] E[(1 - p)^m], with the quadrature of `effective`."""
@@ -133,17 +120,3 @@ class LogitNormals:
             for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
                 found[block] += weight * value(np.asarray(expit(location + width * node), np.float64))
         return found
-
-
-def _gains(location: Floats, variance: Floats, most: int) -> Floats:
-    """[most - 1, n] as `LogitNormals.gains`, of so few that their numbers stay in the processor's cache."""
-    rates = np.empty((2, len(NODES), len(location)))  # of success, and of failure
-    rates[0] = sigmoid(location + np.sqrt(variance) * NODES[:, None])
-    np.subtract(1.0, rates[0], out=rates[1])
-    alike = np.empty_like(rates)  # all solved, and all failed, times the chance that the next one differs
-    alike[:] = WEIGHTS[:, None] * rates[0] * rates[1]
-    differs = np.empty((len(NODES), most - 1, len(location)))
-    for place in range(most - 1):
-        np.add(alike[0], alike[1], out=differs[:, place])
-        alike *= rates
-    return summed(differs)

@@ -49,13 +49,6 @@ class Distributions(Protocol):
         """[n] how likely some of so many rollouts succeed and some fail, in [0, 1]."""
         ...
 
-    def gains(self, most: int) -> Floats:
-        """[n, most - 1] by how much each rollout from the second to the `most`-th makes a group likelier effective.
-
-        The first j of a row add up to `effective(j + 1)`. No row ever rises. The same bits on every machine.
-        """
-        ...
-
     def all_fail(self, rollouts: Counts) -> Floats:
         """[n] how likely all of so many rollouts of each fail, each at least 1; the same bits on every machine."""
         ...

@@ -20,8 +20,6 @@ export const SETTINGS = {
     only: BOTS,
   },
   mix: { usual: {}, meaning: "weight of each tag among the selected tasks", none: "no mix" },
-  mix_floor: { usual: 0, meaning: "least share of each tag of the mix" },
-  mix_balance: { usual: "tasks", meaning: "what the weights of the mix share out" },
   verifier_guard: { usual: false, meaning: "holds rewards that look wrong out of the belief" },
   reward_range: { usual: [0, 1], meaning: "rewards that count as 0 and as 1" },
   lease_seconds: { usual: 3600, meaning: "how long a selected task is reserved, in seconds" },
@@ -91,9 +89,8 @@ export function written(name, value) {
   return Array.isArray(value) ? value.join(", ") : String(value);
 }
 
-/** Return the weights of a mix in words: "code 1; math 3 at step 0, 1 at step 1000". */
+/** Return the weights of a mix in words: "code 1; math 3". */
 const weights = (mix) =>
   Object.entries(mix)
-    .map(([tag, weight]) => `${tag} ${Array.isArray(weight) ? weight.map(atStep).join(", ") : weight}`)
+    .map(([tag, weight]) => `${tag} ${weight}`)
     .join("; ");
-const atStep = ([step, weight]) => `${weight} at step ${step}`;
