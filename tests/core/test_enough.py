@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots_service.core.draw.enough import enough_tasks
+from bots_service.core.draw.selection import enough_tasks
 
 CHANCES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=300)
 

@@ -1,4 +1,7 @@
-"""The mix of a run: which share of its tasks each tag is owed, by weights: {"math": 3, "code": 1}."""
+"""The mix of a run: which share of its tasks each tag is owed, by weights.
+
+{"math": 3, "code": 1} gives three tasks of math for each of code.
+"""
 
 import math
 from collections.abc import Mapping

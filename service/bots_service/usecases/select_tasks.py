@@ -1,7 +1,6 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +8,17 @@ from msgspec.structs import replace
 
 from bots_service.core.arrays import Counts, Tasks, united
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.enough import GUESSES, MOST_TIMES, enough_tasks
 from bots_service.core.draw.generators import seeds_of, select_generators
-from bots_service.core.draw.selection import LARGEST_COUNT, DrawnTasks, NamedTasks, SelectRequest, select_tasks
+from bots_service.core.draw.selection import (
+    GUESSES,
+    LARGEST_COUNT,
+    MOST_TIMES,
+    DrawnTasks,
+    NamedTasks,
+    SelectRequest,
+    enough_tasks,
+    select_tasks,
+)
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
 from bots_service.engine.catch_up import CatchUp
@@ -200,17 +207,22 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
 
-    def select(request: SelectRequest) -> DrawnTasks:
-        context = context_of(state, seeded(state, ticket.ordinal))
+    def select(count: int) -> DrawnTasks:
+        asked, context = replace(request, count=count), context_of(state, seeded(state, ticket.ordinal))
         if pool.generators:
-            return select_generators(state.belief, pool, request, context, named=named)
-        return select_tasks(state.belief, pool, request, context, named=named, leased=leased)
+            return select_generators(state.belief, pool, asked, context, named=named)
+        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased)
 
-    if request.want_effective is not None:
-        part = pool.part(request.tags)
+    def expected(count: int) -> float:
+        believed = state.belief.distributions(pool, select(count).tasks)
+        return float(believed.effective(state.group_size).sum())
+
+    count = request.count
+    if count is None:
+        part, wanted = pool.part(request.tags), request.want_effective or 1
         available = LARGEST_COUNT if pool.generators else len(part) - len(part.keep(named.excluded))
-        request = counted(request, request.want_effective, select, state, pool, available=available)
-    drawn = select(request)
+        count = enough_tasks(expected, wanted, max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1))
+    drawn = select(count)
     believed = state.belief.distributions(pool, drawn.tasks)
     return Selection(
         id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
@@ -225,34 +237,6 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         effective=believed.effective(state.group_size),
         seeds=_seeds(state, ticket.ordinal, len(drawn.tasks)) if pool.generators else None,
     )
-
-
-def counted(
-    request: SelectRequest,
-    wanted: int,
-    select: Callable[[SelectRequest], DrawnTasks],
-    state: RunState,
-    pool: Pool,
-    *,
-    available: int,
-) -> SelectRequest:
-    """Return the request with a count: as few tasks as are expected to give so many effective groups.
-
-    Args:
-        request: without a count.
-        wanted: effective groups.
-        select: the tasks of a request with a count; the same request gives the same tasks.
-        state: of the run.
-        pool: the tasks.
-        available: how many tasks may be selected.
-    """
-
-    def expected(count: int) -> float:
-        tasks = select(replace(request, count=count)).tasks
-        return float(state.belief.distributions(pool, tasks).effective(state.group_size).sum())
-
-    limit = max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1)
-    return replace(request, count=enough_tasks(expected, wanted, limit))
 
 
 def _seeds(state: RunState, ordinal: int, count: int) -> Counts:

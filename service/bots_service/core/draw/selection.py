@@ -1,7 +1,8 @@
 """One selection: which tasks to train on next, with tags, the run's mix, and leases."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Annotated
 
 import numpy as np
@@ -57,6 +58,9 @@ class SelectRequest(Struct, frozen=True, forbid_unknown_fields=True):
         return self.count
 
 
+MOST_TIMES = 8  # tasks for each wanted effective group, however few are expected to be effective
+GUESSES = 4  # of the number of tasks, by how many groups are effective; then the middle is tried
+TINY = 1e-9
 NO_TASKS: Tasks = np.empty(0, np.int32)
 
 
@@ -255,3 +259,23 @@ def too_small(request: SelectRequest, *, tasks: int, unavailable: int) -> str:
         f"requested {request.task_count} tasks{among}; {tasks - unavailable} are available{why}. "
         "Request fewer, or append tasks"
     )
+
+
+def enough_tasks(expected: Callable[[int], float], wanted: int, limit: int) -> int:
+    """Return the fewest tasks of which so many groups are expected to be effective; the limit if none are enough.
+
+    Args:
+        expected: how many effective groups to expect of a selection of so many tasks.
+        wanted: effective groups, at least 1.
+        limit: the most tasks, at least 1.
+    """
+    too_few, enough, tasks, tries = 0, limit, min(2 * wanted, limit), 0
+    while enough - too_few > 1:
+        found, tries = expected(tasks), tries + 1
+        if found < wanted:
+            too_few = tasks
+        else:
+            enough = tasks
+        guess = ceil(tasks * wanted / max(found, TINY)) if tries < GUESSES else (too_few + enough) // 2
+        tasks = max(min(guess, enough - 1), too_few + 1)
+    return enough
