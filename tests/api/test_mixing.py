@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.pools import RUN, make_dataset, report, require_problem, select
+from tests.api.pools import RUN, report, require_problem, select
 
 TAGS = {"math": 60, "code": 30, "lang": 10}
 
@@ -46,14 +46,6 @@ async def test_selections_of_one_task_keep_to_the_mix_at_every_point(mixed):
     assert total == {"math": 30, "code": 10, "lang": 0}
 
 
-async def test_selections_in_flight_count(mixed):
-    total = dict.fromkeys(TAGS, 0)
-    for count in (1, 1, 1, 1, 3, 5, 8):
-        given = by_tag(await select(mixed, count))
-        total = {tag: total[tag] + given[tag] for tag in TAGS}
-        assert abs(total["math"] - 0.75 * sum(total.values())) < 1
-
-
 async def test_what_is_aborted_is_owed_again(mixed):
     selection = await select(mixed, 8)
     of_math = [task["id"] for task in selection["tasks"] if task["id"].startswith("math")]
@@ -87,14 +79,6 @@ async def test_a_rewind_takes_the_account_back(mixed):
     assert {one["tag"]: one for one in fork.json()["mix"]} == before
 
 
-async def test_without_a_mix_nothing_is_owed(http):
-    await make_dataset(http)
-    assert (await http.get(RUN)).json()["mix"] == []
-    (await http.put(RUN, json={"mix": {"math": 1}})).raise_for_status()
-    assert all(task["id"] for task in (await select(http, 4))["tasks"])
-    assert (await http.patch(RUN, json={"mix": {}})).json()["mix"] == []
-
-
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
 async def test_a_mix_of_tags_that_no_task_has_is_refused_by_name_until_some_have(mixed, method):
     problem = require_problem(
@@ -103,19 +87,3 @@ async def test_a_mix_of_tags_that_no_task_has_is_refused_by_name_until_some_have
     assert [error["loc"] for error in problem["errors"]] == [["body", "mix", "maths"]]
     (await mixed.post("/datasets/guru/tasks", json={"tasks": [{"id": "m1", "tags": ["maths"]}]})).raise_for_status()
     (await mixed.request(method, RUN, json={"mix": {"math": 1, "maths": 1}})).raise_for_status()
-
-
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        ({"mix": {"math": -1}}, "mix"),
-        ({"mix": {"math": [[0, 1]]}}, "mix"),
-        ({"mix": ["math"]}, "mix"),
-    ],
-)
-async def test_impossible_mixes_are_refused_and_change_nothing(mixed, settings, where):
-    before = (await mixed.get(RUN)).json()
-    answer = await mixed.patch(RUN, json=settings)
-    assert answer.status_code == 422
-    assert where in answer.json()["errors"][0]["loc"]
-    assert (await mixed.get(RUN)).json() == before

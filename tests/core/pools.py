@@ -149,7 +149,7 @@ def context_of(rng=0, position=0, **settings):
     return DrawContext(RunSettings(**{"strategy": "thompson", **settings}), position, np.random.default_rng(rng))
 
 
-def candidates(about, tags=(), also=None, barred=()):
+def candidates(about, tags=(), barred=()):
     """The tasks that may be chosen, one by one."""
     return [
         task
@@ -157,7 +157,6 @@ def candidates(about, tags=(), also=None, barred=()):
         if task not in about.retired
         and task not in barred
         and (not tags or any(task in about.tags[tag] for tag in tags))
-        and (also is None or task in about.tags[also])
     ]
 
 
