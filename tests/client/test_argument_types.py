@@ -154,4 +154,4 @@ def test_what_numpy_and_generators_give_is_taken():
 
 def test_content_that_cannot_be_true_stays_an_invalid_request():
     with pytest.raises(InvalidRequestError):
-        step_calls.select("pool", float("nan"))
+        step_calls.select("pool", float("nan"))  # type: ignore[arg-type]  # on purpose

@@ -102,8 +102,9 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
     columns = numbers if seeds is None else [*numbers, seeds]
     if any(len(array) != len(tasks) for array in columns):
         raise DamagedStateError("the selection's arrays have different lengths")
+    draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
-    return found.fingerprint, Selection(*place, tasks, *numbers, seeds)
+    return found.fingerprint, Selection(*place, tasks, draws, means, effective, seeds)
 
 
 def _array(blob: bytes, kind: str) -> NDArray[Any]:
