@@ -46,13 +46,12 @@ CONTENDERS: dict[str, Contender] = {
     "Kalman filter": Contender(lambda environment, seed: KalmanFilter(len(environment.references), seed)),
     "BOTS": Contender(partial(served, belief="bots")),
     "tracker, pass": Contender(partial(served, belief="tracker")),
-    "tracker, spaced": Contender(partial(served, belief="tracker", strategy="spaced")),
     "tracker, thompson": Contender(partial(served, belief="tracker", strategy="thompson")),
     "oracle, pass": Contender(lambda environment, seed: PassOracle(environment, seed, rollouts=ROLLOUTS)),
     "oracle, nearest": Contender(lambda environment, _seed: NearestOracle(environment)),
 }
 PULLS = {f"interference, pull {pull:g}": pull for pull in (0.0, PULL / 2, PULL * 3 / 2)}
-BY_PULL = ("shuffle", "BOTS", "tracker, pass", "tracker, spaced", "tracker, thompson", "oracle, nearest")
+BY_PULL = ("shuffle", "BOTS", "tracker, pass", "tracker, thompson", "oracle, nearest")
 ON_RECORDINGS = tuple(name for name, contender in CONTENDERS.items() if contender.rounds == 1)
 
 
@@ -86,7 +85,7 @@ UNIFORM, SHUFFLE = {"method": "uniform"}, {"method": "shuffle"}
 METHODS = Study(
     name="methods",
     title="Which method of choosing tasks learns fastest?",
-    claim="It depends on how far repetition harms; `pass` and `spaced` end above a shuffle in every made-up pool.",
+    claim="It depends on how far repetition harms; `pass` ends above a shuffle in every made-up pool.",
     cells=(
         *(cell(pool, method) for pool in LEARNERS for method in CONTENDERS),
         *(cell(pool, method) for pool in PULLS for method in BY_PULL),

@@ -69,7 +69,6 @@ from bots_client._models import (
     MixShare,
     PastReceipt,
     Receipt,
-    Resting,
     Run,
     SelectedTask,
     Selection,
@@ -95,7 +94,6 @@ from bots_client._summary_models import (
 )
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 __all__ = [
     "ApiKey",
@@ -117,7 +115,6 @@ __all__ = [
     "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
-    "EffectiveGroups",
     "ErrorDifference",
     "FieldError",
     "ForbiddenError",
@@ -152,9 +149,7 @@ __all__ = [
     "RefusedReports",
     "RequestError",
     "ResilientClient",
-    "Resting",
     "Retries",
-    "RolloutsBudget",
     "Run",
     "RunSummary",
     "RunVerdict",

@@ -69,7 +69,7 @@ async def test_what_changes_something_leaves_a_line_and_what_only_reads_hides_no
         await make_dataset(http)
         with capture_logs() as said:
             await http.get(RUN)
-            await http.patch(RUN, json={"temperature": 0.2})
+            await http.patch(RUN, json={"target": 0.2})
             await http.get("/datasets/guru/runs/unknown")
     levels = [(line["method"], line["log_level"]) for line in said if line["event"] == "request"]
     assert levels == [("GET", "debug"), ("PATCH", "info"), ("GET", "warning")]

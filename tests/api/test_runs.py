@@ -44,9 +44,9 @@ async def test_a_run_shows_what_its_belief_estimates_about_the_model(http):
 async def test_put_creates_a_run_and_replaces_settings_only_while_it_is_empty(http):
     await make_dataset(http)
     path = "/datasets/guru/runs/mine"
-    created = await http.put(path, json={"target": 0.25, "strategy": "mean"})
+    created = await http.put(path, json={"target": 0.25, "strategy": "uniform"})
     assert created.status_code == 201
-    assert created.json()["settings"] == as_json(RunSettings(target=0.25, strategy="mean"))
+    assert created.json()["settings"] == as_json(RunSettings(target=0.25, strategy="uniform"))
     replaced = await http.put(path, json={"seed": 5})
     assert replaced.status_code == 200
     assert replaced.json()["settings"] == as_json(RunSettings(seed=5))

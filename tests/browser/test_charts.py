@@ -114,19 +114,19 @@ def test_steps_are_whole_numbers_and_what_happened_is_marked(visit: Visit, train
         for _ in range(3):
             http.post("/report", json=report).raise_for_status()
         http.post(f"{run}/rewind", json={"step": 2}).raise_for_status()
-        http.patch(run, json={"temperature": 0.5}).raise_for_status()
+        http.patch(run, json={"target": 0.6}).raise_for_status()
         http.post("/report", json=report).raise_for_status()
     visit.open("datasets/marked/runs/default")
     page = visit.drawn()
     written = {one["text"] for one in texts(page)}
-    assert {"rewind", "temperature"} & written  # both are at step 2: there is room for the first
+    assert {"rewind", "target"} & written  # both are at step 2: there is room for the first
     assert not {text for text in written if "." in text and text.replace(".", "").isdigit() and 1 < float(text) < 3}
     visit.chart(RATIO).locator(".plot").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     said = visit.chart(RATIO).get_by_role("status")
     expect(said).to_contain_text("rewind (step 2)")
-    expect(said).to_contain_text("temperature (step 2)")
+    expect(said).to_contain_text("target (step 2)")
     httpx.delete(f"{trained.url}/datasets/marked").raise_for_status()
 
 

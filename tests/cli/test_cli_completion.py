@@ -32,7 +32,7 @@ def completed(bots, *words):
 def test_commands_options_and_choices_are_completed(bots):
     assert completed(bots, "com") == ["compare-beliefs"]
     assert completed(bots, "runs", "s") == ["show", "set"]
-    assert completed(bots, "runs", "create", "d", "r", "--strategy", "s") == ["softmax", "shuffle", "spaced"]
+    assert completed(bots, "runs", "create", "d", "r", "--strategy", "s") == ["shuffle"]
     assert completed(bots, "datasets", "list", "--js") == ["--json"]
 
 

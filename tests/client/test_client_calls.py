@@ -200,7 +200,7 @@ CALLS = [
     (
         "select",
         ("guru", np.int64(2)),
-        {"run": "r1", "subset": "s1", "tags": ["math"], "quotas": {"math": 2, "code": 1.0}, "exclude": []},
+        {"run": "r1", "subset": "s1", "tags": ["math"], "exclude": []},
         "POST",
         "/select",
         {
@@ -209,7 +209,6 @@ CALLS = [
             "count": 2,
             "subset": "s1",
             "tags": ["math"],
-            "quotas": {"math": 2, "code": 1.0},
             "exclude": [],
         },
         SELECTION,

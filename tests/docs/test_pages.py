@@ -14,7 +14,6 @@ NAMES = {
     "filtering as in DAPO": "DAPO's filter",
     "BOTS, `thompson`": "BOTS",
     "tracker, `pass` (the default)": "tracker, pass",
-    "tracker, `spaced`": "tracker, spaced",
 }
 
 

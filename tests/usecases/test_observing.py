@@ -149,7 +149,7 @@ async def test_a_pool_whose_tasks_are_all_retired_has_no_outlook(watched: World)
 
 async def test_it_tells_how_a_run_chooses_and_no_longer_how_it_did(watched: World):
     await watched.report(outcome("t1"))
-    for strategy, before in (("thompson", "mean"), ("mean", "thompson")):
+    for strategy, before in (("thompson", "uniform"), ("uniform", "thompson")):
         await watched.use.change_settings(POOL, "default", {"strategy": strategy}, None)
         await watched.report(outcome("t1"))
         await watched.use.observe_runs.once()

@@ -9,7 +9,6 @@ from bots_service.core.arrays import Floats, frozen
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.pool import Pool
-from bots_service.core.run_settings import StrategyName
 from bots_service.core.state import RunState
 
 BINS = 20  # equal ones, of [0, 1]
@@ -60,9 +59,6 @@ def _shares(values: Floats, weights: np.ndarray) -> tuple[float, ...]:
     return tuple((sums / sums.sum()).tolist())
 
 
-BELIEVING: tuple[StrategyName, ...] = ("thompson", "mean", "softmax")  # strategies that look at the belief
-
-
 def advice(state: RunState, pool: Pool) -> tuple[str, ...]:
     """Return what to know about a run, a sentence or two each; nothing where all is well."""
     found = [_without_references(state, pool), _returning(state)]
@@ -76,7 +72,7 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     takes as many steps as it has batches. What is left then is next to nothing.
     """
     settings, forgotten = state.settings, state.belief.forgotten_share(state.settings)
-    if pool.has_references or settings.strategy not in BELIEVING or forgotten == 0.0:
+    if pool.has_references or settings.strategy != "thompson" or forgotten == 0.0:
         return None
     enough = (len(pool) - len(pool.retired)) * forgotten
     tasks_a_step = state.totals.reported / state.step if state.step else 1.0  # unknown yet: the fewest possible
@@ -90,18 +86,14 @@ def _without_references(state: RunState, pool: Pool) -> str | None:
     )
 
 
-NEAREST: tuple[StrategyName, ...] = ("thompson", "mean")  # strategies that take what is nearest to the target
-ENOUGH_COOLDOWN = 30  # steps; in the pilot that docs/tracker.md reports this turned a loss into a gain
-
-
 def _returning(state: RunState) -> str | None:
     """Warn where the same few tasks stay nearest to the target, because what is known of them is never forgotten."""
     settings = state.settings
-    if settings.strategy not in NEAREST or settings.cooldown or state.belief.forgotten_share(settings) > 0.0:
+    if settings.strategy != "thompson" or state.belief.forgotten_share(settings) > 0.0:
         return None
     return (
-        f"The belief of this run forgets nothing, so {settings.strategy!r} returns to the same few tasks near the"
+        "The belief of this run forgets nothing, so 'thompson' returns to the same few tasks near the"
         " target, and the model may unlearn the others. In our own pilot with the tracker, this had the best effective"
         " task ratio, and held-out accuracy fell by 0.06 to 0.09 compared with a shuffled pass. Change the strategy"
-        f" to 'pass', or set a cooldown of about {ENOUGH_COOLDOWN} steps."
+        " to 'pass'."
     )

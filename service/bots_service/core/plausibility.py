@@ -92,7 +92,6 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         )
         and state.walks.are_possible(size.tasks)
         and is_possible_account(state.mix)
-        and state.forecasts.is_possible()
         and state.guard.is_possible(state.step, size.tasks)
         and is_possible_evidence(state.guard.held.evidence, tasks=size.tasks)
         # A group in parts may bring more rollouts than it said.

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.aborts import NO_ABORTS, AbortRows
-from bots_service.core.arrays import Tasks, contained, last_of
+from bots_service.core.arrays import Tasks, last_of
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.costs import NO_RUN_COSTS, RunCosts, cost_sums
 from bots_service.core.entries import Entry, Forget, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
-from bots_service.core.forecasts import NO_FORECASTS, Forecasts
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
 from bots_service.core.guard.guard import NO_ALARMS, GuardedStep, VerifierGuard
 from bots_service.core.guard.streaks import SeenGroups
@@ -45,7 +44,6 @@ class RunState:
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
-    forecasts: how many groups the belief expected to be effective, and how many were.
     guard: which rewards look wrong, and what waits outside the belief because of it.
     unfinished: groups of which rollouts are to come.
     aborts: how often selections of tasks brought nothing.
@@ -62,7 +60,6 @@ class RunState:
     open_step: OpenStep
     totals: Totals
     mix: MixAccount
-    forecasts: Forecasts = NO_FORECASTS
     guard: VerifierGuard = NO_ALARMS
     unfinished: UnfinishedGroups = NOTHING_UNFINISHED
     aborts: AbortRows = NO_ABORTS
@@ -258,14 +255,13 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     if guarded.waits is not None:
         believed = believed.at(~guarded.waits)
     closed = replace(
-        _with_mix(waiting, before, report, pool, guarded),
+        _with_mix(waiting, before, report, pool),
         step=step.number,
         belief=belief,
         attempts=before.attempts.with_step(whole, step.number),
         costs=before.costs.with_step(open_step.costs, costs),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
-        forecasts=before.forecasts.with_step(believed, counted.groups),
         guard=guarded.guard,
     )
     return closed, _receipt(
@@ -318,27 +314,19 @@ def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tupl
     return state, whole
 
 
-def _with_mix(
-    state: RunState, before: RunState, report: Report, pool: Pool, guarded: GuardedStep | None = None
-) -> RunState:
-    """Return the state with the mix's account after a report; what waits tells nothing of how often a tag teaches.
+def _with_mix(state: RunState, before: RunState, report: Report, pool: Pool) -> RunState:
+    """Return the state with the mix's account after a report.
 
     Args:
         state: without it.
         before: the state before the report.
         report: the report.
         pool: the tasks.
-        guarded: what the guard makes of the step that the report closes; None if it closes none.
     """
-    if not before.settings.mix:
+    mix = before.settings.mix
+    if not mix:
         return replace(state, mix=()) if state.mix else state
-    tasks = report.evidence.tasks
-    if guarded is None:
-        doubted = before.guard.doubts(pool, tasks) if before.settings.verifier_guard else np.zeros(len(tasks), bool)
-    else:
-        doubted = contained(tasks, (guarded.tasks,))
-    account = after_report(before.settings, before.mix, pool, report.evidence, step=before.step, doubted=doubted)
-    return replace(state, mix=account)
+    return replace(state, mix=after_report(mix, before.mix, pool, report.evidence.tasks))
 
 
 def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> GuardedStep:

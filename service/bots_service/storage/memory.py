@@ -171,7 +171,7 @@ class _KeptSelection:
     @property
     def nbytes(self) -> int:
         chosen = self.selection
-        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.rollouts, chosen.seeds)
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.seeds)
         return SELECTION_BYTES + sum(array.nbytes for array in arrays if array is not None)
 
 

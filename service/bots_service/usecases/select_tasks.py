@@ -1,24 +1,23 @@
 """POST /select: which tasks should be tried next."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from bots_service.core.arrays import Counts, Tasks, united
 from bots_service.core.draw.context import DrawContext
-from bots_service.core.draw.enough import USUAL_COUNT, USUAL_DRAWS, count_flaws, counted
 from bots_service.core.draw.generators import seeds_of, select_generators
-from bots_service.core.draw.group_sizes import budget_flaws, gains_looked_at, sized_groups
 from bots_service.core.draw.selection import (
+    GUESSES,
     LARGEST_COUNT,
+    MOST_TIMES,
     DrawnTasks,
     NamedTasks,
     SelectRequest,
-    fit,
+    enough_tasks,
     select_tasks,
-    wanted_in_all,
 )
 from bots_service.core.pool import Pool
 from bots_service.core.state import RunState
@@ -59,7 +58,7 @@ class SelectTasks:
 
         Raises:
             UnknownDatasetError, UnknownRunError: a name is not known.
-            InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
+            InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
             PoolTooSmallError: the pool has fewer such tasks.
             KeyReusedError: the key came with another request before.
         """
@@ -157,30 +156,22 @@ async def _drawn(
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
     if pool.generators:
-        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS) + gains_looked_at(request)
+        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS)
         return pool.is_grouped and numbers <= QUICK_NUMBERS
-    if not pool.is_grouped or request.tags or request.quotas or request.bounds_means:
+    if not pool.is_grouped or request.tags:
         return False
-    if (
-        state.settings.mix
-        or state.settings.min_effective
-        or state.settings.strategy not in ("thompson", "pass", "spaced")
-    ):
+    if state.settings.mix or state.settings.strategy not in ("thompson", "pass"):
         return False
-    count, draws = (request.count, 1) if request.count else (USUAL_COUNT * (request.want_effective or 1), USUAL_DRAWS)
-    looked_at = len(leased) + draws * QUICK_PER_WANTED * count + gains_looked_at(request)
+    count, draws = (request.count, 1) if request.count else (2 * (request.want_effective or 1), GUESSES)
+    looked_at = len(leased) + draws * QUICK_PER_WANTED * count
     if looked_at > QUICK_NUMBERS:
         return False
-    looked_at += draws * (_walked(count, state, pool) if state.settings.strategy == "pass" else _scored(state, pool))
+    looked_at += draws * (
+        _walked(count, state, pool)
+        if state.settings.strategy == "pass"
+        else pool.profiles + len(state.belief.own_tasks)
+    )
     return looked_at <= QUICK_NUMBERS
-
-
-def _scored(state: RunState, pool: Pool) -> int:
-    """Return about how many profiles and tasks a draw looks at that scores all of which anything is known."""
-    numbers, attempts = pool.profiles + len(state.belief.own_tasks), state.attempts
-    if state.settings.strategy == "spaced" or state.settings.cooldown:
-        numbers += len(attempts.settled) + len(attempts.recent)
-    return numbers
 
 
 def _walked(count: int, state: RunState, pool: Pool) -> int:
@@ -207,22 +198,23 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
 
-    def select(request: SelectRequest) -> DrawnTasks:
-        context = context_of(state, seeded(state, ticket.ordinal))
+    def select(count: int) -> DrawnTasks:
+        asked, context = replace(request, count=count), context_of(state, seeded(state, ticket.ordinal))
         if pool.generators:
-            return select_generators(state.belief, pool, request, context, named=named)
-        return select_tasks(state.belief, pool, request, context, named=named, leased=leased)
+            return select_generators(state.belief, pool, asked, context, named=named)
+        return select_tasks(state.belief, pool, asked, context, named=named, leased=leased)
 
-    if request.want_effective is not None:
-        available = len(pool.part(request.tags)) - len(pool.part(request.tags).keep(named.excluded))
-        available = LARGEST_COUNT if pool.generators else available
-        request = enough_for(
-            request, state, pool, lambda one: select(one).tasks, available=available, ordinal=ticket.ordinal
-        )
-    drawn = select(request)
+    def expected(count: int) -> float:
+        believed = state.belief.distributions(pool, select(count).tasks)
+        return float(believed.effective(state.group_size).sum())
+
+    count = request.count
+    if count is None:
+        part, wanted = pool.part(request.tags), request.want_effective or 1
+        available = LARGEST_COUNT if pool.generators else len(part) - len(part.keep(named.excluded))
+        count = enough_tasks(expected, wanted, max(min(MOST_TIMES * wanted, LARGEST_COUNT, available), 1))
+    drawn = select(count)
     believed = state.belief.distributions(pool, drawn.tasks)
-    rollouts, effective = sized_groups(request, believed, state.group_size)
-    expected = None if request.want_effective is None else float(state.forecasts.corrected(effective).sum())
     return Selection(
         id=write_id(run.row, Origin(state.epoch, state.step, state.seq, ticket.ordinal, drawn.walks)),
         epoch=state.epoch,
@@ -233,39 +225,8 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         tasks=drawn.tasks,
         draws=drawn.draws,
         means=believed.mean,
-        effective=effective,
-        rollouts=rollouts,
-        expected_effective=expected,
+        effective=believed.effective(state.group_size),
         seeds=_seeds(state, ticket.ordinal, len(drawn.tasks)) if pool.generators else None,
-    )
-
-
-def enough_for(
-    request: SelectRequest,
-    state: RunState,
-    pool: Pool,
-    select: Callable[[SelectRequest], Tasks],
-    *,
-    available: int,
-    ordinal: int,
-) -> SelectRequest:
-    """Return a request for effective groups with the count of tasks that gives them.
-
-    Args:
-        request: wants effective groups.
-        state: of the run.
-        pool: the tasks.
-        select: the tasks of a request with a count.
-        available: how many tasks may be selected.
-        ordinal: how many selections were made from this state before.
-    """
-    return counted(
-        request,
-        select,
-        lambda tasks: state.belief.distributions(pool, tasks).effective(state.group_size),
-        forecasts=state.forecasts,
-        available=available,
-        luck=float(seeded(state, ordinal, 1).random()),  # not the number that the draw begins with
     )
 
 
@@ -287,9 +248,7 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         walks=state.walks,
         group_size=state.group_size,
         step=state.step,
-        attempts=state.attempts,
         mix=state.mix,
-        costs=state.costs,
         aborts=state.aborts,
     )
 
@@ -298,28 +257,16 @@ def named_tasks(request: SelectRequest, dataset: OpenDataset) -> NamedTasks:
     """Return the tasks that the request names, once it is possible for this dataset.
 
     Raises:
-        InvalidSelectionError: a tag or a task is unknown, the quotas exceed the count, or the bounds cross.
+        InvalidSelectionError: a tag or a task is unknown, or the count is not clear.
     """
-    if flaws := count_flaws(request):
-        raise InvalidSelectionError("invalid selection", tuple(flaws[:20]))
-    known = dataset.pool.tags
+    if (request.count is None) == (request.want_effective is None):
+        flaw = Flaw(("body", "count"), "give either count or want_effective")
+        raise InvalidSelectionError("invalid selection", (flaw,))
     flaws = [
         Flaw(("body", "tags", place), f"no task has the tag {tag!r}")
         for place, tag in enumerate(request.tags)
-        if tag not in known
+        if tag not in dataset.pool.tags
     ]
-    flaws += [
-        Flaw(("body", "quotas", tag), f"no task has the tag {tag!r}") for tag in request.quotas if tag not in known
-    ]
-    count = request.count or USUAL_COUNT * (request.want_effective or 0)
-    if not fit(request.quotas, count):
-        asked = f"{wanted_in_all(request.quotas, count):g}"
-        flaws.append(Flaw(("body", "quotas"), f"the quotas add up to {asked} tasks, more than count {count}"))
-    if request.min_mean > request.max_mean:
-        flaws.append(
-            Flaw(("body", "min_mean"), f"{request.min_mean:g} is larger than max_mean, {request.max_mean:g}; swap them")
-        )
-    flaws += budget_flaws(request)
     wanted = tuple(dict.fromkeys(request.first))
     excluded, first = dataset.ids.find(request.exclude), dataset.ids.find(wanted)
     for name, ids, found in (("exclude", request.exclude, excluded), ("first", wanted, first)):

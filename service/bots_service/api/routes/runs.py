@@ -23,7 +23,6 @@ from bots_service.core.checks import MAX_IDS, Name, TaskId
 from bots_service.core.coverage import Coverage
 from bots_service.core.guard.guard import VerifierAlarm
 from bots_service.core.mix_account import MixShare
-from bots_service.core.resting import Resting
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.summary.cost import Cost, cost_of
 from bots_service.core.totals import Totals
@@ -143,7 +142,6 @@ class Run(Struct, frozen=True):
     coverage: how the visits spread over the pool; a visit is a step that reported the task.
     advice: hints about the run, such as where selection brings little; a sentence or two each.
     mix: the tags of the run's mix, by name; empty without one.
-    resting: the tasks that the run leaves out, by `min_effective`.
     forked_from: the run that it began from, and how (fork, warm_start or replay); null if none.
     predictions: names of the predictions that it knows.
     alarms: those of the verifier guard that stand, the whole run's first; see POST held.
@@ -169,7 +167,6 @@ class Run(Struct, frozen=True):
     coverage: Coverage
     advice: tuple[str, ...]
     mix: tuple[MixShare, ...]
-    resting: Resting
     forked_from: Parent | None
     created_at: datetime
     predictions: tuple[str, ...]
@@ -199,7 +196,6 @@ class Run(Struct, frozen=True):
             coverage=run.coverage,
             advice=run.advice,
             mix=run.mix,
-            resting=run.resting,
             forked_from=run.row.parent,
             created_at=moment(run.row.created_at),
             predictions=tuple(each.name for each in run.row.predictions),
@@ -269,7 +265,6 @@ EXAMPLE = Run(
     coverage=EXAMPLE_COVERAGE,
     advice=(),
     mix=(),
-    resting=Resting(),
     forked_from=None,
     created_at=EXAMPLE_TIME,
     predictions=("probe",),
