@@ -75,7 +75,7 @@ PROMETHEUS_SUITE ?=
 PROMETHEUS := build/prometheus$(addprefix -,$(PROMETHEUS_SUITE))
 
 test-observability: $(VENV)/.dev $(PROMETHEUS)/usr/bin/prometheus ## Run the tests that need a real Prometheus (Debian's)
-	BOTS_TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
+	TEST_PROMETHEUS=$(PROMETHEUS)/usr/bin $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/observability)
 
 # Unpacked, not installed: that would start one on this machine, and takes root.
 $(PROMETHEUS)/usr/bin/prometheus:
@@ -101,7 +101,7 @@ VERSIONS_TESTS := tests/storage tests/doctor tests/system/faults tests/system/te
 	tests/system/test_pass.py tests/system/test_replicas.py tests/system/test_workers.py tests/versions
 
 test-versions: $(VENV)/.dev build/debian/.unpacked ## Run the tests of stores and faults with PostgreSQL 15 and Redis 7.0, PgBouncer, TLS, failovers: minutes
-	BOTS_TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
+	TEST_DEBIAN=build/debian $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(VERSIONS_TESTS))
 
 # Unpacked, not installed: nothing is started on this machine. The libraries are those that many machines do without.
 DEBIAN_SERVERS := postgresql-15 postgresql-client-15 pgbouncer redis-server redis-tools
@@ -185,11 +185,11 @@ test-lowest: $(VENV)/.dev ## Run the tests of core, stores, API and client with 
 
 # Those that only compute run side by side; those that wait for a server, or compare rates, have the machine to themselves.
 soak: $(VENV)/.dev $(VENV)/.trainers ## Run the long forms of the tests, for most of an hour: faults, overload, the simulator, versions
-	BOTS_SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
+	SOAK=1 $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses auto --dist worksteal tests/core tests/usecases \
 		tests/simulator tests/deploy tests/demo)
-	$(if $(ARGS),,BOTS_SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
+	$(if $(ARGS),,SOAK=1 $(BIN)/python -m pytest tests/system tests/api/test_overload.py tests/trainers/test_ms_swift.py \
 		tests/trainers/test_newcomer.py tests/trainers/test_trl_outage.py)
-	$(if $(ARGS),,BOTS_SOAK=1 $(MAKE) test-versions)
+	$(if $(ARGS),,SOAK=1 $(MAKE) test-versions)
 
 soak-memory: $(VENV)/.dev ## Watch a service's memory under a steady load, for 30 minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)

@@ -17,7 +17,7 @@ from tests.serving import NO_AUTHORITIES, free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "prometheus"
-UNPACKED = Path(os.environ.get("BOTS_TEST_PROMETHEUS", ROOT / "build/prometheus/usr/bin")).absolute()  # as make sets it
+UNPACKED = Path(os.environ.get("TEST_PROMETHEUS", ROOT / "build/prometheus/usr/bin")).absolute()  # as make sets it
 SOON_S = 60.0
 EVERY_S = 1
 
