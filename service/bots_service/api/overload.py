@@ -124,7 +124,7 @@ UPLOADS_AT_ONCE = 4  # each may hold a body of 64 MiB and its tasks
 UPLOADS_WAITING = 64
 DOWNLOADS_AT_ONCE = 4  # each holds a state, and some megabytes of what it sends
 DOWNLOADS_WAITING = 64
-SENT_BYTES = MIB  # of a download at a time, so that a slow reader, of 35 kB/s, takes each piece before it is cut
+SENT_BYTES = MIB  # of a download at a time, so that a slow reader holds little memory
 CONTROL_S = 60.0  # for everything else: much longer than any call takes
 TELL_EVERY_S = 1.0
 

@@ -42,6 +42,14 @@ class HttpConnection(HttpToolsProtocol):
     has_left = False
     when_left: list[Callable[[], None]]  # what the newest request wants called when its client leaves
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Wait for a first request as long as for any other."""
+        super().connection_made(transport)
+        self._wait()
+
+    def _wait(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
     def data_received(self, data: bytes) -> None:
         """Take data, unless this end is closed: what gets no response must not be processed."""
         if self.has_left:
@@ -50,6 +58,8 @@ class HttpConnection(HttpToolsProtocol):
         self.head_bytes = self.head_bytes + len(data) if self.is_in_head else 0
         if self.head_bytes > HEAD_BYTES:  # before a key is read; the parser has no limit of its own
             self.transport.abort()
+        elif self.is_in_head:
+            self._wait()
 
     def on_message_begin(self) -> None:
         """Note that a request begins."""
@@ -88,7 +98,7 @@ class HttpConnection(HttpToolsProtocol):
             # Only our half: closing both would reset a request that crosses this, and lose what it asks in silence.
             self.has_left = True
             self.transport.write_eof()
-            asyncio.get_running_loop().call_later(PARTING_S, self.transport.close)
+            self.loop.call_later(PARTING_S, self.transport.close)
         else:
             self.finish()
 
