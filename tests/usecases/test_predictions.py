@@ -22,8 +22,7 @@ from bots_service.ports.records import PredictionBlock
 from bots_service.storage.sql.predictions import content_of
 from bots_service.usecases.backup_format import BackupWriter, DatasetPart, Part, PredictionsPart, RunPart, read_parts
 from bots_service.usecases.begin_run import ForkFrom, ReplayOf, WarmStartFrom
-from tests.usecases.replicas import Replica
-from tests.usecases.world import POOL, TASKS, Later, World, block, never, outcome, stream
+from tests.usecases.world import POOL, TASKS, World, block, never, outcome, stream
 
 RATES = {f"t{number}": number % 5 / 4 for number in range(30)}  # the last ten tasks have none
 
@@ -243,34 +242,6 @@ async def test_a_backup_of_one_run_brings_the_predictions_that_it_knows(world: W
     assert await names(world, "back") == ["probe"]
     await world.report(outcome("t4"), run="back")
     await world.assert_is_a_replay("back")
-
-
-async def test_a_replica_shows_that_newer_predictions_came_by_another(replicas: tuple[Replica, Replica]):
-    here, there = replicas
-    await here.report(outcome("t1"))
-    await there.report(outcome("t2"))
-    watching = there.observing(Later())
-    await watching.once()
-    assert there.shown("predictions_outdated") == 0.0
-    await predict(here)
-    await there.follow()
-    await there.report(outcome("t3"))
-    await watching.once()
-    assert there.shown("predictions_outdated") == 1.0
-
-
-async def test_a_run_that_begins_again_shows_the_predictions_that_it_sees_now(world: World):
-    await predict(world)
-    await world.report(outcome("t1"))
-    watching = world.observing(Later())
-    await watching.once()
-    await world.use.drop_predictions(POOL, "probe", None)
-    await world.use.delete_run(POOL, "default", None)
-    await predict(world, "other")
-    await world.report(outcome("t1"))
-    await watching.once()
-    assert world.shown("prediction_slope", predictor="probe") is None
-    assert world.shown("prediction_slope", predictor="other") is not None
 
 
 async def test_a_comparison_tries_the_tracker_without_predictions(world: World):
