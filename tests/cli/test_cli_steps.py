@@ -152,9 +152,9 @@ def test_a_key_counts_once(bots, client, pool):
 
 def test_runs_are_made_forked_changed_and_deleted(bots, client, pool):
     client.report(pool, [Outcome.counts("p1", 3, 4)])
-    settings = ["--target", 0.6, "--prior", 2, 3, "--strategy", "uniform", "--tasks-per-step", 4, "--seed", 7]
+    settings = ["--target", 0.6, "--prior", 2, 3, "--strategy", "thompson", "--tasks-per-step", 4, "--seed", 7]
     made = bots("runs", "create", pool, "tuned", "--belief", "bots", *settings, "--json").json["settings"]
-    assert (made["target"], made["prior"], made["strategy"], made["seed"]) == (0.6, [2, 3], "uniform", 7)
+    assert (made["target"], made["prior"], made["strategy"], made["seed"]) == (0.6, [2, 3], "thompson", 7)
     assert made["forgetting"] == 0.1
     changed = bots("runs", "set", pool, "tuned", "--tasks-per-step", 0, "--target", 0.5, "--json").json["settings"]
     assert (changed["tasks_per_step"], changed["target"], changed["seed"]) == (None, 0.5, 7)
