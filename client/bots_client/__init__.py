@@ -18,7 +18,6 @@ from bots_client._admin_models import (
     Predicted,
     PrunedRun,
     Pruning,
-    RateLimit,
     Snapshot,
     Subset,
     Version,
@@ -63,7 +62,6 @@ from bots_client._models import (
     MixShare,
     PastReceipt,
     Receipt,
-    Resting,
     Run,
     SelectedTask,
     Selection,
@@ -89,7 +87,6 @@ from bots_client._summary_models import (
 )
 from bots_client._tables import AsyncListing, Listing
 from bots_client._task_columns import TaskColumns
-from bots_client._wishes import EffectiveGroups, RolloutsBudget
 
 __all__ = [
     "ApiKey",
@@ -108,7 +105,6 @@ __all__ = [
     "CurvePoint",
     "Dataset",
     "DeadlineExceededError",
-    "EffectiveGroups",
     "FieldError",
     "ForbiddenError",
     "Fork",
@@ -137,14 +133,11 @@ __all__ = [
     "Problem",
     "PrunedRun",
     "Pruning",
-    "RateLimit",
     "Receipt",
     "RefusedReports",
     "RequestError",
     "ResilientClient",
-    "Resting",
     "Retries",
-    "RolloutsBudget",
     "Run",
     "RunSummary",
     "RunVerdict",

@@ -169,29 +169,3 @@ async def test_a_cost_that_can_t_be_true_is_refused(http: httpx.AsyncClient, nam
     problem = require_problem(await http.post("/report", json=body), 422, "invalid-request")
     assert problem["errors"][0]["loc"] == ["body", "outcomes", 0, name]
     assert (await http.get(RUN)).json()["seq"] == 0
-
-
-async def test_a_run_may_weigh_tasks_by_what_they_cost(http: httpx.AsyncClient):
-    for name in ("plain", "weighed"):
-        await make_dataset(http, 20, name)
-    patched = await http.patch("/datasets/weighed/runs/default", json={"per_cost": "tokens"})
-    assert patched.json()["settings"]["per_cost"] == "tokens"
-    found = {}
-    for name in ("plain", "weighed"):
-        dear: list[str] = []
-        for _ in range(30):
-            wish = {"dataset": name, "count": 5}
-            selection = (await http.post("/select", json=wish)).json()
-            ids = [task["id"] for task in selection["tasks"]]
-            outcomes = [
-                {"task": one, "successes": 8, "trials": 16, "tokens": 10 ** (4 + int(one[-1]) % 2)} for one in ids
-            ]
-            body = {"dataset": name, "selection_id": selection["selection_id"], "outcomes": outcomes}
-            (await http.post("/report", json=body)).raise_for_status()
-            dear += [one for one in ids if int(one[-1]) % 2]
-        found[name] = len(dear)
-    assert found["weighed"] < 0.8 * found["plain"]
-    wrong = await http.patch("/datasets/weighed/runs/default", json={"per_cost": "money"})
-    require_problem(wrong, 422, "invalid-request")
-    again = await http.patch("/datasets/weighed/runs/default", json={"per_cost": None})
-    assert again.json()["settings"]["per_cost"] is None

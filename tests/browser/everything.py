@@ -1,4 +1,4 @@
-"""Two runs of a simulated model that have all that a run may have: tags, a mix, tasks that rest, and costs."""
+"""Two runs of a simulated model that have all that a run may have: tags, a mix, and costs."""
 
 import random
 from math import exp
@@ -10,7 +10,7 @@ STEPS, COUNT, ROLLOUTS, TASKS = 120, 24, 8, 600
 LENGTHS = {"math": 900, "code": 2400, "logic": 500}  # mean tokens of a rollout
 SECONDS_PER_TOKEN = 0.002
 SETTINGS: dict[str, GivenSettings] = {
-    RUN: {"mix": {"math": 3, "code": 1, "logic": 1}, "min_effective": 0.05, "per_cost": "tokens"},
+    RUN: {"mix": {"math": 3, "code": 1, "logic": 1}},
     UNIFORM: {"strategy": "uniform"},
 }
 

@@ -53,11 +53,3 @@ def test_without_costs_no_column_is_spent_on_them(bots, client):
 )
 def test_numbers_of_any_size_have_three_digits(value, text):
     assert short(value) == text
-
-
-def test_a_run_is_told_which_cost_to_weigh_and_to_weigh_none(bots, client):
-    client.create_dataset("weighed", [Task("p1")])
-    for said, expected in (("seconds", "seconds"), ("none", None)):
-        bots.ok("runs", "set", "weighed", "default", "--per-cost", said)
-        assert client.run("weighed").settings.per_cost == expected
-    client.delete_dataset("weighed")

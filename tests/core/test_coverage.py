@@ -176,7 +176,6 @@ def ever_narrow(**settings) -> bool:
         ("bots", "uniform"),
         ("bots", "pass"),
         ("tracker", "pass"),
-        ("tracker", "spaced"),
         ("bots", "thompson"),
     ],
 )

@@ -78,7 +78,6 @@ async def test_a_rewind_brings_held_groups_back_and_a_fork_keeps_them(outage: Wo
     assert len((await outage.state("child")).guard.held) == 0
 
 
-async def test_the_metrics_show_alarms_and_held_groups(outage: World):
+async def test_the_metrics_show_alarms(outage: World):
     await outage.observing(lambda: 0.0).once()
     assert outage.shown("verifier_alarms") == float(len((await outage.state()).guard.alarms))
-    assert outage.shown("held_groups") == float(TASKS)

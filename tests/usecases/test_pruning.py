@@ -146,7 +146,7 @@ async def test_what_a_kept_rewind_goes_back_to_is_kept(world: World):
         4,
         *range(14, 22),
     ]
-    with pytest.raises(UnknownStepError, match="begins at step 6"):
+    with pytest.raises(UnknownStepError):
         await world.rewind(4)
     await world.rewind(7)
 

@@ -325,12 +325,8 @@ class LocalRun:
         dropped = set(unknown)
         known = [task for task in selection.tasks if task.id not in dropped]
         others = self._chosen(len(unknown), ids, selection.ids)
-        left = [task.rollouts for task in selection.tasks if task.id in dropped]  # of the budget
         are_generated = any(task.seed is not None for task in selection.tasks)
-        replaced = (
-            SelectedTask(id=task, rollouts=rollouts, seed=self._seed_for(ids) if are_generated else None)
-            for task, rollouts in zip(others, left, strict=True)
-        )
+        replaced = (SelectedTask(id=task, seed=self._seed_for(ids) if are_generated else None) for task in others)
         return replace(selection, tasks=(*known, *replaced))
 
     def _seed_for(self, ids: Sequence[str]) -> int:

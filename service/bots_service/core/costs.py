@@ -1,7 +1,7 @@
 """What rollouts cost: generated tokens and accelerator seconds, as sums that say which rollouts they cover."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,9 +9,8 @@ from bots_service.core.arrays import Floats, Tasks, contained, frozen, last_of, 
 from bots_service.core.checks import Arrays, as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.rows import LayeredRows, TaskRows
-from bots_service.core.run_settings import Resource
 
-RESOURCES: tuple[Resource, ...] = get_args(Resource)
+RESOURCES = ("tokens", "seconds")
 MOST_SPENT = 1e11  # by one outcome: 3,000 accelerator years.
 
 
@@ -155,29 +154,6 @@ class RunCosts:
         if not len(rows):
             return self
         return RunCosts(self.by_task.with_rows(_sums(self.by_task.of(rows.tasks), rows)), self.sums.plus(sums))
-
-
-MOST_WEIGHT = 2.0  # 4 gives 0 to 2 % more effective tasks for a token, and visits cheap tasks twice as unevenly
-
-
-def cost_weights(costs: RunCosts, tasks: Tasks, resource: Resource, *, group_size: float) -> Floats:
-    """Return [n] how cheap a rollout of each task is: the run's mean cost over the task's, in [1/2, 2].
-
-    A task's cost is what its reported rollouts cost, shrunk to the mean by as many rollouts as a group has.
-
-    Args:
-        costs: of the run.
-        tasks: [n] any.
-        resource: which cost.
-        group_size: how many rollouts a task has.
-    """
-    row, mean = RESOURCES.index(resource), costs.sums[RESOURCES.index(resource)].per_rollout
-    if not mean:
-        return np.ones(len(tasks))
-    known = costs.by_task.of(tasks)
-    expected = (known.spent[row] + group_size * mean) / (known.rollouts[row] + group_size)
-    weights: Floats = np.clip(mean / expected, 1.0 / MOST_WEIGHT, MOST_WEIGHT)
-    return weights
 
 
 NO_RUN_COSTS = RunCosts(LayeredRows(NO_COSTS, NO_COSTS))

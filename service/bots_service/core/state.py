@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from bots_service.core.aborts import NO_ABORTS, AbortRows
-from bots_service.core.arrays import Tasks, contained, last_of
+from bots_service.core.arrays import Tasks, last_of
 from bots_service.core.attempts import Attempts, no_attempts
 from bots_service.core.belief.kinds import KINDS
 from bots_service.core.belief.protocol import Belief, ClosingStep, Distributions
 from bots_service.core.costs import NO_RUN_COSTS, RunCosts, cost_sums
 from bots_service.core.entries import Entry, Forget, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
 from bots_service.core.evidence import NO_EVIDENCE, Evidence, joined
-from bots_service.core.forecasts import NO_FORECASTS, Forecasts
 from bots_service.core.groups import NOTHING_UNFINISHED, UnfinishedGroups
 from bots_service.core.guard.guard import NO_ALARMS, GuardedStep, VerifierGuard
 from bots_service.core.guard.streaks import SeenGroups
@@ -25,7 +24,7 @@ from bots_service.core.mix_account import MixAccount, after_report
 from bots_service.core.open_step import NOTHING_OPEN, OpenStep
 from bots_service.core.past_evidence import NO_PAST, AgedEvidence
 from bots_service.core.pool import NO_TASKS, WHOLE, Pool
-from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, sums_by_tag, tally
+from bots_service.core.receipt import Receipt, Tally, calibration, prediction_error, tally
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings, changed_settings
 from bots_service.core.totals import Totals
 from bots_service.core.walks import Walks
@@ -45,7 +44,6 @@ class RunState:
     walks: where the passes of the strategy `pass` stand.
     open_step: evidence that waits for its step to close.
     mix: what the tags of the run's mix were owed and given, by the reports of the open step too.
-    forecasts: how many groups the belief expected to be effective, and how many were.
     guard: which rewards look wrong, and what waits outside the belief because of it.
     unfinished: groups of which rollouts are to come.
     aborts: how often selections of tasks brought nothing.
@@ -62,7 +60,6 @@ class RunState:
     open_step: OpenStep
     totals: Totals
     mix: MixAccount
-    forecasts: Forecasts = NO_FORECASTS
     guard: VerifierGuard = NO_ALARMS
     unfinished: UnfinishedGroups = NOTHING_UNFINISHED
     aborts: AbortRows = NO_ABORTS
@@ -258,14 +255,13 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
     if guarded.waits is not None:
         believed = believed.at(~guarded.waits)
     closed = replace(
-        _with_mix(waiting, before, report, pool, guarded),
+        _with_mix(waiting, before, report, pool),
         step=step.number,
         belief=belief,
         attempts=before.attempts.with_step(whole, step.number),
         costs=before.costs.with_step(open_step.costs, costs),
         open_step=rest.not_before(step.number - belief.longest_lag),
         totals=totals,
-        forecasts=before.forecasts.with_step(believed, counted.groups),
         guard=guarded.guard,
     )
     return closed, _receipt(
@@ -273,7 +269,6 @@ def _with_report(before: RunState, entry: Entry, report: Report, pool: Pool) -> 
         step_tally,
         closed=True,
         **_errors(believed, counted.groups),
-        tags=sums_by_tag(pool.metric_tags, groups) if pool.tags else None,
         **facts,
     )
 
@@ -311,7 +306,7 @@ def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tupl
         before,
         seq=entry.seq,
         belief=before.belief.extended(pool, entry.profiles),
-        walks=_walks_after(before.walks, report),
+        walks=_walks_after(before.walks, reports[-1], waits=len(report.parts) > 0),
         open_step=open_step,
         unfinished=unfinished,
         aborts=aborts,
@@ -319,27 +314,19 @@ def _waiting(before: RunState, entry: Entry, report: Report, pool: Pool) -> tupl
     return state, whole
 
 
-def _with_mix(
-    state: RunState, before: RunState, report: Report, pool: Pool, guarded: GuardedStep | None = None
-) -> RunState:
-    """Return the state with the mix's account after a report; what waits tells nothing of how often a tag teaches.
+def _with_mix(state: RunState, before: RunState, report: Report, pool: Pool) -> RunState:
+    """Return the state with the mix's account after a report.
 
     Args:
         state: without it.
         before: the state before the report.
         report: the report.
         pool: the tasks.
-        guarded: what the guard makes of the step that the report closes; None if it closes none.
     """
-    if not before.settings.mix:
+    mix = before.settings.mix
+    if not mix:
         return replace(state, mix=()) if state.mix else state
-    tasks = report.evidence.tasks
-    if guarded is None:
-        doubted = before.guard.doubts(pool, tasks) if before.settings.verifier_guard else np.zeros(len(tasks), bool)
-    else:
-        doubted = contained(tasks, (guarded.tasks,))
-    account = after_report(before.settings, before.mix, pool, report.evidence, step=before.step, doubted=doubted)
-    return replace(state, mix=account)
+    return replace(state, mix=after_report(mix, before.mix, pool, report.evidence.tasks))
 
 
 def _guarded(before: RunState, report: Report, step: ClosingStep, believed: Distributions, pool: Pool) -> GuardedStep:
@@ -365,11 +352,17 @@ def _counted(step: ClosingStep, guarded: GuardedStep) -> ClosingStep:
     return step if guarded.waits is None else step.without(guarded.tasks)
 
 
-def _walks_after(walks: Walks, report: Report) -> Walks:
-    """Return the walks after a report; one of tasks that were not selected here says nothing of them."""
-    if report.made_at is None and (len(report.evidence) or len(report.parts)):
-        return walks.restarted()
-    return walks.moved(report.walks)
+def _walks_after(walks: Walks, report: Report, *, waits: bool) -> Walks:
+    """Return the walks after a report; one of tasks that were not selected here says nothing of them.
+
+    Args:
+        walks: before it.
+        report: its whole groups.
+        waits: whether it brought parts of groups; without a whole group it moves nothing until there is one.
+    """
+    if waits and not len(report.evidence) and not len(report.aborted):
+        return walks
+    return walks.restarted() if report.made_at is None and len(report.evidence) else walks.moved(report.walks)
 
 
 def _parted(settings: RunSettings, report: Report, open_step: OpenStep, pool: Pool) -> tuple[OpenStep | None, OpenStep]:

@@ -12,7 +12,7 @@ from bots_service.core.checks import as_count
 from bots_service.core.permutation import places_of_pass
 from bots_service.core.pool import WHOLE
 
-MOST_WALKS = 128  # of a run: one for each set of tags, or quota, that its selections ask for
+MOST_WALKS = 128  # of a run: one for each set of tags that its selections ask for, and each tag of its mix
 
 
 @dataclass(frozen=True, slots=True)

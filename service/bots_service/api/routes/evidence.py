@@ -64,7 +64,7 @@ EXAMPLE = EvidenceResponse(seq=1, step=0, outcomes=2, rollouts=10.0, capability=
         **documented(*EVERY, *BODY, *RUN, KeyReusedError, InvalidOutcomesError),
     },
 )
-@allowed(Scope.REPORT, audited=True)
+@allowed(Scope.REPORT)
 async def import_evidence(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Append rollouts of earlier training to the run's journal; its belief learns from each by its age.
 

@@ -45,7 +45,7 @@ _DECISION = msgspec.json.Decoder(DecisionRequest)
     openapi_extra=reads(DecisionRequest("drop")),
     responses={**answers_with(EXAMPLE), **documented(*EVERY, *BODY, *ONCE, *RUN, NothingToDecideError)},
 )
-@allowed(Scope.ADMIN, audited=True)
+@allowed(Scope.ADMIN)
 async def decide_held(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Decide about groups of rollouts that the verifier guard holds out of the belief; written to the journal.
 

@@ -74,7 +74,7 @@ _PRUNE = msgspec.json.Decoder(PruneRequest)
         **documented(*EVERY, *BODY, BusyError),
     },
 )
-@allowed(Scope.ADMIN, about=About.EVERY, audited=True)
+@allowed(Scope.ADMIN, about=About.EVERY)
 async def prune(request: Request) -> Response:
     """Remove old journal entries that a snapshot covers, as the service does every hour."""
     body = Body(request, {JSON: CONTROL_LIMIT})

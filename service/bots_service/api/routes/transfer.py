@@ -56,7 +56,7 @@ class ImportedRun(Struct, frozen=True):
         **documented(*EVERY, *RUN, JournalIncompleteError, OverloadedError),
     },
 )
-@allowed(Scope.READ, about=About.WHOLE, audited=True)
+@allowed(Scope.READ, about=About.WHOLE)
 async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Stream the run's journal as lines of JSON; of a fork, the journals of the runs that it continues come first."""
     export = use_cases_of(request).export_run
@@ -89,7 +89,7 @@ async def export_run(request: Request, dataset: DatasetName, run: RunName) -> Re
         ),
     },
 )
-@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD, audited=True)
+@allowed(Scope.ADMIN, kind=RouteKind.UPLOAD)
 async def import_run(request: Request, dataset: DatasetName, run: RunName) -> Response:
     """Replay an exported journal as a run of a dataset with the same tasks: all of it or nothing."""
     use_cases = use_cases_of(request)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bots_service.core.arrays import Counts, Floats, Tasks, contained, united, without
+from bots_service.core.arrays import Counts, Floats, Tasks, contained, without
 from bots_service.core.belief.protocol import Belief
 from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.passes import chances_of
@@ -19,19 +19,14 @@ from bots_service.core.draw.selection import (
     SelectRequest,
     TagQuota,
     before,
-    cooling_tasks,
     first_tasks,
-    in_tasks,
-    outside_bounds,
-    quotas_left,
     tag_quotas,
     too_small,
 )
 from bots_service.core.draw.thompson import draw_nearest
-from bots_service.core.mix_account import shares_now
+from bots_service.core.mix import shares_of
 from bots_service.core.permutation import key_of, keys_of
 from bots_service.core.pool import Pool
-from bots_service.core.resting import resting_tasks
 from bots_service.core.run_settings import StrategyName
 from bots_service.errors import Flaw, InvalidSelectionError, PoolTooSmallError
 
@@ -56,13 +51,13 @@ def select_generators(
 ) -> DrawnTasks:
     """Return exactly `request.count` draws of generators; one may be drawn many times.
 
-    Those that cool down, rest, or lie outside the request's bounds are drawn only where no others are left; the uniform
-    share knows neither cooldown nor rest. A mix holds for each selection on its own, on average.
+    Those that rest after aborts are drawn only where no others are left. A mix holds for each selection on its own, on
+    average.
 
     Args:
         belief: the run's belief.
         pool: its generators.
-        request: a valid request: its tags exist, its quotas fit.
+        request: a valid request: its tags exist.
         context: settings and random numbers of the run.
         named: the generators that the request names.
 
@@ -74,23 +69,16 @@ def select_generators(
     if strategy is None:
         flaw = Flaw(("body", "run"), not_for_generators(context.settings.strategy))
         raise InvalidSelectionError("invalid selection", (flaw,))
-    quotas = in_tasks(request.quotas, request.task_count, context.rng)
     first = first_tasks(pool, request, named)
     count, chosen = request.task_count - len(first), [undrawn(first)]
-    quotas = quotas_left(quotas, pool, first, count)
-    mixed = _mixed(pool, request, count - sum(quotas.values()), context, excluded=named.excluded)
-    outside = outside_bounds(belief, pool, request)
-    resting = resting_tasks(belief, pool, context.settings, context.group_size)
-    avoided = united(cooling_tasks(context), resting, context.aborts.resting(context.step), outside)
-    for quota in tag_quotas(quotas, count, request.uniform_share, mixed):
+    mixed = _mixed(pool, request, count, context, excluded=named.excluded)
+    for quota in tag_quotas(mixed, count):
         available = _available(pool, request, quota, excluded=named.excluded)
         if not len(available):
             part = len(quota.part(pool, request))
-            raise PoolTooSmallError(too_small(request, quota, tasks=part, unavailable=part))
-        by_strategy = quota.count - quota.uniform_count
-        for draw, some, unwanted in ((strategy, by_strategy, avoided), (uniformly, quota.uniform_count, outside)):
-            if some:
-                chosen.append(draw(belief, pool, _preferred(available, unwanted), some, context))
+            raise PoolTooSmallError(too_small(request, tasks=part, unavailable=part))
+        preferred = _preferred(available, context.aborts.resting(context.step))
+        chosen.append(strategy(belief, pool, preferred, quota.count, context))
     return DrawnTasks(np.concatenate([one.tasks for one in chosen]), np.concatenate([one.draws for one in chosen]), 0)
 
 
@@ -100,12 +88,12 @@ def not_for_generators(strategy: StrategyName) -> str:
 
 
 def _mixed(pool: Pool, request: SelectRequest, count: int, context: DrawContext, *, excluded: Tasks) -> dict[str, int]:
-    """Return how many draws of each tag of the run's mix, besides the quotas; empty without a mix.
+    """Return how many draws of each tag of the run's mix; empty without a mix.
 
     Nobody leases generators, so nothing tells what is in flight: the shares hold for each selection, on average.
     """
-    shares = shares_now(context.settings, context.mix, context.step)
-    quotas = [TagQuota(tag, count, 0, before(tag, shares)) for tag in shares if tag in pool.tags]
+    shares = shares_of(context.settings.mix)
+    quotas = [TagQuota(tag, count, before(tag, shares)) for tag in shares if tag in pool.tags]
     tags = [str(quota.tag) for quota in quotas if len(_available(pool, request, quota, excluded=excluded))]
     weights = np.array([shares[tag] for tag in tags])
     return dict(zip(tags, _shared_out(weights, count, context.rng).tolist(), strict=True)) if tags else {}
@@ -124,7 +112,7 @@ def _preferred(available: Tasks, unwanted: Tasks) -> Tasks:
 
 
 def by_effectiveness(belief: Belief, pool: Pool, generators: Tasks, count: int, context: DrawContext) -> StrategyResult:
-    """Draw each generator in proportion to P(effective), as a pass takes tasks; with `per_cost`, less if it is dear."""
+    """Draw each generator in proportion to P(effective), as a pass takes tasks."""
     return _in_proportion(generators, chances_of(belief, pool, generators, context), count, context)
 
 

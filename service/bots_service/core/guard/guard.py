@@ -130,11 +130,6 @@ class VerifierGuard:
         kept = tuple(streak for streak, own in left if streak.ongoing or own.any())
         return VerifierGuard(kept, held), self.held.where(decided)
 
-    def doubts(self, pool: Pool, tasks: Tasks) -> Flags:
-        """[n] whether groups of these tasks would wait if they were as the last ones were."""
-        suspicious = (streak for streak in self.streaks if streak.is_suspicious)
-        return union([pool.watched_tags.carry(tasks, streak.tag) for streak in suspicious], len(tasks))
-
     def described(self, pool: Pool) -> tuple[VerifierAlarm, ...]:
         """Return the alarms that stand, that of the whole run first."""
         alarms = self.alarms
