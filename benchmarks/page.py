@@ -23,7 +23,7 @@ Written by `make bench` at commit {commit}, on one machine in one run: {machine}
 
 The baseline is the selector of trinity-rft 0.6.0, the reference implementation of BOTS, in the same process on the same
 arrays, five calls in turn (its topk by {topk}; its logger, ray, reader and config imports are stubbed). An update of
-ours includes what theirs does not: the tally of effective tasks, attempts and costs of each task, the guard of the
+ours includes what theirs does not: the tally of effective tasks, attempts of each task, the guard of the
 verifier, forecasts, and the Brier score and log loss of the belief: in a small pool many short calls of numpy, whose
 number bounds an update. `fold` is the part that theirs does too: it changes the belief.
 """

@@ -72,8 +72,8 @@ UPDATE = Map(
         Part("fold of the belief", ("core/belief/",)),
         Part("forecasts", ("core/forecasts",)),
         Part("guard of the verifier", ("core/guard/",)),
-        Part("tallies", ("core/receipt", "core/totals", "core/attempts", "core/costs")),
-        Part("evidence of the step", ("core/open_step", "core/evidence", "core/past_evidence", "core/pool")),
+        Part("tallies", ("core/receipt", "core/totals", "core/attempts")),
+        Part("evidence of the step", ("core/open_step", "core/evidence", "core/pool")),
         Part("passes and the mix", ("core/walks", "core/mix")),
     ),
 )
@@ -84,7 +84,7 @@ FOLD = Map(
         Part("capability", ("core/belief/capability", "core/belief/implied_spread")),
         Part("evidence of each tried task", ("core/belief/tried", "core/rows", "core/task_table")),
         Part("filter over the features", ("core/belief/tracker_filter", "core/belief/logit_normals")),
-        Part("evidence of the step", ("core/belief/protocol", "core/evidence", "core/past_evidence")),
+        Part("evidence of the step", ("core/belief/protocol", "core/evidence")),
         Part("features and profiles of the pool", ("core/pool", "core/cells", "core/predictions", "core/offset_tags")),
     ),
 )

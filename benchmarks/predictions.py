@@ -15,16 +15,18 @@ from math import sqrt
 import numpy as np
 from scipy.stats import t as student
 
-from benchmarks.past_evidence import mean_log_loss, outcomes
 from benchmarks.scores import print_scores
 from bots_service.core.arrays import Floats
 from bots_service.core.entries import Body, Entry, Report
+from bots_service.core.evidence import Evidence
 from bots_service.core.pool import Pool
 from bots_service.core.predictions import rounded, seen_with
 from bots_service.core.run_settings import RunSettings
 from bots_service.core.state import advance, fresh_state
 from studies.public_pools import PublicPool, reasoning_gym, recorded_run, without_references
 
+COUNT = 32  # tasks a step
+ROLLOUTS = 16  # of each of them
 STEPS = 50
 SEEDS = 5
 EARLIER_STEPS = 20
@@ -42,6 +44,23 @@ class PredictionScore:
     seed: int
     without: float
     with_predictions: float
+
+
+def outcomes(pool: PublicPool, step: int, rng: np.random.Generator) -> Evidence:
+    """Return what the model shows on tasks chosen uniformly at one step."""
+    tasks = np.sort(rng.choice(pool.success.shape[1], COUNT, replace=False)).astype(np.int32)
+    solved = rng.binomial(ROLLOUTS, pool.success[step, tasks]).astype(np.float64)
+    return Evidence(tasks, solved, ROLLOUTS - solved, (solved > 0) & (solved < ROLLOUTS)).frozen()
+
+
+def mean_log_loss(pool: Pool, settings: RunSettings, bodies: list[Body]) -> float:
+    """Return the mean over closed steps of the log loss of what was predicted before each, per rollout."""
+    state, losses = fresh_state(settings, pool), []
+    for seq, body in enumerate(bodies, 1):
+        state, receipt = advance(state, Entry(seq, 0, pool.profiles, body), pool)
+        if receipt.log_loss is not None:
+            losses.append(receipt.log_loss)
+    return float(np.mean(losses))
 
 
 def reports(public: PublicPool, seed: int, steps: int) -> list[Body]:

@@ -51,7 +51,6 @@ from bots_client._errors import (
 from bots_client._history_models import (
     Calibration,
     CalibrationBin,
-    Cost,
     Coverage,
     Curve,
     CurvePoint,
@@ -59,16 +58,14 @@ from bots_client._history_models import (
     JournalEntry,
     Outlook,
     Outlooks,
-    Saving,
     TaskVisit,
 )
-from bots_client._inputs import GivenSettings, Outcome, PastOutcome, Task
+from bots_client._inputs import GivenSettings, Outcome, Task
 from bots_client._models import (
     Fork,
     Lease,
     Leases,
     MixShare,
-    PastReceipt,
     Receipt,
     Resting,
     Run,
@@ -112,7 +109,6 @@ __all__ = [
     "ComparedBelief",
     "ComparisonProgress",
     "ConflictError",
-    "Cost",
     "Coverage",
     "Curve",
     "CurvePoint",
@@ -142,8 +138,6 @@ __all__ = [
     "Outlooks",
     "Overview",
     "OverviewTotals",
-    "PastOutcome",
-    "PastReceipt",
     "PoolChange",
     "Predicted",
     "Problem",
@@ -160,7 +154,6 @@ __all__ = [
     "Run",
     "RunSummary",
     "RunVerdict",
-    "Saving",
     "SelectedTask",
     "Selection",
     "Selector",

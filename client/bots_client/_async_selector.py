@@ -87,7 +87,7 @@ class AsyncSelector:
 
         return await self._call(ask, self.selector.give_back if key is None else None)
 
-    def observe(  # noqa: PLR0913 - two that matter, the others by keyword
+    def observe(
         self,
         task: str,
         rewards: Iterable[SupportsFloat | None] | SupportsFloat | None,
@@ -96,7 +96,6 @@ class AsyncSelector:
         effective: bool | None = None,
         tokens: float | None = None,
         seconds: float | None = None,
-        seed: int | None = None,
         group_size: int | None = None,
         selection: Selection | str | None = None,
     ) -> None:
@@ -108,7 +107,6 @@ class AsyncSelector:
             effective=effective,
             tokens=tokens,
             seconds=seconds,
-            seed=seed,
             group_size=group_size,
             selection=selection,
         )

@@ -154,7 +154,6 @@ class ResilientClient:
         max_mean: float | None = None,
         rollouts_budget: int | RolloutsBudget | None = None,
         want_effective: int | EffectiveGroups | None = None,
-        generators: bool = False,
         idempotency_key: str | None = None,
     ) -> Selection:
         """Select the tasks to train on next; while the service is away, sample them uniformly.
@@ -181,8 +180,6 @@ class ResilientClient:
             want_effective: select as many tasks as give so many effective groups with probability 0.9. An
                 `EffectiveGroups` has another probability, and a largest number of tasks. While the service is away,
                 twice as many tasks as wanted groups.
-            generators: whether the ids are those of generators, of which a selection may hold one several times; the
-                service's answers say it, too.
             idempotency_key: the same key returns the same tasks, unless the service is away.
 
         Raises:
@@ -191,7 +188,6 @@ class ResilientClient:
         refuse_single_str(ids=ids, exclude=exclude, first=first)
         local_run = self._state.run(dataset, run)
         local_run.mistakes.raise_found()
-        local_run.generators |= generators
         call = step_calls.select(
             dataset,
             count,
@@ -218,7 +214,7 @@ class ResilientClient:
         if selection is not None:
             return selection
         wanted = count_without_service(count, want_effective)
-        if count is None and not local_run.generators:
+        if count is None and not local_run.repeatable:
             wanted = min(wanted, len(ids))
         return with_equal_rollouts(local_run.choose(wanted, ids, exclude, first), rollouts_budget)
 

@@ -107,8 +107,8 @@ def test_a_kind_of_entries_is_shown_alone(visit: Visit):
     page.get_by_label("Which entries").select_option("rewinds")
     expect(page.locator(".entry")).to_have_count(1)
     assert lines(page) == [f"Rewind to step {BEFORE} entry {BEFORE + UNDONE + 2}"]
-    page.get_by_label("Which entries").select_option("old logs")
-    page.get_by_text("No old logs.").wait_for()
+    page.get_by_label("Which entries").select_option("forgotten tasks")
+    page.get_by_text("No forgotten tasks.").wait_for()
 
 
 def test_a_new_entry_appears_on_top_and_what_was_opened_stays_open(visit: Visit, service: ServiceProcess):
@@ -149,7 +149,6 @@ def test_settings_that_differ_come_first_and_those_that_mean_nothing_are_left_ou
         ignored = {name for kind in KINDS.values() for name in kind.own_settings} - {*KINDS[used.belief].own_settings}
         ignored |= set() if used.strategy == "softmax" else {"temperature"}
         ignored |= set() if used.strategy in ("thompson", "mean", "softmax") else {"cooldown"}
-        ignored |= set() if used.strategy == "pass" else {"per_cost"}
         assert set(shown) == set(RunSettings.__slots__) - ignored
         assert summary.inner_text().startswith(str(len(shown) - len(changed)))
         assert not visit.barriers()

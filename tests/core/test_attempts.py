@@ -27,7 +27,7 @@ def counted(state: RunState) -> dict[int, tuple[int, float, float, int]]:
     return dict(zip(tasks, zip(*columns, strict=True), strict=True))
 
 
-@given(stories(with_past=False))
+@given(stories(in_full=False))
 def test_each_task_s_visits_rollouts_successes_and_last_step_are_those_of_the_closed_steps(story: Story):
     dense = DenseRun(story.pool, story.settings)
     for entry in story.entries:
@@ -38,7 +38,7 @@ def test_each_task_s_visits_rollouts_successes_and_last_step_are_those_of_the_cl
     assert (state.attempts.of(everyone).visits > 0).tolist() == [task in dense.attempts for task in everyone.tolist()]
 
 
-@given(stories(with_past=False))
+@given(stories(in_full=False))
 def test_receipts_tell_how_many_tasks_are_new_and_how_many_different_ones_were_reported(story: Story):
     dense = DenseRun(story.pool, story.settings)
     _, receipts = story.replayed()
@@ -111,10 +111,10 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
         "rollouts": float(rollouts.sum()),
         "successes": float(successes.sum()),
     }
-    assert are_possible(attempts, 59, size, generators=False, **sums)
+    assert are_possible(attempts, 59, size, **sums)
     for name, value in sums.items():
         other = value + 1 if isinstance(value, int) else value * 1.001
-        assert not are_possible(attempts, 59, size, generators=False, **{**sums, name: other}), name
+        assert not are_possible(attempts, 59, size, **{**sums, name: other}), name
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_attempts_of_many_tasks_are_those_of_one_array_for_each_column():
 def test_visits_that_no_journal_leads_to_are_not_possible(column, value):
     bodies = [report_of((0, 1.0, 1.0)), report_of((1, 1.0, 1.0), (0, 1.0, 1.0))]
     attempts = replay(POOL, bodies, settings_from({"belief": "bots"})).attempts
-    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=2, rollouts=6.0, successes=3.0, generators=False)
+    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=2, rollouts=6.0, successes=3.0)
     changed = getattr(attempts.recent, column).copy()
     changed[-1] = value
     wrong = replace(attempts, recent=replace(attempts.recent, **{column: changed}))
-    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=2, rollouts=6.0, successes=3.0, generators=False)
+    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=2, rollouts=6.0, successes=3.0)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_settled_attempts_that_no_journal_leads_to_are_not_possible(column, valu
     first = replay(POOL, [report_of((0, 1.0, 1.0), (1, 1.0, 1.0))], settings_from({"belief": "bots"})).attempts
     settled = Attempts(first.whole, NO_VISITS)
     attempts = settled.with_step(evidence_of((2, 1.0, 1.0)), 2)
-    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=3, rollouts=6.0, successes=3.0, generators=False)
+    assert are_possible(attempts, 2, len(POOL), reported=3, distinct=3, rollouts=6.0, successes=3.0)
     changed = getattr(settled.settled, column).copy()
     changed[-1] = value
     wrong = replace(attempts, settled=replace(settled.settled, **{column: changed}))
-    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=3, rollouts=6.0, successes=3.0, generators=False)
+    assert not are_possible(wrong, 2, len(POOL), reported=3, distinct=3, rollouts=6.0, successes=3.0)
 
 
 @given(st.lists(st.sets(st.integers(0, 11), max_size=6), max_size=12), st.integers(0, 12), st.data())

@@ -17,14 +17,14 @@ from bots_service.core.open_step import NOTHING_OPEN
 from bots_service.core.plausibility import is_possible_state
 from bots_service.core.run_settings import FIXED, RunSettings, settings_from
 from bots_service.core.state import advance, fresh_state
-from tests.core.journals import Story, past_of, pool_of, replay, report_of, some_settings, stories
+from tests.core.journals import Story, pool_of, replay, report_of, some_settings, stories
 from tests.core.pools import beta_parameters
 from tests.core.test_fold_laws import assert_within_range
 from tests.core.test_plausibility import size_of
 
 POOL = pool_of((0.25, 0.75), (0.5, 0.875), (0.25, 0.75), (math.nan, math.nan), (0.0, 1.0))
 ALL = np.arange(len(POOL), dtype=np.int32)
-STEPS: list[Body] = [report_of((0, 12.0, 4.0), (3, 1.0, 7.0)), report_of((1, 14.0, 2.0)), past_of(((4, 3.0, 5.0), 7.0))]
+STEPS: list[Body] = [report_of((0, 12.0, 4.0), (3, 1.0, 7.0)), report_of((1, 14.0, 2.0)), report_of((4, 3.0, 5.0))]
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -10,9 +10,8 @@ from bots_service.core.beginnings import Refold
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.comparison.candidates import Candidate, candidates_for, view
 from bots_service.core.comparison.messages import pack_pool, unpack_pool
-from bots_service.core.entries import Body, Entry, PastEvidence, Report
+from bots_service.core.entries import Body, Entry, Report
 from bots_service.core.evidence import Evidence
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.predictions import MOST_PROFILES, PARTS, UNKNOWN, Predictions, rounded, seen_with
 from bots_service.core.run_settings import RunSettings
@@ -139,8 +138,7 @@ def test_bots_makes_no_use_of_predictions():
 
 def test_a_journal_refolded_with_predictions_is_the_one_that_had_them_from_the_start():
     pool, rng = seen(TRUTH), np.random.default_rng(3)
-    past = PastEvidence(AgedEvidence(reported(rng).evidence, frozen(np.full(32, 3.0))))
-    bodies: list[Body] = [past, *(reported(rng) for _ in range(5))]
+    bodies: list[Body] = [reported(rng) for _ in range(6)]
     for settings in (RunSettings(), RunSettings(belief="bots", strategy="thompson")):
         fold = Refold.of(fresh_state(RunSettings(), POOL), settings, pool)
         fold = fold.with_entries([Entry(seq, 0, POOL.profiles, body) for seq, body in enumerate(bodies, 1)], POOL)

@@ -25,19 +25,16 @@ from bots_service.core.entries import (
     Entry,
     Forget,
     Fork,
-    GuardDecision,
-    PastEvidence,
     Report,
     Rewind,
     SettingsChange,
 )
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import WHOLE, Pool
 from bots_service.core.receipt import BINS, Receipt
 from bots_service.core.run_settings import RunSettings, settings_from
 from bots_service.core.state import RunState, advance, fresh_state
 from bots_service.core.walks import Walk
-from tests.core.journals import Story, evidence_of, pool_of, report_of, stories
+from tests.core.journals import Story, pool_of, report_of, stories
 
 SCHEDULE = ("tasks_per_step", "rollouts_per_task")  # what a change of settings changes for every candidate
 BOTS, TRACKER = settings_from({"belief": "bots"}), settings_from({"belief": "tracker"})
@@ -156,31 +153,17 @@ def test_what_waits_in_an_open_step_is_dropped_by_a_rewind():
     assert scores_of(fresh_state(BOTS, POOL), entries, POOL).rollouts.tolist() == [8.0, 8.0]
 
 
-def test_evidence_from_old_logs_changes_every_candidate():
-    past = PastEvidence(AgedEvidence(evidence_of((0, 7.0, 1.0), (1, 2.0, 6.0)), np.array([3.0, 90.0])))
-    entries = entries_of(report_of((0, 3.0, 5.0)), past, report_of((0, 5.0, 3.0), (1, 4.0, 4.0)))
-    found = scores_of(fresh_state(TRACKER, POOL), entries, POOL)
-    candidates = candidates_for(TRACKER, POOL)
-    for place, candidate in enumerate(candidates):
-        expected = replayed_under(candidate, Story(TRACKER, POOL, entries))
-        assert found.log_loss[:, place].tolist() == [receipt.log_loss for receipt in expected]
-    without = scores_of(fresh_state(TRACKER, POOL), entries_of(entries[0].body, entries[2].body), POOL)
-    assert (found.log_loss[1] != without.log_loss[1]).all()
-
-
 @pytest.mark.parametrize(
     "body",
     [
         report_of((0, 3.0, 5.0), (2, 1.5, 0.5), made_at=4, close=True, effective=[True, False]),
         report_of(close=False),
-        PastEvidence(AgedEvidence(evidence_of((1, 2.0, 6.0)), np.array([3.5]))),
         SettingsChange({"forgetting": 0.25, "tasks_per_step": None}),
         Rewind(7, 3),
-        GuardDecision("drop", "code"),
         replace(report_of((0, 3.0, 5.0), made_at=4), walks=(Walk(WHOLE, 1, 20, 40),)),
         Forget(np.array([1, 3], np.int32)),
     ],
-    ids=["report", "empty report", "past evidence", "settings", "rewind", "decision", "walks", "forgotten tasks"],
+    ids=["report", "empty report", "settings", "rewind", "walks", "forgotten tasks"],
 )
 def test_an_entry_comes_through_a_pipe_as_it_was(body: Body):
     assert repr(unpack_entry(pack_entry(Entry(9, 2, 4, body)))) == repr(Entry(9, 2, 4, body))
@@ -196,24 +179,6 @@ def test_a_pool_comes_through_a_pipe_with_all_that_a_fold_reads():
     entries = entries_of(report_of((0, 3.0, 5.0)), report_of((1, 3.0, 5.0), (3, 2.0, 2.0)))
     through, straight = (scores_of(fresh_state(TRACKER, pool), entries, pool) for pool in (again, POOL))
     assert through.log_loss.tolist() == straight.log_loss.tolist()
-
-
-def test_a_comparison_in_another_process_leaves_out_what_a_guard_holds():
-    pool = pool_of(*[()] * 40, carried=[task % 2 for task in range(40)])
-    own = settings_from({"verifier_guard": True})
-    usual = [report_of(*((task, 3.0 + (task + step) % 3, 3.0) for task in range(40))) for step in range(5)]
-    outage = report_of(*((task, 3.0 * (task % 2 == 0), 3.0) for task in range(40)))
-    entries = entries_of(
-        *usual, outage, GuardDecision("drop", "tag 0"), outage, GuardDecision("release"), usual[0], pool=pool
-    )
-    piped = [unpack_entry(pack_entry(entry)) for entry in entries]
-    found = scores_of(fresh_state(own, pool), piped, unpack_pool(pack_pool(pool)))
-    state, receipts = fresh_state(own, pool), []
-    for entry in entries:
-        state, receipt = advance(state, entry, pool)
-        receipts.append(receipt)
-    assert found.log_loss[:, 0].tolist() == [receipt.log_loss for receipt in receipts if receipt.closed]
-    assert found.rollouts[5] < found.rollouts[4]
 
 
 def test_scores_come_through_a_pipe_as_they_were():

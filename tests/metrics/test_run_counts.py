@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from bots_service.core.costs import CostSum, CostSums
+from bots_service.core.evidence import NO_COSTS
 from bots_service.core.mix_account import MixedTag
 from bots_service.core.receipt import BINS, Receipt, TagSums, calibration, tally
 from bots_service.core.resting import Resting
@@ -23,8 +23,7 @@ def receipt(seq: int, tags: TagSums | None = None) -> Receipt:
     """Return the receipt of a closed step of four tasks."""
     evidence = evidence_of((0, 0.0, seq), (1, 1.5, 0.5), (2, seq, 2.0), (3, 4.0, 0.0))
     shown = calibration(MEANS, evidence)
-    costs = CostSums(CostSum(100.0 * seq, 8.0, 2), CostSum(seq / 4, 4.0, 1))
-    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, 2, 7, costs, tags)
+    return Receipt(seq, 0, seq, True, tally(evidence), None, 2, 1, 0.125, 0.5, shown, 2, 7, NO_COSTS, tags)
 
 
 def by_tag(**reported: float) -> TagSums:
@@ -70,18 +69,6 @@ def expected(metric: str, steps: list[Receipt]) -> list[tuple[tuple[str, ...], f
         "solved_rollouts": sum(step.tally.successes for step in steps),
         "prediction_squared_error": sum(0.125 * step.tally.rollouts for step in steps),
         "prediction_log_loss": sum(0.5 * step.tally.rollouts for step in steps),
-        **{
-            f"{name}{column}": sum(getattr(getattr(step.costs, resource), of) for step in steps)
-            for resource, *names in (
-                ("tokens", "tokens", "tokens"),
-                ("seconds", "accelerator_seconds", "accelerator"),
-            )
-            for name, column, of in (
-                (names[0], "", "spent"),
-                (names[1], "_rollouts", "rollouts"),
-                (names[1], "_effective_tasks", "effective"),
-            )
-        },
         **{
             f"{name}_tasks": sum(getattr(step.tally, name) for step in steps)
             for name in ("reported", "effective", "all_solved", "none_solved")

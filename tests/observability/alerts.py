@@ -43,7 +43,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, st
     "BotsVerifierSuspect": (
         {"dataset": "pool", "run": "default"},
         [(f"bots_verifier_alarms{POOL}", "0x20 2x180")],
-        [(f"bots_verifier_alarms{POOL}", "0x200"), (f"bots_held_groups{POOL}", "4x200")],
+        [(f"bots_verifier_alarms{POOL}", "0x200")],
     ),
     "BotsDown": (
         {"job": "bots", "instance": "a"},

@@ -14,9 +14,8 @@ import pytest
 
 from bots_service.core.belief.capability import Capability
 from bots_service.core.codec import decode_state, encode_state
-from bots_service.core.entries import Body, Fork, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Fork, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.state import RunState
 from bots_service.core.walks import Walk
 from bots_service.errors import BusyError, InvalidBackupError
@@ -117,10 +116,6 @@ def report(task: int, successes: float = 1.0, failures: float = 1.0, *, counts: 
     return Report(Evidence(np.array([task]), *columns), None, None)
 
 
-def past(task: int, *, age: float = 1.0, ages: int = 1) -> PastEvidence:
-    return PastEvidence(AgedEvidence(report(task).evidence, np.full(ages, age)))
-
-
 def snapshot(**values: Any) -> Change:
     return lambda part: changed(part, row=replace(part.row, **values))
 
@@ -195,10 +190,6 @@ def with_attempts(column: str, more: float) -> Callable[[RunState], RunState]:
         (EntriesPart, body(2, replace(report(1), walks=(Walk(0, 2**32 - 1, 1, 5),))), "where no selection can"),
         (EntriesPart, body(2, replace(report(1), walks=(Walk(0, 0, 1, 41),))), "where no selection can"),
         (EntriesPart, body(2, replace(report(1), walks=(Walk(0, 0, -1, 5),))), "where no selection can"),
-        (EntriesPart, body(2, past(40)), "tasks that are not in the dataset"),
-        (EntriesPart, body(2, past(1, age=-1.0)), "ages that no old log can have"),
-        (EntriesPart, body(2, past(1, age=2e6)), "ages that no old log can have"),
-        (EntriesPart, body(2, past(1, ages=2)), "ages that no old log can have"),
         (EntriesPart, body(2, SettingsChange({"target": 7})), "can't be read"),
         (EntriesPart, body(4, Rewind(2, 1)), "is another"),
         (EntriesPart, body(4, Rewind(2, 9)), "step it names"),

@@ -68,9 +68,9 @@ ODDITIES = Row(
         ),
         Panel(
             "Alarms of the verifier guard",
-            {"alarms of {{run}}": newest("verifier_alarms"), "groups that {{run}} holds": newest("held_groups")},
+            {"alarms of {{run}}": newest("verifier_alarms")},
             "Above 0: all rollouts of a tag, or of the whole run, fail or succeed at once. Check the verifier; then"
-            " release or drop the groups that are held out of the belief.",
+            " rewind the run to the step before.",
             "short",
         ),
         Panel(

@@ -2,7 +2,6 @@
 
 from tools.dashboards.belief import BELIEF, ODDITIES
 from tools.dashboards.board import Row, dashboard, variable, window
-from tools.dashboards.cost import cost_row
 from tools.dashboards.coverage import COVERAGE
 from tools.dashboards.of_runs import OF, a_minute, grown, newest, share
 from tools.dashboards.panels import Panel, Steps
@@ -197,5 +196,5 @@ TRAINING = dashboard(
         variable("run", "run", 'label_values(bots_reports_total{dataset="$dataset"}, run)'),
         window("5m", "15m", "30m", "1h", "6h", chosen="30m"),
     ],
-    [GAINS, STANDING, cost_row(TIMES), COVERAGE, BELIEF, SPEED, ODDITIES],
+    [GAINS, STANDING, COVERAGE, BELIEF, SPEED, ODDITIES],
 )

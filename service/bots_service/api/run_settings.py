@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from bots_service.core.checks import Tag
 from bots_service.core.mix import MixBalance
-from bots_service.core.run_settings import CapabilityRule, Resource, StrategyName
+from bots_service.core.run_settings import CapabilityRule, StrategyName
 
 MixWeight = float | list[tuple[int, float]]  # or weights by step, linear in between
 
@@ -26,7 +26,6 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float | UnsetType = UNSET
     cooldown: int | UnsetType = UNSET
     min_effective: float | UnsetType = UNSET
-    per_cost: Resource | UnsetType | None = UNSET
     seed: int | UnsetType = UNSET
     tasks_per_step: int | UnsetType | None = UNSET
     reward_range: tuple[float, float] | UnsetType = UNSET
@@ -34,7 +33,6 @@ class SettingsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     mix: dict[Tag, MixWeight] | UnsetType = UNSET
     mix_floor: float | UnsetType = UNSET
     mix_balance: MixBalance | UnsetType = UNSET
-    verifier_guard: bool | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were not left out."""

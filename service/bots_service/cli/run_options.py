@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -20,10 +20,6 @@ MinEffective = Annotated[
 ]
 TasksPerStep = Annotated[
     int | None, typer.Option(help="Close a step after this many reported tasks; 0: after each report.", min=0)
-]
-PerCost = Annotated[
-    Literal["tokens", "seconds", "none"] | None,
-    typer.Option(help="Let the strategy pass prefer tasks whose rollouts cost less of this."),
 ]
 LeaseSeconds = Annotated[
     float | None,
@@ -43,13 +39,6 @@ Balance = Annotated[
 ]
 Forgetting = Annotated[
     float | None, typer.Option(help="With bots: share of past evidence that each step drops (lambda).")
-]
-Guarded = Annotated[
-    bool | None,
-    typer.Option(
-        "--verifier-guard/--no-verifier-guard",
-        help="Hold rewards that look wrong out of the belief until you decide about them.",
-    ),
 ]
 
 
@@ -80,7 +69,6 @@ def _settings(
     temperature: Annotated[float | None, typer.Option(help="Temperature of the softmax strategy.")] = None,
     cooldown: Annotated[int | None, typer.Option(help="Steps for which a reported task is avoided; 0: none.")] = None,
     min_effective: MinEffective = None,
-    per_cost: PerCost = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     tasks_per_step: TasksPerStep = None,
     reward_range: Annotated[
@@ -90,7 +78,6 @@ def _settings(
     mix: MixOption = None,
     mix_floor: MixFloor = None,
     mix_balance: Balance = None,
-    verifier_guard: Guarded = None,
 ) -> None:
     """Declare one option per setting; never called."""
 
@@ -110,7 +97,6 @@ def with_settings(command: Callable[P, R]) -> Callable[P, R]:
         given |= {name: None for name in NONE_AT_0 if given.get(name) == 0}
         if "mix" in given:
             given["mix"] = mix_of(given["mix"])  # type: ignore[arg-type]  # as declared above
-        given |= {"per_cost": None} if given.get("per_cost") == "none" else {}
         return command(*args, **given)  # type: ignore[arg-type]  # the same names, fewer of them
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept]

@@ -21,12 +21,11 @@ from bots_service.cli.output import (
     task_count,
 )
 from bots_service.cli.run_options import NONE_AT_0, Settings, with_settings
-from bots_service.core.guard import Decision
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bots_client import Client, Cost, MixShare, Resting, Run, RunSummary, VerifierAlarm
+    from bots_client import Client, MixShare, Resting, Run, RunSummary, VerifierAlarm
     from bots_client import Fork as Parent
 
 
@@ -158,24 +157,6 @@ def set_(
 
 
 @app.command()
-def held(
-    dataset: Dataset,
-    decision: Annotated[
-        Decision, typer.Argument(help="release: the rewards were right. drop: they were wrong.", show_default=False)
-    ],
-    run: Name = "default",
-    tag: Annotated[str | None, typer.Option(help="Only the alarm about this tag.", show_default="all alarms")] = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Decide about groups of rollouts that the verifier guard holds out of the belief."""
-    with connected(url) as client:
-        decided = client.decide_held(dataset, decision, run, tag=tag)
-    what = "now count" if decision == "release" else "never count"
-    show(decided, lambda: f"the held groups of run {run} of {dataset} {what}", as_json=as_json)
-
-
-@app.command()
 def delete(
     dataset: Dataset,
     run: Annotated[
@@ -303,11 +284,9 @@ def rested(resting: "Resting") -> str:
 
 
 def alarmed(one: "VerifierAlarm") -> str:
-    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups, 12 held)"."""
+    """Describe an alarm, such as "all rollouts of math failed since step 41 (12 groups)"."""
     whose = "all rollouts" if one.tag is None else f"all rollouts of {one.tag}"
-    since = f"since step {count(one.since_step)}"
-    span = since if one.ongoing else f"from step {count(one.since_step)} to {count(one.last_step)}"
-    return f"{whose} {one.outcome} {span} ({count(one.groups)} groups, {count(one.held)} held)"
+    return f"{whose} {one.outcome} since step {count(one.since_step)} ({count(one.groups)} groups)"
 
 
 def mixed(tag: "MixShare") -> str:
@@ -317,19 +296,8 @@ def mixed(tag: "MixShare") -> str:
 
 def spent(run: "Run") -> dict[str, str]:
     """Return what a run's rollouts cost as labelled text: nothing where no outcome said it."""
-    costs = (("tokens", run.tokens, 1.0, ""), ("GPU hours", run.seconds, 3600.0, " GPU seconds"))
-    return {name: _cost(cost, run, unit, noun) for name, cost, unit, noun in costs if cost is not None}
-
-
-def _cost(cost: "Cost", run: "Run", unit: float, noun: str) -> str:
-    """Describe a cost: all that was spent in units of so many tokens or seconds, and the means in one of them."""
-    means = [
-        f"{short(value)}{noun} per {what}"
-        for value, what in ((cost.per_rollout, "rollout"), (cost.per_effective, "effective task"))
-        if value is not None
-    ]
-    known = f"known for {count(cost.rollouts)} of {count(run.totals.rollouts)} rollouts"
-    return "; ".join([short(cost.spent / unit), *([", ".join(means)] if means else []), known])
+    costs = (("tokens", run.totals.tokens), ("GPU hours", run.totals.seconds / 3600))
+    return {name: short(cost) for name, cost in costs if cost}
 
 
 def _beginning(fork: "Parent") -> str:

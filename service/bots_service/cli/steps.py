@@ -181,7 +181,6 @@ def readable(selection: "Selection") -> "RenderableType":
     from rich.console import Group
 
     has_rollouts = any(task.rollouts is not None for task in selection.tasks)
-    has_seeds = any(task.seed is not None for task in selection.tasks)
     rows = (
         (
             task.id,
@@ -189,7 +188,6 @@ def readable(selection: "Selection") -> "RenderableType":
             number(task.mean),
             number(task.effective),
             *([count(task.rollouts)] * has_rollouts),
-            *([str(task.seed)] * has_seeds),
         )
         for task in selection.tasks
     )
@@ -197,7 +195,7 @@ def readable(selection: "Selection") -> "RenderableType":
     expected = selection.expected_effective
     wish = "" if expected is None else f"; {number(expected)} effective groups expected"
     line = f"selection {selection.selection_id} at step {count(selection.step)}{wish}{reused}"
-    columns = "task  >draw  >mean  >effective" + "  >rollouts" * has_rollouts + "  >seed" * has_seeds
+    columns = "task  >draw  >mean  >effective" + "  >rollouts" * has_rollouts
     return Group(table(columns, rows), line)
 
 

@@ -172,7 +172,6 @@ def are_possible(
     distinct: int,
     rollouts: float,
     successes: float,
-    generators: bool,
 ) -> bool:
     """Return whether folding a journal could have led here.
 
@@ -184,7 +183,6 @@ def are_possible(
         distinct: the same, each once.
         rollouts: the rollouts that they reported.
         successes: how many of these succeeded.
-        generators: whether the tasks are generators, of which a step may report several groups.
     """
     settled, recent = attempts.settled, attempts.recent
     settled_until = int(settled.last_step.max(initial=0))
@@ -192,7 +190,7 @@ def are_possible(
         return False
     whole, slack = attempts.whole, ROUNDING * rollouts
     visits = int(whole.visits.sum(dtype=np.int64))
-    is_whole = (visits <= reported if generators else visits == reported) and len(whole) == distinct
+    is_whole = visits == reported and len(whole) == distinct
     sums = ((whole.rollouts, rollouts), (whole.successes, successes))
     return is_whole and all(abs(float(column.sum()) - total) <= slack for column, total in sums)
 

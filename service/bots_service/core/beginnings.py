@@ -64,16 +64,14 @@ class Refold:
             if isinstance(body, Rewind):  # what it went back to is where the fold stands
                 state, _ = advance(replace(state, seq=entry.seq - 1), entry, pool, base=state)
                 continue
-            lesson, closed = lesson_of(state, entry, pool), state.step
+            lesson = lesson_of(state, entry, pool)
             state, _ = advance(state, entry, pool)
             believed = belief = belief.extended(own, entry.profiles if same else own.profiles)
             if len(lesson.forgotten):
                 belief = belief.forgotten(lesson.forgotten)
-            if len(lesson.past):
-                belief = belief.with_past(own, lesson.past, self.settings, step=closed)
             if (step := lesson.step) is not None:
                 rollouts = self.settings.rollouts_per_task or state.totals.rollouts_per_task or 0.0
-                forecasts = forecasts.with_step(believed.distributions(own, step.groups.tasks), step.groups)
+                forecasts = forecasts.with_step(believed.distributions(own, step.whole.tasks), step.whole)
                 step = still_counting(replace(step, rollouts=rollouts), belief.longest_lag)
                 belief = belief.fold(own, step, self.settings)
         return Refold(state, belief, self.settings, own, forecasts)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bots_service.core.arrays import Flags, Tasks, contained
+from bots_service.core.arrays import Tasks, contained
 from bots_service.core.checks import ROUNDING, as_count, as_number
 from bots_service.core.evidence import Evidence
 from bots_service.core.mix import Mix, shares_at
@@ -124,7 +124,6 @@ def after_report(
     evidence: Evidence,
     *,
     step: int,
-    doubted: Flags | None = None,
 ) -> MixAccount:
     """Return the account after a report.
 
@@ -134,7 +133,6 @@ def after_report(
         pool: the tasks; those appended since the report change nothing.
         evidence: of the report.
         step: how many steps had closed.
-        doubted: [n] which outcomes tell nothing of how often tasks of their tags are effective; None: all tell it.
     """
     mix = settings.mix
     if len(evidence) == 0:
@@ -142,9 +140,7 @@ def after_report(
     shares = shares_now(settings, account, step)
     sources = sources_of(pool, mix, evidence.tasks) + 1
     given = np.bincount(sources, minlength=len(mix) + 1)[1:].tolist()
-    counts = np.ones(len(sources), np.bool_) if doubted is None else ~doubted
-    tried = np.bincount(sources[counts], minlength=len(mix) + 1)[1:].tolist()
-    effective = np.bincount(sources[evidence.effective & counts], minlength=len(mix) + 1)[1:].tolist()
+    effective = np.bincount(sources[evidence.effective], minlength=len(mix) + 1)[1:].tolist()
     reported = sum(given)
     kept = WINDOW / (WINDOW + reported)
     grown = tuple(
@@ -152,7 +148,7 @@ def after_report(
             tag=tag,
             owed=one.owed + shares[tag] * reported,
             given=one.given + given[number],
-            tried=one.tried * kept + tried[number],
+            tried=one.tried * kept + given[number],
             effective=one.effective * kept + effective[number],
         )
         for number, (tag, one) in enumerate(account_of(mix, account).items())

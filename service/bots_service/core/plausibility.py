@@ -6,7 +6,7 @@ from bots_service.core.attempts import are_possible
 from bots_service.core.belief.capability import LARGEST_CAPABILITY
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import LARGEST_SUM, ROUNDING, are_within, is_within
-from bots_service.core.evidence import MAX_TRIALS, Evidence
+from bots_service.core.evidence import MAX_TRIALS, Costs, Evidence
 from bots_service.core.groups import MOST_PARTS
 from bots_service.core.mix_account import is_possible_account
 from bots_service.core.receipt import Receipt
@@ -51,7 +51,7 @@ def is_possible_receipt(receipt: Receipt) -> bool:
         and is_within(step.mean_pass_rate, 1.0)
         and is_within(None if receipt.capability is None else abs(receipt.capability), LARGEST_CAPABILITY)
         and ((receipt.closed and step.reported > 0) or predicted == (None, None, None))
-        and receipt.costs.are_possible(step.rollouts, step.effective)
+        and receipt.costs.are_possible()
         and is_within(receipt.brier, 1.0)
         and is_within(receipt.log_loss, LARGEST_LOG_LOSS)
         and all(is_within(each, step.rollouts) for each in sums)
@@ -77,8 +77,8 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
         and is_within(totals.rollouts, LARGEST_SUM)
         and (totals.rollouts > 0) == (totals.reported > 0)
         and is_within(totals.successes, totals.rollouts)
-        and state.costs.are_possible(size.tasks, rollouts=totals.rollouts, effective=totals.effective)
-        and waiting.costs.are_possible(size.tasks)
+        and Costs(totals.tokens, totals.seconds).are_possible()
+        and waiting.costs.are_possible()
         and state.belief.is_possible(state.settings, state.step, size)
         and are_possible(
             state.attempts,
@@ -88,13 +88,11 @@ def is_possible_state(state: RunState, size: PoolSize) -> bool:
             distinct=totals.distinct,
             rollouts=totals.rollouts,
             successes=totals.successes,
-            generators=size.generators,
         )
         and state.walks.are_possible(size.tasks)
         and is_possible_account(state.mix)
         and state.forecasts.is_possible()
-        and state.guard.is_possible(state.step, size.tasks)
-        and is_possible_evidence(state.guard.held.evidence, tasks=size.tasks)
+        and state.guard.is_possible(state.step)
         and is_possible_evidence(waiting.evidence, tasks=size.tasks)
         and state.unfinished.are_possible(size.tasks)
         and state.aborts.are_possible(state.step, size.tasks)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bots_service.core.arrays import Bits, Floats, Tasks, frozen, ordered_sum, tag_bits
-from bots_service.core.costs import NO_COST_SUMS, CostSums
-from bots_service.core.evidence import Evidence
+from bots_service.core.evidence import NO_COSTS, Costs, Evidence
 
 MOST_TAGS = 16  # with metrics of their own: each costs Prometheus four series per run
 OTHER = "(other)"
@@ -122,7 +121,7 @@ class Receipt:
     expired: outcomes too late to count.
     new_tasks: those of the tally's tasks that no step before had reported.
     distinct_tasks: how many different tasks the closed steps reported so far.
-    costs: what the tally's rollouts cost.
+    costs: what the rollouts of the tally's step cost.
     brier, log_loss: error of the belief's mean as a prediction of each rollout, made before the step was folded.
     calibration: the same predictions, by bins.
     tags: the closed step by tag; None where no task has tags, and in a receipt from SQL, which does not keep it.
@@ -142,7 +141,7 @@ class Receipt:
     calibration: Calibration | None = None
     new_tasks: int = 0
     distinct_tasks: int = 0
-    costs: CostSums = NO_COST_SUMS
+    costs: Costs = NO_COSTS
     tags: TagSums | None = field(default=None, compare=False)
     skipped: str | None = None
 

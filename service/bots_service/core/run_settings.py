@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # they read these settings
 
 CapabilityRule = Literal["least_squares", "paper"]  # how c is found; "paper" divides means of a batch
 StrategyName = Literal["thompson", "pass", "mean", "softmax", "uniform", "shuffle", "easy_to_hard", "spaced"]
-Resource = Literal["tokens", "seconds"]  # what rollouts cost
 
 TYPICAL_ROLLOUTS = 16.0  # of a task, before any report says how many; as in the paper
 
@@ -43,7 +42,6 @@ class RunSettings:
         steps only where too few others are free; 0: no step.
     min_effective: tried tasks that are effective with a smaller probability are chosen only where too few others are
         free, or by the uniform share; in [0, 1].
-    per_cost: the strategy "pass" weighs tasks by what their rollouts cost in this resource; None: it doesn't.
     seed: of every draw; the same seed, journal and calls give the same selections.
     tasks_per_step: close a step after this many reported tasks; None: after each report.
     reward_range: rewards are mapped linearly from here to [0, 1].
@@ -53,8 +51,6 @@ class RunSettings:
     mix_floor: the least share of each of these tags, in [0, 1 / tags].
     mix_balance: what the weights are shares of: "tasks", or "effective" ones; with "learning" a tag's share follows its
         weight times how often its tasks are effective.
-    verifier_guard: whether groups of rollouts that fail all at once, or succeed, wait outside the belief until somebody
-        decides about them.
     """
 
     belief: str = "tracker"
@@ -69,7 +65,6 @@ class RunSettings:
     temperature: float = 0.05
     cooldown: int = 0
     min_effective: float = 0.0
-    per_cost: Resource | None = None
     seed: int = 0
     tasks_per_step: int | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -77,7 +72,6 @@ class RunSettings:
     mix: Mix = field(default_factory=dict)
     mix_floor: float = 0.0
     mix_balance: MixBalance = "tasks"
-    verifier_guard: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, ready for JSON."""
@@ -194,10 +188,9 @@ _INTEGERS = {"cooldown": (0, 10**6), "seed": (0, 2**63 - 1), "tasks_per_step": (
 _CHOICES = {
     "strategy": get_args(StrategyName),
     "capability": get_args(CapabilityRule),
-    "per_cost": get_args(Resource),
     "mix_balance": BALANCES,
 }
-_OPTIONAL = ("rollouts_per_task", "tasks_per_step", "per_cost")
+_OPTIONAL = ("rollouts_per_task", "tasks_per_step")
 
 
 def _flaw_of(name: str, value: Any) -> str | None:
@@ -214,8 +207,6 @@ def _flaw_of(name: str, value: Any) -> str | None:
         return _not_a_count(name, value)
     if name == "mix":
         return _not_a_mix(value)
-    if name == "verifier_guard":
-        return None if isinstance(value, bool) else f"{value!r} is neither true nor false"
     return _not_a_pair(name, value)
 
 

@@ -13,7 +13,6 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from bots_service.core.arrays import Floats
-from bots_service.core.costs import CostSums
 from bots_service.core.coverage import Coverage
 from bots_service.core.mix_account import MixAccount
 from bots_service.core.receipt import BINS, Receipt, TagSums
@@ -53,12 +52,6 @@ class RunCounts:
     new_tasks: Annotated[float, "Those of them that no step before had reported."] = 0.0
     rollouts: Annotated[float, "Rollouts of closed steps."] = 0.0
     solved_rollouts: Annotated[float, "Their successes, added up; rewards count as parts of a success."] = 0.0
-    tokens: Annotated[float, "Generated tokens, as far as reports say them."] = 0.0
-    tokens_rollouts: Annotated[float, "Rollouts of closed steps that these tokens cover."] = 0.0
-    tokens_effective_tasks: Annotated[float, "Effective tasks that these tokens cover."] = 0.0
-    accelerator_seconds: Annotated[float, "Accelerator seconds of rollouts, as far as reports say them."] = 0.0
-    accelerator_rollouts: Annotated[float, "Rollouts of closed steps that these seconds cover."] = 0.0
-    accelerator_effective_tasks: Annotated[float, "Effective tasks that these seconds cover."] = 0.0
     prediction_squared_error: Annotated[float, "Squared error of the predicted success rates, over all rollouts."] = 0.0
     prediction_log_loss: Annotated[float, "Log loss of the predicted success rates, over all rollouts."] = 0.0
     calibration_rollouts: Annotated[Floats, "Rollouts of closed steps by the predicted success rate.", "bin"] = field(
@@ -99,21 +92,11 @@ class RunCounts:
         self.none_solved_tasks += step.none_solved
         self.rollouts += step.rollouts
         self.solved_rollouts += step.successes
-        self._count_costs(receipt.costs)
         self.prediction_squared_error += (receipt.brier or 0.0) * step.rollouts
         self.prediction_log_loss += (receipt.log_loss or 0.0) * step.rollouts
         if receipt.calibration is not None:
             self.calibration_rollouts += receipt.calibration.rollouts
             self.calibration_solved_rollouts += receipt.calibration.solved
-
-    def _count_costs(self, costs: CostSums) -> None:
-        tokens, seconds = costs
-        self.tokens += tokens.spent
-        self.tokens_rollouts += tokens.rollouts
-        self.tokens_effective_tasks += tokens.effective
-        self.accelerator_seconds += seconds.spent
-        self.accelerator_rollouts += seconds.rollouts
-        self.accelerator_effective_tasks += seconds.effective
 
     def count_tags(self, step: TagSums) -> None:
         """Count a closed step by tag."""
@@ -234,7 +217,6 @@ class RunSeries:
     narrow: Annotated[Gauge, "1 where few tasks take most visits, 0 where not."]
     resting_tasks: Annotated[Gauge, "Tasks left out because they are hardly ever effective.", "kind"]
     verifier_alarms: Annotated[Gauge, "Alarms of the verifier guard that stand."]
-    held_groups: Annotated[Gauge, "Groups of rollouts that the verifier guard holds out of the belief."]
     mix_owed_tasks: Annotated[Gauge, "Reported tasks that the share of a tag of the mix came to.", "tag"]
     mix_given_tasks: Annotated[Gauge, "Reported tasks that count for a tag of the mix.", "tag"]
     prediction_slope: Annotated[Gauge, "How far the belief has learnt to trust a column of predictions.", "predictor"]

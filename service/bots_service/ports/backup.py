@@ -68,7 +68,6 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
 
     created_at: when the entry was appended, where the entry itself was pruned.
     calibration: as storage wrote it.
-    tokens, seconds: what was spent, the rollouts and the effective tasks that each covers; None without any costs.
     """
 
     seq: Count
@@ -91,12 +90,8 @@ class SavedReceipt(Struct, frozen=True, array_like=True):
     calibration: CalibrationBlob | None
     new_tasks: Small
     distinct_tasks: Small
-    tokens: float | None
-    tokens_rollouts: float | None
-    tokens_effective: Small | None
-    seconds: float | None
-    seconds_rollouts: float | None
-    seconds_effective: Small | None
+    tokens: float
+    seconds: float
     skipped: Text | None = None
 
 

@@ -200,7 +200,7 @@ class _KeptSelection:
     @property
     def nbytes(self) -> int:
         chosen = self.selection
-        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.rollouts, chosen.seeds)
+        arrays = (chosen.tasks, chosen.draws, chosen.means, chosen.effective, chosen.rollouts)
         return SELECTION_BYTES + sum(array.nbytes for array in arrays if array is not None)
 
 

@@ -18,7 +18,7 @@ from bots_service.engine.replay import PAGE
 from bots_service.errors import Flaw, InvalidSettingsError
 from bots_service.ports.journal import Journal
 from bots_service.ports.records import OpenDataset, Parent
-from bots_service.usecases.change_run import require_known_tags, require_strategy
+from bots_service.usecases.change_run import require_known_tags
 
 Start = tuple[Parent, Fork, int]  # as `Runs.put` wants it
 
@@ -83,7 +83,6 @@ class BeginRun:
         """
         begun = await self._begun(opened, origin, values)
         require_known_tags(begun.state.settings, opened.pool)
-        require_strategy(begun.state.settings, opened.pool)
         return begun
 
     async def _begun(self, opened: OpenDataset, origin: RunOrigin | None, values: dict[str, Any]) -> Begun:

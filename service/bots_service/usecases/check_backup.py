@@ -9,10 +9,9 @@ import numpy as np
 from bots_service.core.belief.protocol import PoolSize
 from bots_service.core.checks import are_within
 from bots_service.core.codec import decode_state
-from bots_service.core.entries import Entry, Forget, Fork, PastEvidence, Report, Rewind
+from bots_service.core.entries import Entry, Forget, Fork, Report, Rewind
 from bots_service.core.evidence import Evidence
 from bots_service.core.groups import MOST_ORIGIN
-from bots_service.core.past_evidence import LARGEST_AGE
 from bots_service.core.plausibility import LARGEST_STEP, is_possible_evidence, is_possible_receipt, is_possible_state
 from bots_service.core.predictions import PredictionsKey
 from bots_service.core.receipt import Receipt
@@ -108,11 +107,6 @@ class CheckedRun:
             self._report(body, where)
         elif isinstance(body, Forget):
             self._require(are_within(body.tasks, 0, self.facts.size - 1), f"{where} forgets tasks that nobody knows")
-        elif isinstance(body, PastEvidence):
-            self._evidence(body.aged.evidence, where)
-            ages = body.aged.ages
-            is_aged = len(ages) == len(body.aged.evidence) and are_within(ages, 0.0, LARGEST_AGE)
-            self._require(is_aged, f"{where} has ages that no old log can have")
 
     def _rewound(self, seq: int, body: Rewind) -> None:
         step = self._closed_at.setdefault(body.to_seq, body.to_step)
@@ -134,7 +128,7 @@ class CheckedRun:
         walked = all(walk.is_possible(self.facts.size) for walk in body.walks)
         self._require(walked, f"{where} walked where no selection can")
         self._evidence(body.evidence, where)
-        self._require(body.costs.are_possible(self.facts.size), f"{where} has costs that no report can have")
+        self._require(body.costs.are_possible(), f"{where} has costs that no report can have")
         numbers = np.array([body.at, *body.selection], np.float64)
         possible = body.parts.are_possible(self.facts.size) and are_within(numbers, 0.0, MOST_ORIGIN)
         possible = possible and are_within(body.aborted, 0, self.facts.size - 1)
@@ -186,7 +180,7 @@ class CheckedRun:
         facts = self.facts
         models, tags = len(facts.reference_models), len(facts.offset_tags)
         predictions = len(self.run.predictions)
-        size = PoolSize(facts.size, self._most_profiles, models, tags, predictions, facts.generators)
+        size = PoolSize(facts.size, self._most_profiles, models, tags, predictions)
         possible = is_possible_state(state, size) and not fixed_flaws(state.settings, self.settings)
         self._require(possible, f"{where} is none that folding leads to")
 

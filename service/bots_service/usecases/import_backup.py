@@ -99,7 +99,7 @@ class ImportBackup:
             raise InvalidBackupError("the backup's dataset is inconsistent: its reference models have no order")
         if not are_possible(facts.offset_tags, facts.tags):
             raise InvalidBackupError("the backup's dataset is inconsistent: these can't be its offset tags")
-        builder = DatasetBuilder(DatasetHeader(facts.reference_models, facts.description, facts.generators))
+        builder = DatasetBuilder(DatasetHeader(facts.reference_models, facts.description, facts.repeatable))
         async with open_stage(self.datasets) as stage:
             arriving = _Arriving(begin, stage, builder)
             try:

@@ -93,7 +93,6 @@ class LookAtRun:
             series.set_strategy(state.settings.strategy)
             series.set_mix(state.mix)
             series.verifier_alarms.set(len(state.guard.alarms))
-            series.held_groups.set(len(state.guard.held))
             await self._expect(run, state, seen)
             seen.shown = version
         elif seen.judged != version and head.seq == state.seq:

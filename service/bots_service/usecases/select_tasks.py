@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Tasks, united
+from bots_service.core.arrays import Tasks, united
 from bots_service.core.draw.context import DrawContext
 from bots_service.core.draw.enough import USUAL_COUNT, USUAL_DRAWS, count_flaws, counted
-from bots_service.core.draw.generators import seeds_of, select_generators
 from bots_service.core.draw.group_sizes import budget_flaws, gains_looked_at, sized_groups
 from bots_service.core.draw.selection import (
     LARGEST_COUNT,
@@ -172,9 +171,6 @@ async def _drawn(
 
 def is_quick(request: SelectRequest, state: RunState, pool: Pool, leased: Tasks) -> bool:
     """Say whether a draw takes but a millisecond or two: the ordinary one, which never looks at the whole pool."""
-    if pool.generators:
-        numbers = len(pool) + QUICK_PER_WANTED * (request.count or QUICK_NUMBERS) + gains_looked_at(request)
-        return pool.is_grouped and numbers <= QUICK_NUMBERS
     if not pool.is_grouped or request.tags or request.quotas or request.bounds_means:
         return False
     if (
@@ -219,19 +215,17 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
     The seed is the run's, the epoch, the seq, and the number of selections at that seq: same journal and same calls
     give the same tasks.
     """
-    pool = run.dataset.pool
+    pool, repeatable = run.dataset.pool, run.dataset.row.facts.repeatable
     # Another replica may have leased tasks that it appended, and that this one has not heard of yet.
     leased = ticket.leased[ticket.leased < len(pool)]
 
     def select(request: SelectRequest) -> DrawnTasks:
         context = context_of(state, seeded(state, ticket.ordinal))
-        if pool.generators:
-            return select_generators(state.belief, pool, request, context, named=named)
-        return select_tasks(state.belief, pool, request, context, named=named, leased=leased)
+        return select_tasks(state.belief, pool, request, context, named=named, leased=leased, repeatable=repeatable)
 
     if request.want_effective is not None:
         available = len(pool.part(request.tags)) - len(pool.part(request.tags).keep(named.excluded))
-        available = LARGEST_COUNT if pool.generators else available
+        available = LARGEST_COUNT if repeatable else available
         request = enough_for(
             request, state, pool, lambda one: select(one).tasks, available=available, ordinal=ticket.ordinal
         )
@@ -252,7 +246,7 @@ def draw(request: SelectRequest, run: OpenRun, state: RunState, ticket: LeaseTic
         effective=effective,
         rollouts=rollouts,
         expected_effective=expected,
-        seeds=_seeds(state, ticket.ordinal, len(drawn.tasks)) if pool.generators else None,
+        repeatable=repeatable,
     )
 
 
@@ -285,10 +279,6 @@ def enough_for(
     )
 
 
-def _seeds(state: RunState, ordinal: int, count: int) -> Counts:
-    return seeds_of(count, state.settings.seed, state.epoch, state.seq, ordinal)
-
-
 def seeded(state: RunState, *place: int) -> np.random.Generator:
     """Return random numbers of a run's selection; of one state each place has its own."""
     return np.random.default_rng([state.settings.seed, state.epoch, state.seq, *place])
@@ -305,7 +295,6 @@ def context_of(state: RunState, rng: np.random.Generator) -> DrawContext:
         step=state.step,
         attempts=state.attempts,
         mix=state.mix,
-        costs=state.costs,
         aborts=state.aborts,
     )
 

@@ -132,21 +132,6 @@ class Capability:
             value = smoothed(self.value, quotient(references, pass_rates), momentum)
         return Capability(value, frozen(sums))
 
-    def with_past(
-        self, references: Floats, pass_rates: Floats, *, rule: "CapabilityRule", weight: float
-    ) -> "Capability":
-        """Return the estimate with a batch from before, of which `weight` is left.
-
-        The paper's rule divides the means of the newest batch, which an old one doesn't change: then only the sums do.
-        """
-        references, pass_rates = _of_known(references, pass_rates)
-        if len(references) == 0:
-            return self
-        sums = weight * _batch_sums(references, pass_rates)
-        if self.sums.shape[1]:
-            sums += self.sums
-        return Capability(least_squares(sums) if rule == "least_squares" else self.value, frozen(sums))
-
     def discounted(self, kept: float, *, rule: "CapabilityRule") -> "Capability":
         """Return the estimate with this share of what it remembers; the paper's quotient has no weight to reduce."""
         sums = frozen(kept * self.sums)

@@ -5,16 +5,15 @@ success probability, its bytes, its size, and what an import may contain. No oth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from bots_service.core.arrays import Counts, Flags, Floats, Tasks, contained
+from bots_service.core.arrays import Counts, Flags, Floats, Tasks
 from bots_service.core.cells import Cells
 from bots_service.core.checks import Arrays
 from bots_service.core.evidence import Evidence
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 
 if TYPE_CHECKING:  # the settings name a kind, so their module imports the kinds
@@ -128,40 +127,24 @@ class ClosingStep:
     batches: lag and evidence (each task once, ascending), the largest lag first. Lag 0 came on time; evidence of lag n
         was selected n steps before, and should have come with the step that closed as the n-th last.
     whole: all of it together, each task once, ascending.
-    groups: all of it, each group of rollouts once: of a generator there may be several.
     rollouts: m, the rollouts of a task in this run; 0.0 if none were ever reported.
     """
 
     number: int
     batches: tuple[tuple[int, Evidence], ...]
     whole: Evidence
-    groups: Evidence
     rollouts: float
-
-    def without(self, tasks: Tasks) -> "ClosingStep":
-        """Return the step without the evidence of these sorted tasks."""
-        batches = ((lag, evidence.where(~contained(evidence.tasks, (tasks,)))) for lag, evidence in self.batches)
-        return replace(
-            self,
-            batches=tuple((lag, evidence) for lag, evidence in batches if len(evidence)),
-            whole=self.whole.where(~contained(self.whole.tasks, (tasks,))),
-            groups=self.groups.where(~contained(self.groups.tasks, (tasks,))),
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
-    """How many tasks, profiles, reference models, offset tags, and columns of predictions a pool has.
-
-    generators: whether its tasks are generators.
-    """
+    """How many tasks, profiles, reference models, offset tags, and columns of predictions a pool has."""
 
     tasks: int
     profiles: int
     models: int
     offset_tags: int
     predictions: int = 0
-    generators: bool = False
 
 
 class Belief(Protocol):
@@ -196,17 +179,6 @@ class Belief(Protocol):
         """Return the belief after one closed step; every profile of the pool has room in this belief.
 
         Two processes that fold the same steps must get the same bytes.
-        """
-        ...
-
-    def with_past(self, pool: Pool, past: AgedEvidence, settings: "RunSettings", *, step: int) -> Self:
-        """Return the belief with evidence from old logs; every profile of the pool has room in this belief.
-
-        Args:
-            pool: the tasks.
-            past: the evidence.
-            settings: the run's.
-            step: how many steps closed.
         """
         ...
 
@@ -297,7 +269,7 @@ class Belief(Protocol):
     def encoded(self) -> tuple[dict[str, Any], Arrays]:
         """Return a header of plain values and the arrays. Inverse of `decoded`.
 
-        No array's name begins with "attempts_", "costs_", "guard_" or "open_".
+        No array's name begins with "attempts_" or "open_".
         """
         ...
 

@@ -9,11 +9,10 @@ from bots_service.core.arrays import frozen
 from bots_service.core.checks import Arrays
 from bots_service.core.codec import pack, unpack
 from bots_service.core.comparison.refold import Scores
-from bots_service.core.entries import Body, Entry, Forget, GuardDecision, PastEvidence, Report, Rewind, SettingsChange
+from bots_service.core.entries import Body, Entry, Forget, Report, Rewind, SettingsChange
 from bots_service.core.evidence import Evidence
 from bots_service.core.groups import GroupParts
 from bots_service.core.guard.watched_tags import ROW
-from bots_service.core.past_evidence import AgedEvidence
 from bots_service.core.pool import Pool
 from bots_service.core.walks import Walk, walk_numbers
 
@@ -37,7 +36,6 @@ def pack_pool(pool: Pool) -> bytes:
             "watched": watched.names,
             "offset_tags": pool.offset_tags,
             "prediction_names": pool.prediction_names,
-            "generators": pool.generators,
         },
         {
             "references": pool.references,
@@ -66,7 +64,6 @@ def unpack_pool(blob: bytes) -> Pool:
         carried=carried,
         prediction_names=tuple(header["prediction_names"]),
         predictions=arrays["predictions"],
-        generators=header["generators"],
     )
 
 
@@ -94,15 +91,10 @@ def _packed_body(entry: Entry) -> tuple[dict[str, Any], Arrays]:
             "at": body.at,
         }
         return header, {**evidence, **parts, "aborted": body.aborted}
-    if isinstance(body, PastEvidence):
-        evidence = {name: getattr(body.aged.evidence, name) for name in _EVIDENCE}
-        return {"kind": "past"}, {"ages": body.aged.ages, **evidence}
     if isinstance(body, SettingsChange):
         return {"kind": "settings", "values": body.values}, {}
     if isinstance(body, Rewind):
         return {"kind": "rewind", "to_seq": body.to_seq, "to_step": body.to_step}, {}
-    if isinstance(body, GuardDecision):
-        return {"kind": "decision", "decision": body.decision, "tag": body.tag}, {}
     if isinstance(body, Forget):
         return {"kind": "forget"}, {"tasks": body.tasks}
     raise ValueError(f"entry {entry.seq} begins with a stored state")
@@ -125,14 +117,10 @@ def unpack_entry(blob: bytes) -> Entry:
             selection=tuple(header["selection"]),
             at=header["at"],
         )
-    elif header["kind"] == "past":
-        body = PastEvidence(AgedEvidence(_evidence_of(arrays), arrays["ages"]))
     elif header["kind"] == "settings":
         body = SettingsChange(header["values"])
     elif header["kind"] == "forget":
         body = Forget(arrays["tasks"])
-    elif header["kind"] == "decision":
-        body = GuardDecision(header["decision"], header["tag"])
     else:
         body = Rewind(header["to_seq"], header["to_step"])
     return Entry(header["seq"], header["epoch"], header["profiles"], body)

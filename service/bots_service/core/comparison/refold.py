@@ -96,7 +96,7 @@ def refolded(
         if lesson.step is not None and len(lesson.step.whole):
             own = _Rival(candidates[0], PoolView(pool, np.arange(0)), state.belief.extended(pool, entry.profiles))
             yield _scored(lesson.step, [own, *rivals])
-        rivals = [rival.taught(lesson, state.step) for rival in rivals]
+        rivals = [rival.taught(lesson) for rival in rivals]
         state, _ = advance(state, entry, pool)
 
 
@@ -116,13 +116,11 @@ class _Rival:
     def extended(self, profiles: int) -> "_Rival":
         return replace(self, belief=self.belief.extended(self.view.pool, self.view.profiles(profiles)))
 
-    def taught(self, lesson: Lesson, closed: int) -> "_Rival":
-        """Return the candidate after an entry. closed: how many steps had closed before."""
+    def taught(self, lesson: Lesson) -> "_Rival":
+        """Return the candidate after an entry."""
         belief, pool, settings = self.belief, self.view.pool, self.candidate.settings
         if len(lesson.forgotten):
             belief = belief.forgotten(lesson.forgotten)
-        if len(lesson.past):
-            belief = belief.with_past(pool, lesson.past, settings, step=closed)
         if lesson.step is not None:
             belief = belief.fold(pool, still_counting(lesson.step, belief.longest_lag), settings)
         return replace(self, belief=belief)

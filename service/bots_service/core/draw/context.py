@@ -8,7 +8,6 @@ import numpy as np
 from bots_service.core.aborts import NO_ABORTS, AbortRows
 from bots_service.core.arrays import Floats, Tasks
 from bots_service.core.attempts import Attempts, no_attempts
-from bots_service.core.costs import NO_RUN_COSTS, RunCosts
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.mix_account import MixAccount
 from bots_service.core.run_settings import TYPICAL_ROLLOUTS, RunSettings
@@ -27,7 +26,6 @@ class DrawContext:
     step: how many steps closed.
     attempts: what these steps reported.
     mix: what the tags of the run's mix were owed and given.
-    costs: what these attempts cost.
     aborts: which tasks brought nothing.
     """
 
@@ -39,7 +37,6 @@ class DrawContext:
     step: int = 0
     attempts: Attempts = field(default_factory=no_attempts)
     mix: MixAccount = ()
-    costs: RunCosts = NO_RUN_COSTS
     aborts: AbortRows = NO_ABORTS
 
 

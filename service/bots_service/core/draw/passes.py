@@ -12,7 +12,6 @@ import numpy as np
 
 from bots_service.core.arrays import Floats, Tasks, contained
 from bots_service.core.belief.protocol import Belief
-from bots_service.core.costs import cost_weights
 from bots_service.core.draw.context import DrawContext, StrategyResult, undrawn
 from bots_service.core.draw.eligible import Eligible
 from bots_service.core.permutation import fractions, items_at, key_of, places_of_pass
@@ -33,7 +32,7 @@ class Met:
 
     tasks: [n] distinct.
     places: [n] where they stand.
-    chances: [n] P(effective) of each, at least LEAST_CHANCE; with `per_cost` times how cheap it is, so at most 2.
+    chances: [n] P(effective) of each, at least LEAST_CHANCE.
     luck: [n] in [0, 1): a task is taken if its luck is below its chance.
     """
 
@@ -118,12 +117,8 @@ def _meet(eligible: Eligible, walk: Walk, places: np.ndarray, chosen: Tasks, con
 
 
 def chances_of(belief: Belief, pool: Pool, tasks: Tasks, context: DrawContext) -> Floats:
-    """Return [n] how likely a pass takes each task; certainly, where that is more than 1."""
-    chances = np.maximum(belief.distributions(pool, tasks).effective(context.group_size), LEAST_CHANCE)
-    resource = context.settings.per_cost
-    if resource is None:
-        return chances
-    return chances * cost_weights(context.costs, tasks, resource, group_size=context.group_size)
+    """Return [n] how likely a pass takes each task."""
+    return np.maximum(belief.distributions(pool, tasks).effective(context.group_size), LEAST_CHANCE)
 
 
 def _untracked(eligible: Eligible, count: int, context: DrawContext) -> StrategyResult:

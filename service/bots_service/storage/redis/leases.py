@@ -52,7 +52,6 @@ class _EncodedSelection(msgspec.Struct, array_like=True, frozen=True):
     effective: bytes
     rollouts: bytes | None
     expected_effective: float | None
-    seeds: bytes | None
 
 
 def key_digest(key: str) -> str:
@@ -81,7 +80,6 @@ def encode_selection(selection: Selection, fingerprint: str) -> bytes:
             effective,
             None if selection.rollouts is None else selection.rollouts.astype("<i4").tobytes(),
             selection.expected_effective,
-            None if selection.seeds is None else selection.seeds.astype("<i8").tobytes(),
         )
     )
 
@@ -100,17 +98,16 @@ def decode_selection(blob: bytes) -> tuple[str, Selection]:
             raise DamagedStateError(f"a stored selection has format {found.format}; this version reads {FORMAT}")
         tasks = _array(found.tasks, "<i4")
         rollouts = None if found.rollouts is None else _array(found.rollouts, "<i4")
-        seeds = None if found.seeds is None else _array(found.seeds, "<i8")
         numbers = [_array(array, "<f8") for array in (found.draws, found.means, found.effective)]
     except (msgspec.MsgspecError, ValueError) as error:
         raise DamagedStateError(f"the selection can't be read: {error}") from error
-    columns = [*numbers, *(one for one in (rollouts, seeds) if one is not None)]
+    columns = numbers if rollouts is None else [*numbers, rollouts]
     if any(len(array) != len(tasks) for array in columns):
         raise DamagedStateError("the selection's arrays have different lengths")
     draws, means, effective = numbers
     place = (found.id, found.epoch, found.step, found.seq, found.degraded, found.reused)
     of_tasks = (tasks, draws, means, effective, rollouts)
-    return found.fingerprint, Selection(*place, *of_tasks, found.expected_effective, seeds)
+    return found.fingerprint, Selection(*place, *of_tasks, found.expected_effective)
 
 
 def _array(blob: bytes, kind: str) -> NDArray[Any]:

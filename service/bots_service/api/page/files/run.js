@@ -10,7 +10,6 @@ import { marksOf } from "./marks.js";
 import { runCharts } from "./run-charts.js";
 import { runNumbers } from "./run-numbers.js";
 import { tagsPanel } from "./run-tags.js";
-import { heldGroups } from "./run-held.js";
 import { RECENT } from "./series.js";
 import { get } from "./service.js";
 import { tasksSummary } from "./tasks-summary.js";
@@ -25,7 +24,6 @@ export function showRun(dataset, run, caller) {
   const path = ["datasets", dataset, "runs", run];
   const parts = {
     verdict: verdictLine(),
-    held: heldGroups(path, caller, () => (shown = "")),
     numbers: runNumbers(),
     charts: runCharts(),
     tags: tagsPanel(),
@@ -64,7 +62,7 @@ export function showRun(dataset, run, caller) {
   return { node, trail, refresh };
 }
 
-function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, beliefs, doings, acts, advice }) {
+function layout(dataset, run, { verdict, numbers, charts, tags, tasks, beliefs, doings, acts, advice }) {
   const heading = element(
     "div",
     { class: "heading wide" },
@@ -73,7 +71,7 @@ function layout(dataset, run, { verdict, held, numbers, charts, tags, tasks, bel
     element("a", { class: "button", href: datasetHref(dataset) }, "Compare runs"),
     acts.node,
   );
-  const top = [heading, verdict.node, held.node, ...numbers.nodes, advice];
+  const top = [heading, verdict.node, ...numbers.nodes, advice];
   return element("div", { class: "grid" }, top, charts.nodes, tags.node, tasks.node, beliefs.node, doings.nodes);
 }
 
@@ -94,8 +92,7 @@ async function all(path, { gain }) {
   return { run, row, points, outlooks, calibration, uniform: uniform?.points ?? null, tags, marks };
 }
 
-function show({ held, tags, acts, beliefs, advice }, found) {
-  held.show(found.run.alarms);
+function show({ tags, acts, beliefs, advice }, found) {
   tags.show(found.tags, found.run.mix);
   acts.refresh(found.run);
   beliefs.refresh(found.run);
